@@ -16,14 +16,14 @@ import (
 type LocalProcess struct {
 	streams
 
-	local *Local
-	pid   int
-	pidfd int // closed by awaitExit; none if not available
-	whole bool
-	alone bool // it is the first of its pid namespace: its tree ends with it
-	grace time.Duration
-	cell  *cgroup.Group // nil if it has none
-	applied  Applied
+	local   *Local
+	pid     int
+	pidfd   int // closed by awaitExit; none if not available
+	whole   bool
+	alone   bool // it is the first of its pid namespace: its tree ends with it
+	grace   time.Duration
+	cell    *cgroup.Group // nil if it has none
+	applied Applied
 
 	traces
 	stop

@@ -1,27 +1,26 @@
-// Package cgroup keeps each of Orla's capsules in a control group of its own,
-// where systemd or somebody else has delegated a part of the cgroup v2 tree to
-// Orla (SPEC K3). What nobody delegated it never touches: then there is no
-// Root, and nothing is bounded or killed by it.
+// Package cgroup gives each of Orla's capsules a control group of its own, if systemd or an operator
+// has delegated a part of the cgroup v2 tree to Orla (SPEC K3). It changes nothing that is not
+// delegated: without a Root, no process is limited or killed by a cgroup.
 //
 //	orla.service             delegated: the Root
 //	├─ orla.main             Orla, its guard and its simple tools
 //	├─ capsule-weather       a Group
-//	└─ capsule-weather~2     another one, that is to replace it
+//	└─ capsule-weather~2     another Group, which will replace the first
 //
-// A controller may be missing at any level: each limit says for itself whether
-// it holds.
+// Any controller may be missing at any level. Held tells for each limit whether the kernel enforces
+// it.
 package cgroup
 
-// Limits bound what all processes of a Group may take together. Zero is no bound.
+// Limits are the limits of all processes of a Group together. Zero is no limit.
 type Limits struct {
-	Memory int64   // bytes, swap included
-	CPUs   float64 // 0.5 is half of one
+	Memory int64   // bytes, including swap
+	CPUs   float64 // 0.5 is half a CPU
 	Pids   int     // processes and threads
 }
 
-// Usage is what the processes of a Group take.
+// Usage is the resource usage of the processes of a Group.
 type Usage struct {
-	Memory    int64 // bytes that cannot be given up at once; 0 where they are not counted
-	CPU       int64 // microseconds spent, by those that have ended as well
+	Memory    int64 // bytes, without page cache that can be freed at once; 0 if not counted
+	CPU       int64 // microseconds, including those of processes that have ended
 	Processes []int
 }

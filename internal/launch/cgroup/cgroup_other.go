@@ -4,13 +4,13 @@ package cgroup
 
 import "log/slog"
 
-// Root is a cgroup that was delegated to Orla. There is none here.
+// Root is a cgroup that was delegated to Orla. This system has no cgroups.
 type Root struct{}
 
-// Open returns nil: there are no cgroups here.
+// Open returns nil: this system has no cgroups.
 func Open(*slog.Logger) (root *Root, reason string) { return nil, "there are no cgroups here" }
 
-// Claim returns nil: there are no cgroups here.
+// Claim returns nil: this system has no cgroups.
 func Claim(*slog.Logger) (root *Root, reason string) { return nil, "there are no cgroups here" }
 
 // Sweep does nothing.
@@ -19,25 +19,25 @@ func Sweep(*slog.Logger) {}
 // Lost reports false.
 func (*Root) Lost() bool { return false }
 
-// Dir is of no use here.
+// Dir returns "".
 func (*Root) Dir() string { return "" }
 
-// Controllers is of no use here.
+// Controllers returns nil.
 func (*Root) Controllers() []string { return nil }
 
 // Close does nothing.
 func (*Root) Close() {}
 
-// New makes none.
+// New returns nil.
 func (*Root) New(string, Limits) (*Group, error) { return nil, nil }
 
-// Group is the cgroup of one tree of processes. There is none here.
+// Group is the cgroup of one tree of processes. This system has no cgroups.
 type Group struct{}
 
-// Applied returns none.
+// Held returns no limits.
 func (*Group) Applied() Limits { return Limits{} }
 
-// Fd is of no use here.
+// Fd returns -1.
 func (*Group) Fd() int { return -1 }
 
 // Add does nothing.
@@ -46,13 +46,13 @@ func (*Group) Add(int) error { return nil }
 // Kill does nothing.
 func (*Group) Kill() {}
 
-// Pids lists none.
+// Pids returns nil.
 func (*Group) Pids() []int { return nil }
 
 // OutOfMemory reports false.
 func (*Group) OutOfMemory() bool { return false }
 
-// Usage returns nothing.
+// Usage returns zero.
 func (*Group) Usage() Usage { return Usage{} }
 
 // Remove does nothing.

@@ -14,18 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// claimPrefix begins the names of folders that Claim makes.
+// claimPrefix begins the names of the folders that Claim makes.
 const claimPrefix = "orla-"
 
-// bootedWithSystemd is there where systemd manages the cgroups.
+// bootedWithSystemd exists if systemd manages the cgroups.
 const bootedWithSystemd = "/run/systemd/system"
 
-// Claim makes a Root where nobody delegated one, and nobody manages the cgroups
-// either: below this process's own cgroups, if they belong to its user. That is
-// root on a machine with the hierarchies of version 1, or on one without
-// systemd, or whom root gave such cgroups. Orla itself stays where it is. It
-// returns nil, and why, if there is none to be had. The caller must Close the
-// Root; what an Orla left that was killed is removed by the next.
+// Claim makes a Root where no cgroup is delegated and nothing manages the cgroups: below this
+// process's own cgroups, if they belong to its user. That is so for root on a machine with cgroup v1
+// or without systemd, and for a user to whom root gave such cgroups. Orla itself stays in its
+// cgroup.
+//
+// If that is not possible, Claim returns nil and the reason. The caller must Close the Root. What a
+// killed Orla leaves is removed by the next one.
 func Claim(log *slog.Logger) (root *Root, reason string) {
 	folders, err := claimable()
 	if err != nil {
@@ -43,8 +44,8 @@ func Claim(log *slog.Logger) (root *Root, reason string) {
 	return r, ""
 }
 
-// claimable returns the folder for each controller: of the hierarchies of
-// version 1, or the same for all of that of version 2.
+// claimable returns the folder for each controller: one in each cgroup v1 hierarchy, or the same one
+// for all controllers with cgroup v2.
 func claimable() (map[string]string, error) {
 	folders, err := legacy("/proc/self/cgroup", "/proc/self/mountinfo")
 	if err != nil {
@@ -60,7 +61,7 @@ func claimable() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); err == nil { // which the root of all has not
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); err == nil { // the root cgroup has no such file
 		return nil, errors.New("Orla's cgroup is shared with other processes, and not delegated to it") //nolint:staticcheck // a name
 	}
 	for _, c := range controllers {
@@ -69,8 +70,7 @@ func claimable() (map[string]string, error) {
 	return folders, nil
 }
 
-// legacy returns this process's folder in the hierarchy of version 1 of each
-// controller that has one.
+// legacy returns this process's folder in the cgroup v1 hierarchy of each controller.
 func legacy(cgroups, mounts string) (map[string]string, error) {
 	paths := map[string]string{} // by controller
 	data, err := os.ReadFile(cgroups)
@@ -120,7 +120,7 @@ func claim(folders map[string]string, log *slog.Logger) (*Root, error) {
 	name := claimPrefix + strings.ToLower(rand.Text()[:10])
 	for _, c := range controllers {
 		dir := filepath.Join(folders[c], name)
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // two may share one
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // controllers may share a folder
 			return nil, errors.Join(err, r.removeClaim())
 		}
 		if folders["memory"] == folders["pids"] { // version 2
@@ -144,7 +144,7 @@ func claim(folders map[string]string, log *slog.Logger) (*Root, error) {
 		return r, nil
 	}
 	for _, c := range controllers {
-		_ = write(folders[c], "cgroup.subtree_control", "+"+c) // what cannot be had enable finds out
+		_ = write(folders[c], "cgroup.subtree_control", "+"+c) // enable finds out which controllers are available
 	}
 	r.enable()
 	return r, nil
@@ -167,12 +167,12 @@ func lockFolder(dir string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// Sweep removes what Orlas left that had Claimed cgroups where this process is,
-// or beside it, and were killed.
+// Sweep removes the cgroups that killed Orlas had made with Claim below this process's cgroup or
+// next to it.
 func Sweep(log *slog.Logger) {
 	folders, err := claimable()
 	if err != nil {
-		return // there was nothing to Claim
+		return // Claim was not possible
 	}
 	done, err := sweepAll(folders, log)
 	done()
@@ -181,8 +181,8 @@ func Sweep(log *slog.Logger) {
 	}
 }
 
-// sweepAll sweeps folders and what is beside them. No other Orla claims there until
-// done is called: whose folder is not locked yet would be swept.
+// sweepAll sweeps places and the cgroups next to them. It keeps other Orlas from claiming there
+// until done is called: a new folder that is not locked yet would be removed.
 func sweepAll(folders map[string]string, log *slog.Logger) (done func(), err error) {
 	var locks []*os.File
 	done = func() {
@@ -190,7 +190,7 @@ func sweepAll(folders map[string]string, log *slog.Logger) (done func(), err err
 			_ = lock.Close() // which unlocks it
 		}
 	}
-	parents := slices.Compact(slices.Sorted(maps.Values(folders))) // all take them in one order
+	parents := slices.Compact(slices.Sorted(maps.Values(folders))) // all lock them in the same order
 	for _, dir := range parents {
 		lock, err := lockFolder(dir, unix.LOCK_EX)
 		if err != nil {
@@ -205,14 +205,14 @@ func sweepAll(folders map[string]string, log *slog.Logger) (done func(), err err
 	return done, nil
 }
 
-// sweepBeside sweeps the cgroups beside one: where each session has its own, the
-// next Orla is in another than the last.
+// sweepBeside sweeps the cgroups next to dir: where each session has its own, the next Orla is not
+// in the same cgroup as the last one.
 func sweepBeside(dir string, log *slog.Logger) {
 	parent := filepath.Dir(dir)
 	if _, err := os.Stat(filepath.Join(parent, "cgroup.procs")); err != nil {
-		return // dir is all that is mounted
+		return // dir is the top of the mount
 	}
-	entries, _ := os.ReadDir(parent) // what cannot be listed cannot be swept
+	entries, _ := os.ReadDir(parent) // a folder that cannot be listed cannot be swept
 	for _, e := range entries {
 		beside := filepath.Join(parent, e.Name())
 		if !e.IsDir() || beside == dir || strings.HasPrefix(e.Name(), claimPrefix) {
@@ -220,17 +220,17 @@ func sweepBeside(dir string, log *slog.Logger) {
 		}
 		lock, err := lockFolder(beside, unix.LOCK_EX|unix.LOCK_NB)
 		if err != nil {
-			continue // an Orla is claiming there, and sweeps itself
+			continue // another Orla is claiming there, and sweeps it
 		}
 		sweepClaims(beside, log)
 		_ = lock.Close() // only read
 	}
 }
 
-// sweepClaims removes what Orlas of this user made in a folder that are gone,
-// which their locks tell.
+// sweepClaims removes the folders of this user's Orlas in parent that have ended: they hold no lock
+// on them.
 func sweepClaims(parent string, log *slog.Logger) {
-	entries, _ := os.ReadDir(parent) // what cannot be listed cannot be swept
+	entries, _ := os.ReadDir(parent) // a folder that cannot be listed cannot be swept
 	for _, e := range entries {
 		g := &Group{dir: filepath.Join(parent, e.Name())}
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), claimPrefix) || ownerOf(g.dir) != os.Geteuid() {
@@ -238,7 +238,7 @@ func sweepClaims(parent string, log *slog.Logger) {
 		}
 		lock, err := lockFolder(g.dir, unix.LOCK_EX|unix.LOCK_NB)
 		if err != nil {
-			continue // it lives
+			continue // its Orla is running
 		}
 		left := g.Pids()
 		if err := g.killWithin(sweepPatience); err != nil {
@@ -250,7 +250,7 @@ func sweepClaims(parent string, log *slog.Logger) {
 	}
 }
 
-// folders lists the Root's folders, that of memory first.
+// folders lists the Root's folders, with that of memory first.
 func (r *Root) folders() []string {
 	if r.legacy == nil {
 		return []string{r.dir}
@@ -264,7 +264,7 @@ func (r *Root) folders() []string {
 	return dirs
 }
 
-// removeClaim removes the folders that Claim made, whose Groups are gone.
+// removeClaim removes the folders that Claim made. They must have no Groups.
 func (r *Root) removeClaim() error {
 	var all error
 	for _, dir := range r.folders() {
@@ -278,8 +278,8 @@ func (r *Root) removeClaim() error {
 	return all
 }
 
-// Lost reports whether somebody has removed what Claim made, so that no Group can
-// be made any more. The root is to be closed then.
+// Lost reports whether somebody has removed the folders that Claim made, so that New fails. The Root
+// must be closed then.
 func (r *Root) Lost() bool {
 	return r != nil && r.claimed && slices.ContainsFunc(r.folders(), func(dir string) bool {
 		_, err := os.Stat(dir)

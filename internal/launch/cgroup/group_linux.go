@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group is the cgroup of one tree of processes. Its methods may be called from
-// any goroutine. A nil Group has no processes, and nothing happens to it.
+// Group is the cgroup of one tree of processes. Its methods may be called from any goroutine. A nil
+// Group has no processes, and its methods do nothing.
 type Group struct {
 	root    *Root
 	dir     string
 	name    string
 	applied Limits
-	file    *os.File          // of dir, for clone3; nil in version 1
-	legacy  map[string]string // the folder for each controller in version 1; else nil
+	file    *os.File          // of dir, for clone3; nil with cgroup v1
+	legacy  map[string]string // the folder for each controller with cgroup v1; else nil
 }
 
-// Applied returns those of its limits that the kernel enforces.
+// Held returns the limits that the kernel enforces.
 func (g *Group) Applied() Limits {
 	if g == nil {
 		return Limits{}
@@ -33,15 +33,15 @@ func (g *Group) Applied() Limits {
 	return g.applied
 }
 
-// bound sets the limits that can be set, and reads back which hold.
+// bound sets the limits that can be set, and reads back which are in effect.
 func (g *Group) bound(l Limits) {
 	has := func(controller string) bool { return slices.Contains(g.root.has, controller) }
 	if l.Memory > 0 && has("memory") && set(g.dir, "memory.max", strconv.FormatInt(l.Memory, 10)) {
-		// Without swap in the kernel there is no such file, and none is needed.
+		// A kernel without swap does not have this file, and does not need it.
 		if write(g.dir, "memory.swap.max", "0") == nil || !hasSwap() {
 			g.applied.Memory = l.Memory
 		}
-		// One that has lost a part of itself is worse than one that starts anew.
+		// A tree that has lost one process is worse than one that is started again.
 		_ = write(g.dir, "memory.oom.group", "1")
 	}
 	if l.CPUs > 0 && has("cpu") && set(g.dir, "cpu.max", cpuMax(l.CPUs)) {
@@ -52,14 +52,14 @@ func (g *Group) bound(l Limits) {
 	}
 }
 
-// cpuMax is a number of CPUs as the kernel wants it: so much time in each period.
+// cpuMax formats a number of CPUs for cpu.max: microseconds of CPU time in each period.
 func cpuMax(cpus float64) string {
 	const period, least = 100_000, 1000 // microseconds
 	return fmt.Sprintf("%d %d", max(least, int64(cpus*period)), int64(period))
 }
 
-// Fd is a descriptor of the cgroup, for a process to be started in it. It is
-// good until Remove. It is -1 where no process can be started in a cgroup.
+// Fd is a descriptor of the cgroup, to start a process in it. It is valid until Remove. It is -1 if
+// no process can be started in a cgroup.
 func (g *Group) Fd() int {
 	if g.file == nil {
 		return -1
@@ -67,8 +67,7 @@ func (g *Group) Fd() int {
 	return int(g.file.Fd())
 }
 
-// Add puts a process into the cgroup that was started elsewhere. What it has
-// started before stays there.
+// Add moves a process into the cgroup. Processes that it has started before stay where they are.
 func (g *Group) Add(pid int) error {
 	if g.legacy != nil {
 		return g.addLegacy(pid)
@@ -76,8 +75,8 @@ func (g *Group) Add(pid int) error {
 	return write(g.dir, "cgroup.procs", strconv.Itoa(pid))
 }
 
-// Kill kills all processes of the Group, also those that are being started. Before
-// Linux 5.14 it kills those that are there now.
+// Kill kills all processes of the Group, including those that are being started. Before Linux 5.14
+// it kills only those that exist now.
 func (g *Group) Kill() {
 	if g == nil {
 		return
@@ -90,7 +89,7 @@ func (g *Group) Kill() {
 	}
 }
 
-// Pids lists the processes of the Group, and of those cgroups that they made below it.
+// Pids lists the processes of the Group, and of the cgroups that they made below it.
 func (g *Group) Pids() []int {
 	if g == nil {
 		return nil
@@ -98,7 +97,7 @@ func (g *Group) Pids() []int {
 	var pids []int
 	for _, dir := range g.tree() {
 		for field := range strings.FieldsSeq(read(dir, "cgroup.procs")) {
-			if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0 is one of another namespace
+			if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0 is a process of another pid namespace
 				pids = append(pids, pid)
 			}
 		}
@@ -106,11 +105,11 @@ func (g *Group) Pids() []int {
 	return pids
 }
 
-// tree lists the folders of the cgroup and of those below it, the deepest last.
+// tree lists the folder of the cgroup and those below it, the deepest last.
 func (g *Group) tree() []string {
 	dirs := []string{g.dir}
 	for i := 0; i < len(dirs); i++ {
-		entries, _ := os.ReadDir(dirs[i]) // one that is gone has none
+		entries, _ := os.ReadDir(dirs[i]) // a folder that is gone has no entries
 		for _, e := range entries {
 			if e.IsDir() {
 				dirs = append(dirs, filepath.Join(dirs[i], e.Name()))
@@ -120,8 +119,8 @@ func (g *Group) tree() []string {
 	return dirs
 }
 
-// OutOfMemory reports whether the kernel has killed in the Group for its limit
-// of memory.
+// OutOfMemory reports whether the kernel has killed a process of the Group because of its memory
+// limit.
 func (g *Group) OutOfMemory() bool {
 	if g != nil && g.legacy != nil {
 		return g.outOfMemoryLegacy()
@@ -129,24 +128,24 @@ func (g *Group) OutOfMemory() bool {
 	return g != nil && g.applied.Memory > 0 && number(read(g.dir, "memory.events"), "oom_kill") > 0
 }
 
-// Usage returns what the Group takes now.
+// Usage returns the current usage of the Group.
 func (g *Group) Usage() Usage {
 	if g.legacy != nil {
 		return g.usageLegacy()
 	}
 	u := Usage{Processes: g.Pids(), CPU: number(read(g.dir, "cpu.stat"), "usage_usec")}
 	if current, err := strconv.ParseInt(read(g.dir, "memory.current"), 10, 64); err == nil {
-		// Pages of files that nobody uses are there until somebody wants the room.
+		// The kernel frees inactive pages of files when memory is needed.
 		u.Memory = max(0, current-number(read(g.dir, "memory.stat"), "inactive_file"))
 	}
 	return u
 }
 
-// number returns the value of a key in a file of lines KEY NUMBER; 0 if there is none.
+// number returns the value of a key in a file with lines of the form KEY NUMBER; 0 if it is missing.
 func number(text, key string) int64 {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, key+" "); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64) // it is one
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64) // the kernel writes only numbers
 			return n
 		}
 	}
@@ -168,8 +167,8 @@ func (g *Group) Remove() error {
 	return err
 }
 
-// killWithin kills what is in the folders until they can be removed, for a while
-// at most: what is killed may have forked just before.
+// killWithin kills the processes in the folders until the folders can be removed, or for at most
+// patience: a process may fork just before it is killed.
 func (g *Group) killWithin(patience time.Duration) error {
 	const pause = 5 * time.Millisecond
 	for deadline := time.Now().Add(patience); ; <-time.After(pause) {
@@ -184,7 +183,7 @@ func (g *Group) killWithin(patience time.Duration) error {
 func (g *Group) removeFolders() (err error) {
 	dirs := g.tree()
 	if g.legacy != nil {
-		dirs = g.legacyFolders() // none is below them: the processes never see them
+		dirs = g.legacyFolders() // it has no folders below: the processes never see them
 	}
 	for _, dir := range slices.Backward(dirs) {
 		if e := os.Remove(dir); e != nil && !errors.Is(e, fs.ErrNotExist) {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// A Group of version 1 is a folder in each hierarchy. There is no way to start
-// a process in it, nor to kill it at once.
+// With cgroup v1, a Group is a folder in each hierarchy. A process cannot be started in it, and its
+// processes cannot be killed at once.
 
-// newLegacy makes the folders of a Group that mkdir has named.
+// newLegacy makes the folders of a Group that has its name from place.
 func (g *Group) newLegacy() error {
 	g.legacy = map[string]string{}
 	for c, dir := range g.root.legacy {
@@ -20,7 +20,7 @@ func (g *Group) newLegacy() error {
 	}
 	g.dir = g.legacy["memory"]
 	for _, dir := range g.legacyFolders() {
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // mkdir made one
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // place has made one of them
 			return err
 		}
 	}
@@ -33,10 +33,10 @@ func (g *Group) legacyFolders() []string {
 	return r.folders()
 }
 
-// boundLegacy sets the limits, and reads back which hold.
+// boundLegacy sets the limits, and reads back which are in effect.
 func (g *Group) boundLegacy(l Limits) {
 	if dir := g.legacy["memory"]; l.Memory > 0 && set(dir, "memory.limit_in_bytes", strconv.FormatInt(l.Memory, 10)) {
-		err := write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(l.Memory, 10)) // both together; after the other
+		err := write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(l.Memory, 10)) // memory and swap; must be set after the other
 		if err == nil || !hasSwap() {
 			g.applied.Memory = l.Memory
 		}
@@ -52,7 +52,7 @@ func (g *Group) boundLegacy(l Limits) {
 	}
 }
 
-// addLegacy puts a process into the Group.
+// addLegacy moves a process into the Group.
 func (g *Group) addLegacy(pid int) error {
 	for _, dir := range g.legacyFolders() {
 		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
@@ -62,10 +62,10 @@ func (g *Group) addLegacy(pid int) error {
 	return nil
 }
 
-// usageLegacy returns what the Group takes now.
+// usageLegacy returns the current usage of the Group.
 func (g *Group) usageLegacy() Usage {
 	u := Usage{Processes: g.Pids()}
-	if nanoseconds, err := strconv.ParseInt(read(g.legacy["cpu"], "cpuacct.usage"), 10, 64); err == nil { // where they are mounted together
+	if nanoseconds, err := strconv.ParseInt(read(g.legacy["cpu"], "cpuacct.usage"), 10, 64); err == nil { // exists if cpuacct is mounted with cpu
 		u.CPU = nanoseconds / 1000
 	}
 	if current, err := strconv.ParseInt(read(g.legacy["memory"], "memory.usage_in_bytes"), 10, 64); err == nil {
@@ -74,18 +74,18 @@ func (g *Group) usageLegacy() Usage {
 	return u
 }
 
-// outOfMemoryLegacy reports whether the kernel has killed in the Group.
+// outOfMemoryLegacy reports whether the kernel has killed a process of the Group because of its
+// memory limit.
 func (g *Group) outOfMemoryLegacy() bool {
 	return number(read(g.legacy["memory"], "memory.oom_control"), "oom_kill") > 0
 }
 
-// set writes a limit, and reports whether the kernel took it.
+// set writes a limit, and reports whether the kernel accepted it.
 func set(dir, file, value string) bool {
 	return write(dir, file, value) == nil && kept(value, read(dir, file))
 }
 
-// kept reports whether what is read back of a limit is what was written: the
-// kernel may round a number down to whole pages.
+// kept reports whether a limit reads as it was written: the kernel may round it down to whole pages.
 func kept(wrote, reads string) bool {
 	want, err1 := strconv.ParseInt(wrote, 10, 64)
 	got, err2 := strconv.ParseInt(reads, 10, 64)
@@ -95,7 +95,7 @@ func kept(wrote, reads string) bool {
 	return got > 0 && got <= want && want-got < int64(os.Getpagesize())
 }
 
-// hasSwap reports whether memory can be moved out of what is counted.
+// hasSwap reports whether the machine has swap.
 func hasSwap() bool {
-	return strings.Count(read("/proc", "swaps"), "\n") > 0 // under its heading
+	return strings.Count(read("/proc", "swaps"), "\n") > 0 // below the heading
 }

@@ -18,35 +18,35 @@ import (
 )
 
 const (
-	// ownLeaf is the cgroup that Orla itself moves to: one that has processes
-	// of its own cannot give controllers to those below it.
+	// ownLeaf is the cgroup that Orla itself moves to: a cgroup that has processes cannot give
+	// controllers to those below it.
 	ownLeaf = "orla.main"
-	// groupPrefix begins the name of every Group. It keeps them from the
-	// kernel's own files, which are named after controllers.
+	// groupPrefix begins the name of every Group. It distinguishes them from the kernel's files, whose
+	// names begin with a controller.
 	groupPrefix = "capsule-"
-	// sweepPatience is how long what an earlier Orla left has to die.
+	// sweepPatience is how long the processes of an earlier Orla have to die.
 	sweepPatience = 2 * time.Second
 )
 
-// controllers are those that bound something.
+// controllers are the controllers that enforce limits.
 var controllers = [...]string{"memory", "cpu", "pids"}
 
-// Root is a cgroup that was delegated to Orla. A nil Root is none.
+// Root is a cgroup that was delegated to Orla. A nil Root makes no Groups.
 type Root struct {
 	dir   string
-	locks []*os.File // held while Orla lives
-	has   []string   // of the controllers, what Groups have
+	locks []*os.File // held while Orla runs
+	has   []string   // the controllers that Groups have
 	log   *slog.Logger
 	mu    sync.Mutex // guards names
 	names map[string]bool
 
-	claimed bool              // by Claim: the folders are Orla's to remove
-	legacy  map[string]string // the folder for each controller in version 1; else nil
+	claimed bool              // made by Claim: Orla removes the folders
+	legacy  map[string]string // the folder for each controller with cgroup v1; else nil
 }
 
-// Open takes over the cgroup that was delegated to this process, if one was:
-// the process moves to a leaf of it, and what an earlier Orla left is killed.
-// It returns nil, and why, if there is none. The caller must Close it.
+// Open takes over the cgroup that was delegated to this process: it moves the process to a leaf of
+// it, and kills what an earlier Orla left. If no cgroup was delegated, it returns nil and the
+// reason. The caller must Close the Root.
 func Open(log *slog.Logger) (root *Root, reason string) {
 	dir, err := own("/proc/self/cgroup", "/proc/self/mountinfo")
 	if err != nil {
@@ -98,16 +98,15 @@ func own(cgroups, mounts string) (string, error) {
 	return "", errors.New("no cgroup filesystem of version 2 is mounted that shows this process")
 }
 
-// unescape reads a path of /proc/self/mountinfo, where blanks are octal escapes.
+// unescape decodes a path in /proc/self/mountinfo, where blanks are octal escapes.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// delegated returns why a cgroup is not one that this process may do with as it
-// likes. It goes by systemd's own mark; before systemd 251 only root can read
-// that, and the owner tells: systemd gives a service's cgroup to its user only
-// when it delegates it. Of a user's own session all cgroups are the user's,
-// which tells nothing.
+// delegated returns nil if this process may change a cgroup, else why not. It looks for systemd's
+// mark (an extended attribute). Before systemd 251 only root can read that; then the owner decides:
+// systemd gives the cgroup of a service to the service's user only if it delegates it. In a user's
+// own session the owner decides nothing, since all cgroups belong to the user.
 func delegated(dir string) error {
 	for _, mark := range [...]string{"user.delegate", "trusted.delegate"} {
 		value := make([]byte, 8)
@@ -177,11 +176,11 @@ func (r *Root) sweep() {
 	}
 }
 
-// enable gives Groups the controllers that there are.
+// enable gives the available controllers to the Groups.
 func (r *Root) enable() {
 	for _, c := range controllers {
-		// One by one: what cannot be had must not keep out the others. Which
-		// there are the file tells.
+		// One by one, so that a missing controller does not keep out the others. The file shows which are
+		// enabled.
 		_ = write(r.dir, "cgroup.subtree_control", "+"+c)
 	}
 	for c := range strings.FieldsSeq(read(r.dir, "cgroup.subtree_control")) {
@@ -191,14 +190,14 @@ func (r *Root) enable() {
 	}
 }
 
-// Dir is the folder of the cgroup: in version 1, that of memory.
+// Dir returns the folder of the cgroup; with cgroup v1, that of memory.
 func (r *Root) Dir() string { return r.folders()[0] }
 
-// Controllers lists what Groups can be bounded by.
+// Controllers lists the controllers that Groups have.
 func (r *Root) Controllers() []string { return r.has }
 
-// Close lets go of the cgroup. Orla stays in its leaf: there is no way back
-// while others have processes beside it.
+// Close releases the cgroup. Orla stays in its leaf: it cannot move back while other processes are
+// in cgroups next to it.
 func (r *Root) Close() {
 	if r == nil {
 		return
@@ -213,8 +212,8 @@ func (r *Root) Close() {
 	}
 }
 
-// New makes a Group with limits, named after what is to live in it. Those that
-// hold are in its Applied. A nil Root makes none.
+// New makes a Group with limits. name is what it is for. Group.Held returns the limits that are in
+// effect. A nil Root returns nil.
 func (r *Root) New(name string, limits Limits) (*Group, error) {
 	if r == nil {
 		return nil, nil
@@ -239,8 +238,8 @@ func (r *Root) New(name string, limits Limits) (*Group, error) {
 	return g, nil
 }
 
-// mkdir makes the folder of a Group. There may be another one of the name: a
-// process that is to replace another lives beside it.
+// place makes the folder of a Group. It adds a number if the name is taken: a process and the one
+// that will replace it run at the same time.
 func (r *Root) mkdir(g *Group, name string) error {
 	const most = 100
 	r.mu.Lock()
@@ -259,15 +258,15 @@ func (r *Root) mkdir(g *Group, name string) error {
 			r.names[g.name] = true
 			return nil
 		}
-		if !errors.Is(err, fs.ErrExist) { // else it could not be removed
+		if !errors.Is(err, fs.ErrExist) { // else the folder could not be removed
 			return err
 		}
 	}
 	return fmt.Errorf("%d cgroups %s are there already", most, name)
 }
 
-// escape makes a name one of a folder, and no two the same. The names of tools
-// are left as they are.
+// escape turns a name into the name of a folder. Different names stay different; names of tools are
+// unchanged.
 func escape(name string) string {
 	var out strings.Builder
 	for _, c := range []byte(name) {
@@ -290,7 +289,7 @@ func write(dir, file, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// read returns a file's text, or "" where there is none.
+// read returns a file's text, or "" if it cannot be read.
 func read(dir, file string) string {
 	data, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {

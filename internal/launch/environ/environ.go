@@ -1,9 +1,8 @@
-// Package environ puts together the environment of a tool's process (SPEC C2,
-// D3): what Orla passes on of its own, less what is Orla's alone, and what the
-// tool's manifest sets on top. It starts nothing; both kinds of providers use it,
-// so that a tool finds the same in either mode, its programs included. What belongs to one
-// call or one process is added where that begins: the id and the trace of a call and its
-// secrets in package simple, ORLA_INSTANCE in package launch.
+// Package environ makes the environment of a tool's process (SPEC C2, D3): Orla's own, without the
+// variables that are for Orla alone, and what the tool's manifest sets. Simple tools and capsules
+// both use it, so a tool has the same environment and finds the same programs in either mode. What
+// belongs to a single call or process is added later: package simple adds the id and the trace of a
+// call and its secrets, package launch adds ORLA_INSTANCE.
 package environ
 
 import (
@@ -16,12 +15,12 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// kept are the variables that a narrowed environment always has (SPEC C2).
+// kept are the variables that are always inherited (SPEC C2).
 var kept = [...]string{"PATH", "HOME", "LANG", "TMPDIR"}
 
-// Clean returns a copy of own, an environment as os.Environ gives it, without
-// what is Orla's: its settings, secrets, what systemd means for Orla alone
-// (SPEC C2), and the trace in which Orla itself was started, which is no call's.
+// Clean returns a copy of own, an environment as os.Environ returns it, without the variables that
+// are for Orla alone: its settings and secrets, those that systemd sets for Orla (SPEC C2), and the
+// trace in which Orla was started.
 func Clean(own []string) []string {
 	return slices.DeleteFunc(slices.Clone(own), func(kv string) bool {
 		name, _, ok := strings.Cut(kv, "=")
@@ -42,12 +41,11 @@ func Clean(own []string) []string {
 	})
 }
 
-// Of returns the environment of a tool's processes: what tool lets through of
-// clean, PWD and ORLA_TOOL, what the file's first line sets, and what the
-// manifest sets, which wins. Of type cli it is what the manifest sets and PATH,
-// HOME and LANG alone (SPEC-TOOLS 3.6). Where the processes are isolated nothing
-// of clean is in it. Each variable is there once. clean stays as it is; the
-// result is the caller's.
+// Of returns the environment of a tool's processes: the variables of clean that tool inherits, PWD
+// and ORLA_TOOL, those of the file's first line, and those of the manifest. Later ones override
+// earlier ones. A tool of type cli gets only those of the manifest, PATH, HOME and LANG (SPEC-TOOLS
+// 3.6). Isolated processes inherit nothing from clean. Each variable appears once. Of does not
+// change clean; the result is the caller's.
 func Of(tool manifest.Tool, clean []string) []string {
 	var environ []string
 	switch {
@@ -68,7 +66,7 @@ func Of(tool manifest.Tool, clean []string) []string {
 	return lastOfEach(environ)
 }
 
-// inherited returns what policy lets through of a clean environment.
+// inherited returns the variables of a clean environment that policy lets through.
 func inherited(clean []string, policy manifest.EnvPolicy) []string {
 	if !policy.Narrow {
 		return clean
@@ -84,11 +82,11 @@ func only(clean []string, names ...string) []string {
 	})
 }
 
-// usualPath is where programs are on this kind of machine.
+// usualPath is the PATH of an isolated process.
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// ofIsolated is what every process has that does not live where Orla does. Where
-// programs are in an image, the image says.
+// ofPlace returns the variables that each isolated process has. In a container PATH comes from the
+// image.
 func ofIsolated(i manifest.Isolation) []string {
 	environ := []string{"HOME=/tmp", "LANG=C.UTF-8"}
 	if backend := i.Terms.Backend; backend != manifest.BackendContainer && backend != manifest.BackendKubernetes {
@@ -97,10 +95,9 @@ func ofIsolated(i manifest.Isolation) []string {
 	return environ
 }
 
-// Find looks a program up as a process with an environment would that is to see
-// this machine's programs, and not by Orla's own PATH. What has a slash is not
-// looked for in PATH; "" is not to be found, not executable, or
-// relative to a folder that nobody knows.
+// Find finds a program by the PATH of environ, the environment of a process that sees this machine's
+// programs. It does not use Orla's own PATH. A program with a slash is not looked for in PATH. Find
+// returns "" if the program does not exist, is not executable, or is relative to an unknown folder.
 func Find(program string, environ []string) string {
 	if strings.Contains(program, "/") {
 		if filepath.IsAbs(program) && executable(program) {
@@ -123,13 +120,14 @@ func Find(program string, environ []string) string {
 	return ""
 }
 
-// executable reports whether a path names a file that somebody may execute.
+// executable reports whether a path is a file that somebody may execute.
 func executable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// Interpreter finds what runs a tool's file where this machine's programs are seen.
+// Interpreter finds the interpreter of a tool's file, for processes that see this machine's
+// programs.
 func Interpreter(tool manifest.Tool, environ []string) (string, error) {
 	i := tool.Interpreter
 	if !tool.Isolation.Isolated() {

@@ -10,26 +10,25 @@ import (
 )
 
 const (
-	// groupSlots bounds the groups that the guard is told of at one time. Past
-	// it, Linux still finds processes by their environment.
+	// groupSlots is how many groups the table can hold. Beyond that, Linux still finds processes by
+	// their environment.
 	groupSlots = 4096
 	groupBytes = groupSlots * 4
 )
 
-// Groups holds the ids of the groups that live now. The guard sees it when
-// its memory is shared: that costs a call two stores, where a message to the
-// guard would wake it twice.
+// Groups is a table of the ids of the live groups. The guard reads it through shared memory, which
+// costs a call two stores; a message to the guard would wake it twice.
 type Groups struct {
-	file   *os.File   // nil unless it is shared
-	mem    []byte     // the same
+	file   *os.File   // nil unless shared
+	mem    []byte     // nil unless shared
 	mu     sync.Mutex // guards the fields that follow
 	slots  []int32
 	free   []*int32
 	closed bool
 }
 
-// NewGroups returns a table that can be used in any case, and the reason
-// when it should be shared and cannot be.
+// NewGroups returns a table. If shared memory was asked for and is not available, the table is not
+// shared and err is the reason.
 func NewGroups(shared bool) (*Groups, error) {
 	if !shared {
 		return tableOf(make([]int32, groupSlots)), nil
@@ -56,9 +55,8 @@ func tableOf(slots []int32) *Groups {
 	return t
 }
 
-// namelessFile returns a file in the folder for temporary ones that has no
-// name any more. It is written once: a store into a hole of a mapped file is
-// deadly when the disk is full.
+// namelessFile returns a temporary file that is already unlinked. Its blocks are allocated by
+// writing it: a store to a hole of a mapped file kills the process when the disk is full.
 func namelessFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "orla-groups-*")
 	if err != nil {
@@ -66,7 +64,7 @@ func namelessFile() (*os.File, error) {
 	}
 	_, err = f.Write(make([]byte, groupBytes))
 	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
-		_ = f.Close() // of no use to anybody
+		_ = f.Close() // the file is discarded
 		return nil, err
 	}
 	return f, nil
@@ -83,7 +81,7 @@ func groupView(mem []byte) []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/4)
 }
 
-// Add enters a group and returns its slot, or nil when there is none left.
+// Add adds a group and returns its slot, or nil if the table is full.
 func (t *Groups) Add(pgid int) *int32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +94,7 @@ func (t *Groups) Add(pgid int) *int32 {
 	return slot
 }
 
-// Release strikes a group out. A nil slot is none.
+// Release removes a group. A nil slot is allowed.
 func (t *Groups) Release(slot *int32) {
 	if slot == nil {
 		return
@@ -104,13 +102,13 @@ func (t *Groups) Release(slot *int32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return // a process that was given up has ended after all
+		return // a process that Orla had stopped waiting for has ended after all
 	}
 	atomic.StoreInt32(slot, 0)
 	t.free = append(t.free, slot)
 }
 
-// List lists the groups that live now.
+// List lists the live groups.
 func (t *Groups) List() []int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +121,7 @@ func (t *Groups) List() []int {
 	return live
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (t *Groups) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,6 +129,6 @@ func (t *Groups) Close() {
 	if t.file == nil {
 		return
 	}
-	_ = syscall.Munmap(t.mem) // the process has no other use for the range
+	_ = syscall.Munmap(t.mem) // nothing else uses this memory
 	_ = t.file.Close()        // never written through the file
 }

@@ -1,5 +1,5 @@
-// Package guard keeps a process that outlives Orla for the moment it takes to end what
-// a killed Orla leaves behind (SPEC C4, D3, docs/decisions/0005).
+// Package guard runs a process that outlives a killed Orla until it has ended what that leaves
+// behind (SPEC C4, D3, docs/decisions/0005).
 package guard
 
 import (
@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// goodbye is what Orla writes to its guard when all is in order.
+	// goodbye is what Orla writes to its guard when it ends in order.
 	goodbye = 'q'
-	// guardPatience bounds how long a guard hunts for what Orla left.
+	// guardPatience bounds how long a guard looks for processes that Orla left.
 	guardPatience = 5 * time.Second
-	// dismissPatience bounds how long a guard has to end after the goodbye.
+	// dismissPatience bounds how long a guard may take to end after the goodbye.
 	dismissPatience = 2 * time.Second
 )
 
-// Children knows which children of this process are waited for.
+// Children registers the children that this process waits for.
 type Children interface {
-	// Starting makes start's process one that is. Forget ends that.
+	// Starting calls start and registers the process until Forget.
 	Starting(start func() (pid int, err error)) (int, error)
 	Forget(pid int)
 }
 
-// Options configures a Guard. All are required.
+// Options configures a Guard. All fields are required.
 type Options struct {
-	Argv     []string // of the guard process, the program's absolute path first
+	Argv     []string // the command line of the guard process; the program is an absolute path
 	Instance string
 	Groups   *Groups
 	Children Children
@@ -43,11 +43,11 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Guard is the parent's side of the guard process.
+// Guard manages the guard process, in Orla.
 type Guard struct {
 	Options
-	begun   chan struct{} // closed when the first guard process was started, or could not be
-	done    chan struct{} // closed when no guard is wanted any more
+	begun   chan struct{} // closed when the first guard process has started, or failed to
+	done    chan struct{} // closed by Dismiss
 	stopped sync.WaitGroup
 }
 
@@ -58,8 +58,8 @@ func Start(opts Options) *Guard {
 	return g
 }
 
-// Await waits for the first guard process: what is started before it would outlive
-// an Orla that is killed in that moment.
+// Await waits for the first guard process: a process that is started before it would outlive an Orla
+// that is killed at that moment.
 func (g *Guard) Await(ctx context.Context) error {
 	select {
 	case <-g.begun:
@@ -69,7 +69,7 @@ func (g *Guard) Await(ctx context.Context) error {
 	}
 }
 
-// keep starts the guard again when somebody ends it, at most once a second.
+// keep starts the guard again whenever it ends, at most once a second.
 func (g *Guard) keep() {
 	begun := sync.OnceFunc(func() { close(g.begun) })
 	for {
@@ -88,16 +88,16 @@ func (g *Guard) keep() {
 	}
 }
 
-// runOnce runs one guard process until it ends or is dismissed. It calls begun when
-// that was started, or cannot be.
+// runOnce runs one guard process until it ends or is dismissed. It calls begun when the process has
+// started, or has failed to.
 func (g *Guard) runOnce(begun func()) error {
 	defer begun()
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = w.Close() }() // closing is the message
-	files := []*os.File{r, r}        // what is no memory is no table
+	defer func() { _ = w.Close() }() // closing it tells the guard
+	files := []*os.File{r, r}        // r stands for the table if there is no shared memory
 	if g.Groups.file != nil {
 		files[1] = g.Groups.file
 	}
@@ -136,14 +136,14 @@ func (g *Guard) runOnce(begun func()) error {
 	if _, err := w.Write([]byte{goodbye}); err != nil {
 		g.Log.Warn("dismiss the guard process", "err", err)
 	}
-	_ = cmd.Process.Signal(syscall.SIGCONT) // a stopped one cannot obey; it may have ended
+	_ = cmd.Process.Signal(syscall.SIGCONT) // a stopped process cannot end; it may have ended
 	select {
 	case err := <-ended:
 		return err
 	case <-time.After(dismissPatience):
 	}
 	g.Log.Warn("the guard process does not end; killing it", "pid", pid)
-	_ = cmd.Process.Kill() // it may have ended just now
+	_ = cmd.Process.Kill() // it may have just ended
 	return <-ended
 }
 
@@ -153,10 +153,9 @@ func (g *Guard) Dismiss() {
 	g.stopped.Wait()
 }
 
-// Run is the whole life of a guard process, which the command in
-// Options.Argv must call with its last argument. It waits until Orla is gone;
-// if Orla did not say goodbye, it kills every process that Orla left behind, and
-// removes the cgroups that Orla had made. It returns the exit code.
+// Run is the main function of a guard process. The command in Options.Argv must call it with its
+// last argument. It waits until Orla is gone. If Orla did not say goodbye, Run kills every process
+// that Orla left behind, and removes the cgroups that Orla had made. It returns the exit code.
 func Run(instance string) int {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	nameThisProcess("tool-guard")
@@ -173,8 +172,7 @@ func Run(instance string) int {
 	if mem, err := mapGroups(table); err == nil {
 		live = (&Groups{slots: groupView(mem)}).List()
 	}
-	// What is killed may have forked just before, so look until two looks in
-	// a row find nothing.
+	// A process may fork just before it is killed, so look until two looks in a row find nothing.
 	deadline := time.Now().Add(guardPatience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -186,6 +184,6 @@ func Run(instance string) int {
 			quiet = 0
 		}
 	}
-	cgroup.Sweep(slog.New(slog.DiscardHandler)) // there is nobody to tell
+	cgroup.Sweep(slog.New(slog.DiscardHandler)) // nothing reads the log
 	return 0
 }

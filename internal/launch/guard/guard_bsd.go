@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// sharedFile returns memory that can be handed to another process.
+// sharedFile returns memory that another process can map.
 func sharedFile() (*os.File, error) { return namelessFile() }
 
-// guardProcAttr gives the guard a session of its own: Ctrl-C and a kill of Orla's
-// group must not reach it, or nobody would be left to clean up.
+// guardProcAttr gives the guard its own session: Ctrl-C and a signal to Orla's group must not reach
+// it, since it has to clean up.
 func guardProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 func guardEnviron() []string { return []string{} }
@@ -19,4 +19,4 @@ func guardEnviron() []string { return []string{} }
 // Program returns a path to this process's program.
 func Program() (string, error) { return os.Executable() }
 
-func nameThisProcess(string) {} // there is no call for it here
+func nameThisProcess(string) {} // this system has no call for it

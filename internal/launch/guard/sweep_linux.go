@@ -13,30 +13,27 @@ import (
 	"github.com/orla-project/orla/internal/launch/trees"
 )
 
-// guardedSession returns the session of the Orla that is guarded; that of this process
-// where nobody said it.
+// guardedSession returns the session of the guard's Orla; that of this process if it is not known.
 func guardedSession() int {
 	session, err := strconv.Atoi(os.Getenv(sessionVariable))
 	if err != nil {
-		session, _ = unix.Getsid(0) // it has no error
+		session, _ = unix.Getsid(0) // it cannot fail for this process
 	}
 	return session
 }
 
-// sweepInstance kills every process that carries the instance's mark or tag, is an
-// orphan in one of the groups, or belongs to such a one. It returns how many
-// it found alive, and the groups that have a member: the id of one without may
-// be a stranger's the next time.
+// sweepInstance kills every process that carries the instance's mark or tag, every orphan in one of
+// the groups, and every process that belongs to one of those. It returns how many it found alive,
+// and the groups that have a member: an empty group's id may belong to another one the next time.
 func sweepInstance(instance string, groups []int) (found int, live []int) {
 	tag := trees.InstanceTag(instance)
 	found = killNewest(tag)
 	procs := procfs.All()
-	// This guard is Orla's child for as long as Orla takes to go, and Orla may bear a
-	// tag then: one that is killed during a fork does.
+	// The guard is still Orla's child until Orla is gone. Orla itself may carry a tag: it does if it was
+	// killed during a fork.
 	delete(procs, os.Getpid())
-	// Whoever inherits what Orla leaves: the first process, or one that asked
-	// for it (PR_SET_CHILD_SUBREAPER), as a desktop session's does. It has
-	// inherited this guard as well.
+	// The process that inherits Orla's orphans: the first process, or a subreaper
+	// (PR_SET_CHILD_SUBREAPER), as a desktop session has. It has inherited this guard as well.
 	inheritor := os.Getppid()
 	ours := map[int]bool{}
 	var environs procfs.Environs
@@ -70,16 +67,16 @@ func sweepInstance(instance string, groups []int) (found int, live []int) {
 }
 
 const (
-	// newestWindow is how far from the newest process killNewest looks, in both directions.
+	// newestWindow is how many pids before and after the newest one killNewest checks.
 	newestWindow = 256
-	// newestPasses bounds how often one call of killNewest looks.
+	// newestPasses is how many times one call of killNewest checks them.
 	newestPasses = 64
 )
 
-// killNewest kills what bears the instance's tag among the newest processes, each as
-// soon as it is found, until it finds none. It returns how many it found alive. A
-// process that forks and ends at once, again and again, is gone before a list of all
-// processes is complete, but its next one is always among the newest.
+// killNewest kills processes with the instance's tag among the newest processes, each as soon as it
+// is found, until it finds none. It returns how many it found alive. A process that forks and exits
+// again and again is gone before a list of all processes is complete, but its next child is always
+// among the newest.
 func killNewest(tag uint64) (found int) {
 	for range newestPasses {
 		newest := newestProcess()
@@ -104,13 +101,13 @@ func killNewest(tag uint64) (found int) {
 	return found
 }
 
-// newestProcess returns the id that was given out last; 0 where that is not known.
+// newestProcess returns the pid that was given out last; 0 if it is not known.
 func newestProcess() int {
-	text, _ := os.ReadFile("/proc/loadavg") // without it there is no id in it
+	text, _ := os.ReadFile("/proc/loadavg") // without it there is no pid in the text
 	fields := strings.Fields(string(text))
 	if len(fields) == 0 {
 		return 0
 	}
-	pid, _ := strconv.Atoi(fields[len(fields)-1]) // the same
+	pid, _ := strconv.Atoi(fields[len(fields)-1]) // not a number: 0
 	return pid
 }
