@@ -1,4 +1,4 @@
-// Package procfs reads what Linux says of processes in /proc: whose child one is,
-// its group and session, its environment, what it takes. It knows nothing of what
-// Orla has started. Elsewhere the package is empty.
+// Package procfs reads from /proc what Linux reports about a process: its parent, group and session,
+// its environment and its usage. It does not know which processes Orla has started. On other systems
+// the package is empty.
 package procfs

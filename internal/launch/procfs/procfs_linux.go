@@ -11,23 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stat is what a line of /proc/PID/stat tells.
+// Stat has the fields of /proc/PID/stat that Orla uses.
 type Stat struct {
 	State   byte
 	Parent  int
 	Group   int
 	Session int
-	Threads int    // that have not ended; its first one counts until it is reaped
+	Threads int    // that have not ended; the first thread counts until it is reaped
 	Start   uint64 // in clock ticks since boot
 }
 
-// Dead reports whether a process has ended and only waits to be reaped. The state
-// is its first thread's: while others live, so does the process.
+// Dead reports whether a process has ended and only has to be reaped. State is that of the first
+// thread: the process is alive while other threads are.
 func (st Stat) Dead() bool { return (st.State == 'Z' || st.State == 'X') && st.Threads <= 1 }
 
-// PIDs lists the processes that there are. Where there is no /proc it
-// lists none: the group is all that can be found there. Any other error means
-// that nobody can know now.
+// PIDs lists all processes. Without /proc it returns none and no error: only a process's group can
+// be found then. Any other error means that the processes cannot be known at the moment.
 func PIDs() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,9 +46,9 @@ func PIDs() ([]int, error) {
 	return pids, err
 }
 
-// All returns what can be known of every process.
+// All returns the Stat of every process.
 func All() map[int]Stat {
-	pids, _ := PIDs() // what is listed is better than nothing
+	pids, _ := PIDs() // on an error, the pids that were listed are used
 	procs := make(map[int]Stat, len(pids))
 	for _, pid := range pids {
 		if st, ok := Read(pid); ok {
@@ -59,16 +58,16 @@ func All() map[int]Stat {
 	return procs
 }
 
-// Read returns what can be known of a process, and whether it is there.
+// Read returns the Stat of a process, and whether it exists.
 func Read(pid int) (Stat, bool) {
 	st, err := StatOf(pid)
 	return st, err == nil
 }
 
-// errOdd says that a line of /proc is not as it has ever been.
+// errOdd says that a line of /proc does not have the documented format.
 var errOdd = errors.New("not understood")
 
-// StatOf does as Read, with the reason where nothing is known.
+// StatOf is Read with the error.
 func StatOf(pid int) (Stat, error) {
 	var buf [2048]byte // 51 numbers, and a name of at most 64 bytes
 	fields, err := fieldsOf(pid, buf[:])
@@ -90,7 +89,7 @@ func fieldsOf(pid int, buf []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The second field is the command in parentheses, which may hold anything.
+	// The second field is the command in parentheses, which may contain any character.
 	end := bytes.LastIndexByte(line, ')')
 	fields := bytes.Fields(line[end+1:])
 	if end < 0 || len(fields) < 22 {
@@ -99,8 +98,8 @@ func fieldsOf(pid int, buf []byte) ([][]byte, error) {
 	return fields, nil
 }
 
-// File reads a file of /proc without what os.ReadFile does for others: a
-// look at a tree reads hundreds of them. It reads into buf, as much as that holds.
+// File reads a file of /proc into buf, or into a larger buffer. It is cheaper than os.ReadFile:
+// looking at a tree reads hundreds of files.
 func File(pid int, name string, buf []byte) ([]byte, error) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -119,30 +118,30 @@ func File(pid int, name string, buf []byte) ([]byte, error) {
 	}
 }
 
-// OutOfFiles reports whether an error says nothing of the process that was asked
-// about: Orla has no descriptor left to look with.
+// OutOfFiles reports whether err means that Orla has no free descriptor, which says nothing about
+// the process.
 func OutOfFiles(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
 
-// tick is the unit of time in /proc/PID/stat, which is the same on every
-// machine that Go runs on (USER_HZ).
+// tick is the unit of times in /proc/PID/stat: USER_HZ, which is the same on every machine that Go
+// runs on.
 const tick = time.Second / 100
 
-// Usage returns what one process takes: its memory, and the time that it and the
-// children that it waited for have spent. It takes nothing once it has ended.
+// Usage returns the memory of one process in bytes, and the CPU time that it and the children that
+// it waited for have used. ok is false once it has ended.
 func Usage(pid int) (rss int64, cpu time.Duration, ok bool) {
 	var buf [2048]byte
 	fields, err := fieldsOf(pid, buf[:])
 	if err != nil {
 		return 0, 0, false
 	}
-	number := func(field int) int64 { // as proc(5) counts
-		n, _ := strconv.ParseInt(string(fields[field-3]), 10, 64) // it is one
+	number := func(field int) int64 { // numbered as in proc(5)
+		n, _ := strconv.ParseInt(string(fields[field-3]), 10, 64) // the kernel writes only numbers
 		return n
 	}
 	if (Stat{State: fields[0][0], Threads: int(number(20))}).Dead() {
 		return 0, 0, false
 	}
-	// utime, stime, and the same of children that were waited for.
+	// utime, stime, cutime, cstime: the last two are those of children that were waited for.
 	ticks := number(14) + number(15) + number(16) + number(17)
 	return number(24) * int64(os.Getpagesize()), time.Duration(ticks) * tick, true
 }

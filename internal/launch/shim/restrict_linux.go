@@ -38,8 +38,8 @@ func prctl(option, arg uintptr) syscall.Errno {
 	return errno
 }
 
-// lower sets the limits of each process, of which none is raised, and drops
-// every capability from the set that bounds all others.
+// lower sets the rlimits, none of which is above the current one, and drops every capability from
+// the bounding set.
 func lower(p Plan) failure {
 	for _, l := range p.Limits {
 		var have syscall.Rlimit
@@ -54,7 +54,7 @@ func lower(p Plan) failure {
 	for capability := range uintptr(lastCapabilityAtMost + 1) {
 		switch errno := prctl(prCapbsetDrop, capability); errno {
 		case 0:
-		case syscall.EINVAL: // there are no more
+		case syscall.EINVAL: // no more capabilities
 			return failure{}
 		default:
 			return failure{"drop the bounding set of capabilities", errno}
@@ -63,9 +63,8 @@ func lower(p Plan) failure {
 	return failure{}
 }
 
-// become makes the process one of the user that tools are, with no capability
-// in any set. The calls of package syscall change all threads. Root's groups it
-// has left before there were any (package sandbox).
+// become changes the process's user to the tool's, without any capability. The functions of package
+// syscall change all threads. Package sandbox has already dropped root's supplementary groups.
 func become(p Plan) failure {
 	if p.Drop {
 		if f := ownStreams(p.ID); f.is() {
@@ -83,15 +82,15 @@ func become(p Plan) failure {
 		return failure{"clear the capabilities", errno}
 	}
 	if !p.Drop {
-		// As root the others have lost theirs with the user. In a user namespace
-		// this is for them; a program that is linked to C cannot do it, and has
-		// threads that could at most do to the namespace what they never do.
+		// As root, changing the user has dropped the other sets on all threads. In a user namespace this
+		// call does. It fails in a program that is linked to C; there, other threads keep capabilities
+		// that only apply to the namespace, and never use them.
 		_, _, _ = syscall.AllThreadsSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
 	}
 	return failure{}
 }
 
-// ownStreams gives the user its streams: else it may use them, and not open
+// ownStreams gives the user ownership of its streams; otherwise it could use them but not open
 // /dev/stderr.
 func ownStreams(id uint64) failure {
 	for fd := range 3 {
@@ -100,7 +99,7 @@ func ownStreams(id uint64) failure {
 			return f
 		}
 		if info.Mode&syscall.S_IFMT != syscall.S_IFIFO {
-			continue // it is not Orla's own
+			continue // it does not belong to Orla
 		}
 		if f := try("streams", syscall.Fchown(fd, int(id), int(id))); f.is() {
 			return f
@@ -111,22 +110,22 @@ func ownStreams(id uint64) failure {
 
 func capabilityHeader() [2]uint32 { return [2]uint32{capabilityVersion3, 0} }
 
-// restrict gives up for good what can be given up, the filter of system calls
-// last, since it forbids what the steps before it do.
+// restrict drops every right that can be dropped. The filter of system calls is last, since it
+// forbids the steps before it.
 func restrict(p Plan) failure {
 	for _, step := range [...]struct {
 		name        string
 		option, arg uintptr
 	}{
 		{"no new privileges", prSetNoNewPrivs, 1},
-		{"hide from the tool", prSetDumpable, 0}, // the tool's user is this process's too
+		{"hide from the tool", prSetDumpable, 0}, // it has the same user as the tool
 		{"die with Orla", prSetPdeathsig, uintptr(syscall.SIGKILL)},
 	} {
 		if errno := prctl(step.option, step.arg); errno != 0 {
 			return failure{step.name, errno}
 		}
 	}
-	if orphaned() { // the change of user undid the signal, and Orla may have gone meanwhile
+	if orphaned() { // the change of user cleared the death signal, and Orla may have ended before this
 		return failure{"die with Orla", syscall.EPIPE}
 	}
 	if f := landlock(p.Landlock); f.is() {
@@ -135,9 +134,8 @@ func restrict(p Plan) failure {
 	return filter(p.Filter)
 }
 
-// filter has the kernel refuse system calls to all threads. Where a filter of
-// somebody else's, such as systemd's, refuses the call that does so for all,
-// there is an older one for the thread from which the tool comes.
+// filter installs the seccomp filter for all threads. If another filter, such as systemd's, forbids
+// the seccomp call, it uses prctl, which filters only the thread that starts the tool.
 func filter(text string) failure {
 	program := struct { // struct sock_fprog
 		count  uint16
@@ -148,7 +146,7 @@ func filter(text string) failure {
 	case errno == syscall.EPERM || errno == syscall.ENOSYS:
 		_, _, errno = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetSeccomp, seccompModeFilter, uintptr(unsafe.Pointer(&program)), 0, 0, 0)
 	case errno == 0 && thread != 0:
-		errno = syscall.ESRCH // one did not follow
+		errno = syscall.ESRCH // one thread could not be changed
 	}
 	if errno != 0 {
 		return failure{"the filter of system calls", errno}
@@ -156,7 +154,7 @@ func filter(text string) failure {
 	return failure{}
 }
 
-// orphaned reports whether nobody holds the other end of the channel any more.
+// orphaned reports whether the other end of the channel is closed.
 func orphaned() bool {
 	poll := struct {
 		fd              int32
@@ -193,11 +191,11 @@ func landlock(l Landlock) failure {
 	if _, _, errno := syscall.RawSyscall(sysLandlockRestrictSelf, ruleset, 0, 0); errno != 0 {
 		return failure{name, errno}
 	}
-	_ = syscall.Close(int(ruleset)) // the tool would not get it anyway
+	_ = syscall.Close(int(ruleset)) // the tool would not inherit it
 	return failure{}
 }
 
-// verify asks the kernel whether all that is so.
+// verify checks with the kernel that all restrictions are in effect.
 func verify(p Plan) failure {
 	const name = "what was given up is still there"
 	var user, group [3]uint32

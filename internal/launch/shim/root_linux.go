@@ -22,7 +22,7 @@ const (
 	nothingSpecial = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 )
 
-// enterRoot makes the new root and leaves the machine's.
+// enterRoot makes the new root, and unmounts the machine's.
 func enterRoot(p Plan) failure {
 	syscall.Umask(0o022)
 	if f := try("a cgroup namespace", syscall.Unshare(syscall.CLONE_NEWCGROUP)); f.is() {
@@ -57,15 +57,15 @@ func enterRoot(p Plan) failure {
 	if f := try("a read-only root", setattr("/", 0, attrReadOnly)); f.is() {
 		return f
 	}
-	// Where the service may not change its name (ProtectHostname=), the tool reads the
-	// machine's: no promise is broken by that.
+	// If the service must not change its host name (ProtectHostname=), the tool sees the machine's,
+	// which no rule forbids.
 	if err := syscall.Sethostname([]byte(p.Hostname)); err != syscall.EPERM {
 		return try("a host name", err)
 	}
 	return failure{}
 }
 
-// enter makes one thing of the new root.
+// enter makes one entry of the new root.
 func enter(e Entry) failure {
 	switch e.Kind {
 	case Folder:
@@ -109,8 +109,7 @@ func create(path, content string) error {
 	return syscall.Close(fd)
 }
 
-// setattr adds attributes to what is mounted at a path, and with atRecursive to
-// all that is mounted below.
+// setattr adds attributes to the mount at a path, and with atRecursive to all mounts below it.
 func setattr(path string, flags, attributes uintptr) error {
 	name, err := syscall.BytePtrFromString(path)
 	if err != nil {

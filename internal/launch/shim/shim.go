@@ -1,97 +1,96 @@
-// Package shim is the first stage of a native sandbox: the first process of its
-// namespaces, which makes the sandbox around itself, starts the tool in it, and
-// stays until the tool has ended (docs/decisions/0020).
+// Package shim is the first stage of a native sandbox: the first process of its namespaces. It sets
+// up the sandbox around itself, starts the tool in it, and stays until the tool has ended
+// (docs/decisions/0020).
 //
-// It is this very program, started again. The stage takes over in the package's
-// init, before nearly all others are initialised, since those take longer than
-// all that it does. For that the package imports nothing but syscall and unsafe.
+// The stage is this same program, started again. It takes over in the package's init, before nearly
+// all other packages are initialised, since that takes longer than the stage's own work. To run that
+// early, the package imports only syscall and unsafe.
 //
-// Its invariant: it decides nothing. Package sandbox computes the whole Plan;
-// the stage carries it out step by step, and ends at the first that fails, with
-// the tool not started.
+// Its invariant: it decides nothing. Package sandbox computes the whole Plan; the stage carries it
+// out step by step. If a step fails, it stops and does not start the tool.
 package shim
 
-// Word is the argument that makes this program the stage of a sandbox. The
-// descriptor Channel must be a socket, on which it gets its Plan.
+// Word is the argument that makes this program the stage of a sandbox. The descriptor Channel must
+// be a socket, from which the stage reads its Plan.
 const Word = "__sandbox"
 
-// Channel is the stage's descriptor. It reads a Plan from it, and writes what
-// becomes of that: a Report, and after Ready the tool's wait status.
+// Channel is the stage's descriptor. The stage reads a Plan from it, and writes a Report to it.
+// After Ready it also writes the tool's wait status.
 const Channel = 3
 
-// Old is where the machine's own root is while the new one is made.
+// Old is where the machine's root is mounted while the new one is made.
 const Old = "/.old"
 
-// Plan is all that a stage does.
+// Plan is everything that a stage does.
 type Plan struct {
-	Base     string // a folder of the machine, on which the new root is mounted for a moment
+	Base     string // a folder of the machine on which the new root is mounted at first
 	Hostname string
-	Entries  []Entry // what the new root has, in this order
-	// Drop: the stage is root, and becomes ID. Else its user namespace has no
-	// other user than ID.
+	Entries  []Entry // the entries of the new root, in this order
+	// Drop says that the stage runs as root and changes to ID. If false, ID is the only user of its user
+	// namespace.
 	Drop     bool
-	ID       uint64 // the user and the group
+	ID       uint64 // the user id and the group id
 	Landlock Landlock
-	Filter   string   // the seccomp filter, as the kernel takes it
-	Limits   []Rlimit // they are never raised
+	Filter   string   // the seccomp filter, in the kernel's format
+	Limits   []Rlimit // rlimits; none is raised
 
 	Path string // the tool; "" starts none: the stage was only to see whether it can be
 	Dir  string
 	Argv []string
-	Env  []string // the stage adds what bears its own mark
+	Env  []string // without Orla's mark, which the stage adds
 }
 
-// Kind is what an Entry is.
+// Kind is the kind of an Entry.
 type Kind byte
 
 // The kinds of entries.
 const (
 	Folder Kind = 'd'
-	Link   Kind = 'l' // Data is where it points
-	File   Kind = 'f' // Data is what it holds
-	Bind   Kind = 'b' // of the machine's Data, to be read only, with what is mounted below it
-	Device Kind = 'n' // of the machine's device Data
+	Link   Kind = 'l' // a symbolic link to Data
+	File   Kind = 'f' // a file with the content Data
+	Bind   Kind = 'b' // a recursive read-only bind mount of the machine's Data
+	Device Kind = 'n' // the machine's device Data
 	Memory Kind = 't' // a tmpfs with the options Data
 	Proc   Kind = 'p' // a proc with the options Data
-	Seal   Kind = 's' // of what is mounted there: from now on it is read-only
+	Seal   Kind = 's' // makes the mount at Path read-only
 )
 
-// Entry is one thing of the new root.
+// Entry is one entry of the new root.
 type Entry struct {
 	Kind Kind
 	Path string
 	Data string
 }
 
-// Landlock is what Landlock leaves to the tool. Without Attr there is none.
+// Landlock has the Landlock rules for the tool. Without Attr, Landlock is not used.
 type Landlock struct {
 	Attr  string // struct landlock_ruleset_attr
 	Rules []Rule
 }
 
-// Rule allows something beneath a path.
+// Rule allows access below a path.
 type Rule struct {
 	Path   string
 	Access uint64
 }
 
-// Rlimit is a limit of each process.
+// Rlimit is a resource limit of each process.
 type Rlimit struct {
 	Resource uint64
 	Most     uint64
 }
 
-// Report is the first byte of what a stage writes.
+// Report is the first byte that a stage writes.
 type Report byte
 
-// What a stage reports.
+// The reports of a stage.
 const (
 	Ready  Report = 'R' // the tool runs; its wait status follows when it has ended
-	Failed Report = 'S' // an errno and a step follow: the sandbox cannot be had
-	Unrun  Report = 'E' // an errno and a path follow: the sandbox is there, and the tool cannot be run in it
+	Failed Report = 'S' // the sandbox failed; an errno and a step follow
+	Unrun  Report = 'E' // the sandbox is set up, but the tool could not be executed; an errno and a path follow
 )
 
-// Encode returns the plan as a stage reads it: its length in four bytes, and itself.
+// Encode returns the plan as a stage reads it: four bytes with its length, and the plan.
 func (p Plan) Encode() []byte {
 	w := writer{make([]byte, 4, 4096)}
 	w.text(p.Base)
@@ -125,13 +124,12 @@ func (p Plan) Encode() []byte {
 	return w.to
 }
 
-// size returns the length that the first four bytes tell.
+// size returns the length in the first four bytes.
 func size(head [4]byte) int {
 	return int(head[0]) | int(head[1])<<8 | int(head[2])<<16 | int(head[3])<<24
 }
 
-// decode reads what Encode wrote, without the length. It reports false for
-// anything else.
+// decode reads what Encode wrote after the length. It reports false if the plan is malformed.
 func decode(from []byte) (p Plan, ok bool) {
 	r := reader{from: string(from), ok: true}
 	p.Base = r.text()
@@ -156,7 +154,7 @@ func decode(from []byte) (p Plan, ok bool) {
 	return p, r.ok && r.from == ""
 }
 
-// writer appends numbers of eight bytes, and texts after their length.
+// writer appends numbers of eight bytes, and strings with their length.
 type writer struct{ to []byte }
 
 func (w *writer) number(n uint64) {
@@ -186,8 +184,7 @@ func (w *writer) texts(all []string) {
 	}
 }
 
-// reader is the other side of a writer. Once something is missing, all that it
-// reads is empty.
+// reader reads what a writer wrote. Once bytes are missing, everything that it reads is zero.
 type reader struct {
 	from string
 	ok   bool
@@ -205,7 +202,7 @@ func (r *reader) number() (n uint64) {
 	return n
 }
 
-// count reads how many of something follow, each of which takes eight bytes or more.
+// count reads the number of following elements, each of which takes at least eight bytes.
 func (r *reader) count() uint64 {
 	n := r.number()
 	if n > uint64(len(r.from))/8 {

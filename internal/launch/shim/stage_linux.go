@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// init makes this process a sandbox's stage when it was started as one, and
-// does not return then. It is the one init of the tree: there is no other way
-// to be before the initialisation of packages, which takes several milliseconds.
+// init runs the stage if this process was started as one, and does not return then. It is the only
+// init in the module: only an init runs before the other packages are initialised, which takes
+// several milliseconds.
 func init() { //nolint:gochecknoinits // see above
 	if !asked() {
 		return
@@ -17,8 +17,8 @@ func init() { //nolint:gochecknoinits // see above
 	exit(stage())
 }
 
-// asked reports whether the command line is that of a stage. Package os, which
-// knows it, is not there yet.
+// asked reports whether the command line is that of a stage. It reads /proc, since package os is not
+// initialised yet.
 func asked() bool {
 	const want = "orla\x00" + Word + "\x00"
 	fd, err := syscall.Open("/proc/self/cmdline", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
@@ -37,7 +37,7 @@ func exit(code int) {
 	}
 }
 
-// failure is a step that did not work. Its zero value is none.
+// failure is a step that failed. The zero value is success.
 type failure struct {
 	step  string
 	errno syscall.Errno
@@ -45,32 +45,32 @@ type failure struct {
 
 func (f failure) is() bool { return f.errno != 0 }
 
-// try returns the failure of a step, if err is one.
+// try returns a failure of step if err is not nil.
 func try(step string, err error) failure {
 	if err == nil {
 		return failure{}
 	}
-	errno, ok := err.(syscall.Errno) //nolint:errorlint // package syscall wraps nothing
+	errno, ok := err.(syscall.Errno) //nolint:errorlint // package syscall does not wrap errors
 	if !ok || errno == 0 {
 		errno = syscall.EINVAL
 	}
 	return failure{step, errno}
 }
 
-// failedCode is what a stage exits with when it could not start the tool. Orla
-// goes by the report.
+// failedCode is the exit code of a stage that could not start the tool. Orla uses the Report
+// instead.
 const failedCode = 125
 
-// stage is the whole life of the first process. It runs on the process's first
-// thread, to which init is bound: what a thread may, the program that it
-// starts may, so the threads of the runtime beside it do not matter to the tool.
+// stage is the main function of the first process. It runs on the process's first thread, which init
+// runs on. The tool inherits the restrictions of that thread; the other threads of the runtime do
+// not affect it.
 func stage() int {
 	if f := ownNothing(); f.is() {
 		return report(Failed, f)
 	}
 	plan, ok := receive()
 	if !ok {
-		return failedCode // Orla is gone, or this was not started by it
+		return failedCode // Orla is gone, or has not started this process
 	}
 	for _, step := range [...]func(Plan) failure{enterRoot, lower, become, restrict, verify} {
 		if f := step(plan); f.is() {
@@ -95,14 +95,14 @@ func stage() int {
 	return outlive(tool)
 }
 
-// ownNothing closes every descriptor but the streams and the channel, which the
-// tool does not get.
+// ownNothing closes every descriptor except the streams and the channel, and marks the channel as
+// close-on-exec.
 func ownNothing() failure {
 	const all = ^uintptr(0) >> 33
 	if _, _, errno := syscall.RawSyscall(sysCloseRange, Channel+1, all, 0); errno != 0 {
 		return failure{"close what was inherited", errno}
 	}
-	name := [16]byte{'t', 'o', 'o', 'l', '-', 's', 'a', 'n', 'd', 'b', 'o', 'x'} // as ps has it; pgrep orla is to find Orla alone
+	name := [16]byte{'t', 'o', 'o', 'l', '-', 's', 'a', 'n', 'd', 'b', 'o', 'x'} // for ps; pgrep orla must find only Orla
 	_ = prctl(prSetName, uintptr(unsafe.Pointer(&name)))                         // cosmetic
 	_, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, Channel, syscall.F_SETFD, syscall.FD_CLOEXEC)
 	if errno != 0 {
@@ -139,8 +139,7 @@ func fill(b []byte) bool {
 	return true
 }
 
-// say writes to Orla. Whether Orla still listens is nothing to this process: the
-// death signal takes care of that.
+// say writes to Orla. An error is ignored: if Orla is gone, the death signal ends this process.
 func say(b []byte) { _, _ = syscall.Write(Channel, b) }
 
 func report(r Report, f failure) int {
@@ -153,8 +152,8 @@ func announce() int {
 	return 0
 }
 
-// mark returns the variable by which Orla knows its own (package launch). It is
-// all that the stage's own environment has, but for what bounds the runtime.
+// mark returns the variable by which Orla recognises its processes (package trees). The stage's own
+// environment has only that and the settings of the runtime.
 func mark() []string {
 	var marks []string
 	for _, kv := range syscall.Environ() {
@@ -166,15 +165,15 @@ func mark() []string {
 	return marks
 }
 
-// ignoreSignals has the stage ignore what the runtime handles, and has the tool start with
-// the defaults: between fork and exec the runtime undoes its handlers.
+// ignoreSignals makes the stage ignore the signals that the runtime handles. The tool still starts
+// with the defaults: the runtime resets its handlers between fork and exec.
 //
-// The default is not enough for the stage. The kernel keeps the first process of a namespace
-// from signals with their default that come from inside, but not while its first thread
-// blocks them and another does not, as in a fork. The tool runs already then.
+// Resetting them to the default would not protect the stage. The kernel protects the first process
+// of a namespace from signals that come from inside and have the default action, but not while its
+// first thread blocks them and another does not, as during a fork. The tool is running by then.
 func ignoreSignals() {
-	const ignore, size = 1, 8                 // SIG_IGN, and the bytes of a set of signals
-	const ofThreads = 33                      // by which the runtime reaches its threads
+	const ignore, size = 1, 8                 // SIG_IGN, and the bytes of a signal set
+	const ofThreads = 33                      // the signal that the runtime and libc send to their own threads
 	for sig := uintptr(1); sig <= 64; sig++ { // SIGKILL and SIGSTOP cannot be changed
 		if sig == ofThreads {
 			continue
@@ -183,21 +182,21 @@ func ignoreSignals() {
 		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&action)), size, 0, 0)
 		handled := action[0] > ignore
 		action = [4]uint64{}
-		if handled && syscall.Signal(sig) != syscall.SIGCHLD { // who ignores SIGCHLD is not told of an end
+		if handled && syscall.Signal(sig) != syscall.SIGCHLD { // a process that ignores SIGCHLD gets no wait status
 			action[0] = ignore
 		}
 		_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, size, 0, 0)
 	}
 }
 
-// outlive reaps what ends until the tool does, and ends as the tool did. The
-// kernel kills what is left, as that was the first process.
+// outlive reaps children until the tool ends, and exits as the tool did. The kernel then kills the
+// rest, since this is the first process.
 func outlive(tool int) int {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		if err != nil && err != syscall.EINTR {
-			return failedCode // there is no child: it cannot be
+			return failedCode // ECHILD, which cannot happen
 		}
 		if err != nil || pid != tool {
 			continue

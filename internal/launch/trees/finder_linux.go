@@ -11,9 +11,8 @@ import (
 	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
-// Finder looks for what left the groups of this Orla's processes. Many may want
-// to know at one time, as when Orla stops: those share a look, so that a
-// hundred trees cost little more than one.
+// Finder looks for processes that left the groups of this Orla's processes. Callers that need it at
+// the same time share one look, as when Orla stops: so a hundred trees cost little more than one.
 type Finder struct {
 	instance string
 	groups   func() []int    // those of the trees that live
@@ -23,15 +22,15 @@ type Finder struct {
 	next     *look           // has not begun; nil when nobody waits
 }
 
-// NewFinder returns a Finder for what an instance of Orla has started. groups lists the
-// groups of that which live.
+// NewFinder returns a Finder for the processes that an instance of Orla has started. groups lists
+// their live groups.
 func NewFinder(instance string, groups func() []int) *Finder {
 	return &Finder{instance: instance, groups: groups}
 }
 
-// Outside returns what is alive of a tree outside its group: what bears the
-// mark or the tag, what belongs to the group or to one of known, and what belongs to such
-// a process. It is sure unless Orla had no descriptor left to look with.
+// Outside returns the live processes of a tree outside its group: those with the mark or the tag,
+// those in the group's session or among known, and the descendants of all of these. sure is false if
+// Orla had no free descriptor to look with.
 func (f *Finder) Outside(t Tree, known []Process) (found []Process, sure bool) {
 	l := f.join(t.Since)
 	if !l.sure {
@@ -48,7 +47,7 @@ func (f *Finder) Outside(t Tree, known []Process) (found []Process, sure bool) {
 			ours[s.PID] = true
 		}
 	}
-	own, _ := unix.Getsid(0) // it has no error
+	own, _ := unix.Getsid(0) // it cannot fail for this process
 	Complete(ours, l.procs, own)
 	for pid := range ours {
 		if st := l.procs[pid]; !st.Dead() && (t.Group == 0 || st.Group != t.Group) {
@@ -74,35 +73,35 @@ func (f *Finder) join(since uint64) *look {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	f.mu.Lock()
-	f.next = nil // whoever comes now wants one that begins later
+	f.next = nil // later callers need a look that begins later
 	f.mu.Unlock()
 	defer close(l.done)
 	l.everywhere(f.instance, f.groups(), &f.environs)
 	return l
 }
 
-// look is one look at all processes. What a process's session says costs a
-// fraction of what its files in /proc do, so most are ruled out by it.
+// look is one look at all processes. Reading a process's session costs much less than reading its
+// files in /proc, so most processes are ruled out by their session.
 type look struct {
-	since uint64        // what was started before is of no interest
+	since uint64        // processes that were started before are not looked at
 	done  chan struct{} // closed when the fields that follow may be read
 
-	sure  bool                // whether it was possible to look
-	procs map[int]procfs.Stat // what may belong to a tree, and the members of all groups
-	marks map[int][]string    // the marks of this instance on those that left their group's session
-	tags  map[int]uint64      // the tags of the same
-	older map[int]bool        // sessions whose leaders are of no interest
+	sure  bool                // whether the look was possible
+	procs map[int]procfs.Stat // processes that may belong to a tree, and the members of all groups
+	marks map[int][]string    // the marks of this instance, for processes that left their group's session
+	tags  map[int]uint64      // the tags, for the same processes
+	older map[int]bool        // sessions with leaders that were started before since
 }
 
 // listings bounds how often one look lists all processes.
 const listings = 4
 
-// everywhere looks at all processes, and at what they have started meanwhile: one
-// that is listed may start another, and be gone before it is looked at.
+// everywhere looks at all processes, and at those that they start during the look: a process may
+// start another one after the listing, and be gone before it is looked at.
 func (l *look) everywhere(instance string, groups []int, environs *procfs.Environs) {
 	l.procs, l.marks, l.older = map[int]procfs.Stat{}, map[int][]string{}, map[int]bool{}
 	l.tags = map[int]uint64{}
-	led := make(map[int]bool, len(groups)) // sessions that tell whose their processes are
+	led := make(map[int]bool, len(groups)) // sessions of Orla's processes
 	for _, group := range groups {
 		led[group] = true
 	}
@@ -139,11 +138,11 @@ func (l *look) ask(pid int, led map[int]bool, environs *procfs.Environs) ([]byte
 	switch {
 	case err != nil:
 		return nil, err
-	case session == 0, l.older[session]: // 0 is the kernel's, or not from this container
+	case session == 0, l.older[session]: // 0: a kernel thread, or a process from outside this container
 		return nil, nil
 	case led[session]:
 		group, err := unix.Getpgid(pid)
-		if err == nil && group == session { // a plain member, whose files tell nothing more
+		if err == nil && group == session { // an ordinary member; its files in /proc say nothing more
 			l.procs[pid] = procfs.Stat{Group: group, Session: session}
 			return nil, nil
 		}

@@ -6,14 +6,12 @@ import (
 	"strings"
 )
 
-// MarkVariable is in the environment of every process that Orla starts, and so
-// of its descendants. It holds INSTANCE.ID; when Orla itself runs in a tool of
-// another Orla, it holds what that one wrote before, and a slash. So what the
-// inner one leaves is found by the outer one as well.
+// MarkVariable is in the environment of every process that Orla starts, and so of its descendants.
+// Its value is INSTANCE.ID. If Orla itself runs in a tool of another Orla, the value begins with the
+// outer Orla's value and a slash, so that the outer Orla also finds what the inner one leaves.
 const MarkVariable = "ORLA_INSTANCE"
 
-// Marked returns env with the mark, and without any other. The mark comes first, where
-// it is found however much follows.
+// Marked returns env with the mark, and without any other mark.
 func Marked(env []string, outer, mark string) []string {
 	if outer != "" {
 		mark = outer + "/" + mark

@@ -8,14 +8,14 @@ import (
 	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
-// Process is a process that belongs to a tree but left its group. The start time
-// tells it from a later process of the same id.
+// Process is a process that belongs to a tree but left its group. The start time distinguishes it
+// from a later process with the same pid.
 type Process struct {
 	PID   int
 	Start uint64
 }
 
-// Signal sends sig to the process itself, never to another one that got its id.
+// Signal sends sig to the process, never to another one that got its pid.
 func (p Process) Signal(sig syscall.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err == unix.ESRCH {
@@ -28,28 +28,28 @@ func (p Process) Signal(sig syscall.Signal) {
 		return
 	}
 	if err != nil || unix.PidfdSendSignal(fd, sig, nil, 0) != nil {
-		// There are no pidfds here, or not for this one. The start time was
-		// right a moment ago, which is all that can be known.
-		_ = syscall.Kill(p.PID, sig) // it may have ended just now
+		// This system or this process has no pidfd. The start time was checked a moment ago, which is the
+		// best that can be done.
+		_ = syscall.Kill(p.PID, sig) // it may have just ended
 	}
 }
 
-// Alive reports whether the process is there and is no zombie. While that
-// cannot be known it is taken to be.
+// Alive reports whether the process exists and is not a zombie. It reports true if that cannot be
+// found out.
 func (p Process) Alive() bool {
 	st, err := procfs.StatOf(p.PID)
 	return procfs.OutOfFiles(err) || err == nil && st.Start == p.Start && !st.Dead()
 }
 
-// StartOf returns when a process was started, or 0 where that is not known.
+// StartOf returns when a process was started, or 0 if that is not known.
 func StartOf(pid int) uint64 {
 	st, _ := procfs.Read(pid)
 	return st.Start
 }
 
-// GroupAlive reports whether a group whose leader is reaped has a member left.
-// A zombie counts for nothing: whoever inherited it may take its time. member
-// is the one that was found the last time, and is asked first.
+// GroupAlive reports whether a group with a reaped leader has a live member. Zombies do not count:
+// their new parent may not reap them soon. *member is the one that was found the last time, and is
+// checked first.
 func GroupAlive(pgid int, member *Process) bool {
 	if member.PID != 0 && member.Alive() {
 		if group, err := unix.Getpgid(member.PID); err == nil && group == pgid {
@@ -70,15 +70,14 @@ func GroupAlive(pgid int, member *Process) bool {
 			return true
 		}
 	}
-	return err != nil // it is not known, so look again
+	return err != nil // not known, so check again
 }
 
-// Complete adds to pids what descends from them and what shares a session with
-// one of them: each process is started with a session of its own, so every
-// session below it is ours whole. Not so the session that Orla itself is in, which a
-// process has too in the moment between its fork and its own session, nor one whose
-// leader lives and is not ours. The session 0 stands for all that began outside this
-// container.
+// Complete adds to pids the descendants of these processes and the processes in the same sessions.
+// Orla starts each process in a new session, so every session below it consists of Orla's processes.
+// There are three exceptions: the session of Orla itself, in which a process is for a moment after
+// its fork; a session whose leader is alive and not among pids; and session 0, which stands for
+// everything outside this container.
 func Complete(pids map[int]bool, procs map[int]procfs.Stat, orla int) {
 	sessions := map[int]bool{}
 	add := func(pid int) {

@@ -2,14 +2,13 @@
 
 package trees
 
-// Tagger gives no tags: these systems have nothing that a process inherits and
-// others can read.
+// Tagger gives no tags: on these systems processes inherit nothing that others can read.
 type Tagger struct{}
 
 // NewTagger returns a Tagger that gives no tags.
 func NewTagger(string, bool) *Tagger { return nil }
 
-// Begin comes before each fork, End after it.
+// Begin is called before each fork, End after it.
 func (*Tagger) Begin() {}
 
 // End returns 0.

@@ -1,13 +1,12 @@
-// Package trees tells which processes belong together: what a process that Orla
-// started has started itself, also where that left its group. It goes by the group
-// and the session, by a mark in the environment, and by a tag, a value of a resource
-// limit that descendants inherit. It starts nothing, and ends nothing by itself.
+// Package trees finds the descendants of the processes that Orla starts, including those that left
+// the group. It uses the group and the session, a mark in the environment, and a tag: a value of a
+// resource limit that descendants inherit. It starts no process, and ends none by itself.
 package trees
 
-// Tree says what belongs to a process, for those who look for it.
+// Tree says how to find the processes of a tree.
 type Tree struct {
-	Group int    // its group and its session; 0 once the id may be a stranger's
-	Mark  string // in the environment of all of it
-	Tag   uint64 // what all of it has inherited; 0 if there is none
-	Since uint64 // when its leader was started: nothing older is part of it; 0 if not known
+	Group int    // the id of the group and the session; 0 once another group may have it
+	Mark  string // the mark in the environment of its processes
+	Tag   uint64 // the tag that its processes have inherited; 0 if there is none
+	Since uint64 // when the leader was started: no older process belongs to the tree; 0 if not known
 }

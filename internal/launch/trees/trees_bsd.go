@@ -4,11 +4,11 @@ package trees
 
 import "syscall"
 
-// Process is a process that left its group. There is no cheap way to find those
-// here, so none is ever made.
+// Process is a process that left its group. These systems have no cheap way to find one, so none is
+// ever made.
 type Process struct{}
 
-// Signal has nothing to signal.
+// Signal does nothing.
 func (Process) Signal(syscall.Signal) {}
 
 // Alive reports false.
@@ -23,7 +23,7 @@ func NewFinder(string, func() []int) *Finder { return nil }
 // Outside finds nothing.
 func (*Finder) Outside(Tree, []Process) (found []Process, sure bool) { return nil, true }
 
-// StartOf is not needed where nothing is looked for.
+// StartOf returns 0: Finder does not need it here.
 func StartOf(int) uint64 { return 0 }
 
 // GroupAlive reports whether a group whose leader is reaped has a member left.
