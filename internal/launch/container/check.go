@@ -8,11 +8,11 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// noNetwork is the network that is none.
+// noNetwork is the engine's name for no network.
 const noNetwork = "none"
 
-// What ends up on the engine's command line is checked here as well as where it
-// is read: a value that looks like a flag would be one.
+// Everything on the engine's command line is checked here, although the manifest was checked too: a
+// value that looks like a flag would be read as one.
 var (
 	imageForm   = form(`^[A-Za-z0-9][A-Za-z0-9._/:@+-]{0,511}$`)
 	networkForm = form(`^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,254}$`)
@@ -20,8 +20,8 @@ var (
 	runtimeForm = form(`^[A-Za-z0-9/][A-Za-z0-9_./+-]{0,254}$`)
 )
 
-// form is a regular expression that is compiled when it is first needed: these
-// are large, and most starts of the program need none.
+// form returns a regular expression that is compiled at its first use: these are large, and most
+// starts of the program need none.
 func form(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
@@ -34,8 +34,8 @@ func checkImage(ref string) error {
 	return nil
 }
 
-// checkNetwork reports why name cannot be a container's network. That of this
-// machine, or of another container, is none of its own.
+// checkNetwork reports why name cannot be a container's network. The network of this machine or of
+// another container would be shared.
 func checkNetwork(name string) error {
 	switch {
 	case name == "":
@@ -48,8 +48,7 @@ func checkNetwork(name string) error {
 	return nil
 }
 
-// sharesNetwork reports whether a network is this machine's, or another
-// container's or pod's.
+// sharesNetwork reports whether a network is that of this machine, or of another container or pod.
 func sharesNetwork(name string) bool {
 	mode, _, _ := strings.Cut(name, ":")
 	return mode == "host" || mode == "container" || mode == "ns" || mode == "pod"

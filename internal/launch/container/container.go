@@ -1,16 +1,16 @@
-// Package container starts processes in containers of their own, by the command
-// line of podman or docker (SPEC-TOOLS 7.2, 7.3, 7.6).
+// Package container starts processes in containers of their own, by the command line of podman or
+// docker (SPEC-TOOLS 7.2, 7.3, 7.6).
 //
-//	Start ─► is there an engine? ─► is its image here? ─► does it enforce what it is told? ─► podman run …
-//	         each of these is asked once in a while
+//	Start ─► is there an engine? ─► is its image here? ─► does it enforce the limits? ─► podman run …
+//	         the answers are kept for some time
 //
-// Which flags make a container what is in flags.go, and nothing else says so. That
-// they hold is not believed: before a tool's first process, a container with the
-// same flags tells what the kernel made of them (verify.go).
+// Only flags.go says which flags make the container. Orla does not trust that the flags take effect:
+// before a tool's first process, a container with the same flags reports what the kernel applies
+// (verify.go).
 //
-// Its invariant: a container that was asked for is removed by its name before Gone
-// is closed, whatever became of the command line that asked. What is left
-// when Orla itself is killed is swept by its labels (sweep.go).
+// Its invariant: every container that was asked for is removed by its name before Gone is closed,
+// even if the command line that started it has failed. Containers that a killed Orla leaves are
+// swept by their labels (sweep.go).
 package container
 
 import (
@@ -25,53 +25,51 @@ import (
 	"github.com/orla-project/orla/internal/service/secret"
 )
 
-// DefaultUser is whom processes run as (SPEC-TOOLS 7.2).
+// DefaultUser is the UID:GID of processes (SPEC-TOOLS 7.2).
 const DefaultUser = "65532:65532"
 
-// Options is what a Launcher needs of one tool.
+// Options configures the Launcher of one tool.
 type Options struct {
 	// Engine runs the containers. Required.
 	Engine *Engine
-	// Tool is the tool's name, for labels and for what is said.
+	// Tool is the tool's name, for labels and messages.
 	Tool string
-	// Image is what containers are made of, by its name for the engine. Required.
+	// Image is the engine's name of the image. Required.
 	Image string
-	// PullSecret returns what the image is pulled with where it is not there:
-	// user:password, or the JSON of a docker config file. If nil, the engine's own.
+	// PullSecret returns the credentials to pull a missing image with: user:password, or the JSON of a
+	// docker config file. If nil, the engine uses its own.
 	PullSecret func() (secret.Value, error)
-	// Network is the engine's name of a network. If "", there is none.
+	// Network is the engine's name of a network. If "", containers have no network.
 	Network string
-	// Shared allows a Network that is this machine's or another container's,
-	// because the operator lists it.
+	// Shared allows a Network that belongs to this machine or to another container, because the operator
+	// has listed it.
 	Shared bool
 	// User is UID:GID. If "", DefaultUser.
 	User string
-	// Runtime is the OCI runtime. If "", the engine's.
+	// Runtime is the OCI runtime. If "", the engine's default.
 	Runtime string
-	// Limits bound each container. A zero limit is none.
+	// Limits are the limits of each container. Zero is no limit.
 	Limits cgroup.Limits
-	// Sandboxed makes the container's files read-only, all but 16 MiB of memory in
-	// /tmp (SPEC-TOOLS 7.2). If false, what it writes is gone with it.
+	// Sandboxed makes the container's files read-only, except 16 MiB of memory in /tmp (SPEC-TOOLS 7.2).
+	// If false, the process may write to the container, which is removed at the end.
 	Sandboxed bool
 }
 
-// Launcher starts the processes of one tool. Its method may be called from any
-// goroutine.
+// Launcher starts the processes of one tool. Its methods may be called from any goroutine.
 type Launcher struct{ opts Options }
 
 var _ launch.Launcher = (*Launcher)(nil)
 
-// New returns a Launcher. It asks nothing of the engine yet.
+// New returns a Launcher. It does not run the engine.
 func New(opts Options) *Launcher {
 	opts.User = cmp.Or(opts.User, DefaultUser)
 	opts.Network = cmp.Or(opts.Network, noNetwork)
 	return &Launcher{opts: opts}
 }
 
-// Start starts a container. Spec.Path is a program of the image, or of Expose; a
-// name without a slash is looked for in the image's PATH. Argv[0] is Path,
-// whatever Spec says. ctx bounds how long the caller waits; an image goes on
-// being pulled.
+// Start starts a container. Spec.Path is a program of the image or of Expose; a name without a slash
+// is looked for in the image's PATH. Argv[0] is always Path. ctx bounds how long the caller waits;
+// the pull of an image goes on in the background.
 func (l *Launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
 	if err := l.opts.check(); err != nil {
 		return nil, err
@@ -104,11 +102,11 @@ func (l *Launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process,
 		return nil, err
 	}
 	started = true
-	go process.attend(context.WithoutCancel(ctx)) // leaves e.work
+	go process.attend(context.WithoutCancel(ctx)) // attend does e.work.Done
 	return process, nil
 }
 
-// newName returns a name that no container has.
+// newName returns a name that no other container has.
 func (e *Engine) newName() string {
 	return "orla-" + e.instance + "-" + strings.ToLower(rand.Text()[:13])
 }
@@ -136,7 +134,7 @@ func (e *Engine) start(ctx context.Context, p plan, applied cgroup.Limits) (*pro
 	spec.Env = vars.over(spec.Env)
 	spec.Input, spec.ID, spec.Grace = p.spec.Input, p.spec.ID, p.spec.Grace
 	if file != nil {
-		defer func() { _ = file.Close() }() // the process has its own; nothing is written to it
+		defer func() { _ = file.Close() }() // the process has its own copy; nothing is written here
 		spec.Files = append(spec.Files, file)
 	}
 	if process.cli, err = e.local(ctx, spec); err != nil {

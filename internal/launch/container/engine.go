@@ -25,44 +25,43 @@ import (
 )
 
 const (
-	// infoPatience bounds how long an engine may take to say what it is.
+	// infoPatience bounds how long an engine may take to answer info.
 	infoPatience = 20 * time.Second
-	// stepPatience bounds one of the short commands: kill, rm, ps.
+	// stepPatience bounds each short command: kill, rm, ps.
 	stepPatience = 15 * time.Second
-	// answerBytes bounds what is kept of a command's output.
+	// answerBytes is how much of a command's output is kept.
 	answerBytes = 4 << 20
-	// lastLineBytes bounds what is told of a command's stderr.
+	// lastLineBytes is how much of a command's stderr an error shows.
 	lastLineBytes = 400
 )
 
 // EngineOptions configures an Engine.
 type EngineOptions struct {
-	// Program is podman, docker, or an absolute path of either. If "" or auto,
-	// it is the first of the two that answers.
+	// Program is podman, docker, or the absolute path of either. If "" or auto, it is the first of the
+	// two that answers.
 	Program string
-	// Local starts the command lines. Required.
+	// Local starts the engine's command lines. Required.
 	Local *launch.Local
-	// Environ is the environment of the command lines, without what is Orla's.
-	// Tools see none of it.
+	// Environ is the environment of the command lines, without Orla's own variables. Tools do not get
+	// it.
 	Environ []string
-	// Folder is what is served. What another Orla left that served the same one
-	// is swept.
+	// Folder is the tools folder. Containers that another Orla with the same folder left are swept.
 	Folder string
-	// Prober is a command of this machine, with an absolute path, that calls
-	// Probe with its further arguments. If nil, or if the program is not static, an
-	// engine of this machine runs nothing. One that is elsewhere does not have the
-	// program, and images have to have a program head.
+	// Prober is a command of this machine, with an absolute path, that calls Probe with its further
+	// arguments. If it is nil, or its program is not statically linked, an engine on this machine starts
+	// nothing. A remote engine does not have the program; there, images must contain a program named
+	// head.
 	Prober []string
-	// Log is told of containers that cannot be removed, and of those that are swept. Required.
+	// Log receives the containers that cannot be removed, and those that are swept. Required.
 	Log *slog.Logger
 }
 
-// Engine is podman or docker, and what was found out about it. Its methods may be
-// called from any goroutine. It is asked nothing before it is needed.
+// Engine is podman or docker, and what is known about it. Its methods may be called from any
+// goroutine. The engine is not run before it is needed.
 type Engine struct {
 	opts     EngineOptions
-	instance string // a word that no other Orla has
-	folder   string // the label of what is served
+	instance string // a random word that no other Orla has
+	folder   string // the label of the tools folder
 	owner    string // the label of this process
 
 	engines  memo[*made]
@@ -70,7 +69,7 @@ type Engine struct {
 	verdicts memo[verdict]
 
 	closing chan struct{}  // closed by Close
-	work    sync.WaitGroup // commands that go on by themselves, and processes
+	work    sync.WaitGroup // background commands, and processes
 	swept   sync.Once
 	mu      sync.Mutex // guards the fields that follow, and work.Add against Close
 	closed  bool
@@ -92,8 +91,8 @@ func NewEngine(opts EngineOptions) *Engine {
 	}
 }
 
-// Close waits for the processes and their containers, and ends what goes on in
-// the background. Processes are stopped by their owners, not here.
+// Close waits for the processes and their containers, and cancels background work. It does not stop
+// processes: their owners do.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	if !e.closed {
@@ -104,12 +103,12 @@ func (e *Engine) Close() {
 	e.work.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.dir != "" { // which may have been made meanwhile
-		_ = os.RemoveAll(e.dir) // it is ours alone
+	if e.dir != "" { // it may have been made since
+		_ = os.RemoveAll(e.dir) // only Orla uses it
 	}
 }
 
-// enter makes the caller a part of the work that Close waits for.
+// enter adds the caller to the work that Close waits for.
 func (e *Engine) enter() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -120,11 +119,11 @@ func (e *Engine) enter() error {
 	return nil
 }
 
-// bounded returns a context that ends with Close, too.
+// bounded returns a context that also ends at Close.
 func (e *Engine) bounded(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	over := make(chan struct{})
-	go func() { // ends with cancel
+	go func() { // returns at cancel
 		defer close(over)
 		select {
 		case <-e.closing:
@@ -135,7 +134,7 @@ func (e *Engine) bounded(ctx context.Context, patience time.Duration) (context.C
 	return ctx, func() { cancel(); <-over }
 }
 
-// program returns the path of a command line.
+// program returns the path of a command.
 func (e *Engine) program(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, nil
@@ -147,7 +146,7 @@ func (e *Engine) program(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// candidates are the programs to ask, in their order.
+// candidates are the programs to try, in order.
 func (e *Engine) candidates() []string {
 	if p := cmp.Or(e.opts.Program, "auto"); p != "auto" {
 		return []string{p}
@@ -173,14 +172,14 @@ func (e *Engine) found(ctx context.Context) (*made, error) {
 	})
 }
 
-// spec is a command line of the engine. It need not be Whole: what rootless
-// podman leaves for the next command is to stay.
+// spec is a command line of the engine. It is not Whole: processes that rootless podman leaves for
+// the next command have to go on.
 func (e *Engine) spec(args []string) launch.Spec {
 	return launch.Spec{Path: args[0], Argv: args, Env: slices.Clone(e.opts.Environ), Dir: "/", Untagged: true}
 }
 
-// local starts a command line. That the engine's own program cannot be run says
-// nothing of the tool's command.
+// local starts a command line. A failure to run the engine's program is reported as the engine's,
+// not as the tool's.
 func (e *Engine) local(ctx context.Context, spec launch.Spec) (*launch.LocalProcess, error) {
 	p, err := e.opts.Local.Start(ctx, spec)
 	if f := fault.From(err); f != nil && f.Code == fault.UnsupportedTool {
@@ -200,21 +199,21 @@ func (e *errCommand) Error() string {
 	return fmt.Sprintf("%s: exit code %d: %s", e.verb, e.code, e.said)
 }
 
-// order is what a command of the engine has beside its arguments.
+// order has what a command of the engine gets in addition to its arguments.
 type order struct {
-	extra []string // variables
-	input []byte   // what it reads on stdin
-	most  int      // bytes that it may print, on stdout and on stderr
+	extra []string // environment variables
+	input []byte   // its stdin
+	most  int      // bytes that it may print to each of stdout and stderr
 }
 
-// command runs the engine, and returns what it printed. The error is an
-// *errCommand where the engine said no.
+// command runs the engine and returns its stdout. The error is an *errCommand if the engine has
+// refused.
 func (e *Engine) command(ctx context.Context, extra []string, args ...string) ([]byte, error) {
 	return e.run(ctx, order{extra: extra, most: answerBytes}, args...)
 }
 
-// run is command for an order. A command that prints more than it may is ended, and
-// nothing of what it printed is returned.
+// run is command with an order. A command that prints more than order.most is ended, and run returns
+// nothing of its output.
 func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, error) {
 	spec := e.spec(args)
 	spec.Env = append(spec.Env, o.extra...)
@@ -227,16 +226,16 @@ func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, erro
 	over := sync.OnceFunc(func() { close(tooMuch) })
 	out, said := kept{most: o.most, limit: o.most, over: over}, kept{most: 4096, last: true, limit: o.most, over: over}
 	var streams sync.WaitGroup
-	streams.Go(func() { _, _ = io.Copy(&out, p.Stdout) })  // a torn pipe is an end too
-	streams.Go(func() { _, _ = io.Copy(&said, p.Stderr) }) // the same
+	streams.Go(func() { _, _ = io.Copy(&out, p.Stdout) })  // an error ends it, too
+	streams.Go(func() { _, _ = io.Copy(&said, p.Stderr) }) // an error ends it, too
 	select {
 	case <-p.Exited():
 	case <-tooMuch:
 		p.Kill()
-		<-p.Gone() // SIGKILL sees to it
+		<-p.Gone() // SIGKILL ends it
 	case <-ctx.Done():
 		p.Kill()
-		<-p.Gone() // the same
+		<-p.Gone() // SIGKILL ends it
 	}
 	for _, f := range []*os.File{p.Stdout, p.Stderr} {
 		_ = f.SetReadDeadline(time.Now().Add(relayPatience)) // a descendant may hold the other end
@@ -257,15 +256,15 @@ func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, erro
 	return out.bytes(), nil
 }
 
-// errTooMuch ends the reading of what a kept has too much of.
+// errTooMuch stops the copying to a kept that is full.
 var errTooMuch = errors.New("too much is printed")
 
-// kept is a writer that keeps so much: the first of it, or the last.
+// kept is a writer that keeps a limited number of bytes: the first or the last ones.
 type kept struct {
 	most  int
 	last  bool
-	limit int        // bytes that may be written; 0: any
-	over  func()     // called when more are
+	limit int        // bytes that may be written; 0 means any number
+	over  func()     // called when more are written
 	mu    sync.Mutex // guards the fields that follow
 	buf   []byte
 	all   int // bytes written
@@ -294,7 +293,7 @@ func (k *kept) bytes() []byte {
 	return slices.Clone(k.buf)
 }
 
-// lastLine is the last that was said, in one printable line.
+// lastLine returns the last line of text, without unprintable characters.
 func lastLine(text []byte) string {
 	text = bytes.TrimSpace(text)
 	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
@@ -303,8 +302,8 @@ func lastLine(text []byte) string {
 	return cmp.Or(printable(string(text), lastLineBytes), "it says nothing")
 }
 
-// printable is the beginning of a text, of so many bytes at most, in one line and
-// without what is not to be seen.
+// printable returns the beginning of a text as one line without invisible characters, with at most
+// most bytes.
 func printable(text string, most int) string {
 	line := strings.Map(func(r rune) rune {
 		switch {
@@ -318,7 +317,7 @@ func printable(text string, most int) string {
 	return strings.TrimSpace(line)
 }
 
-// saidBy is what a failed command said last.
+// saidBy returns the last line that a failed command printed.
 func saidBy(err error) string {
 	if c, ok := errors.AsType[*errCommand](err); ok {
 		return c.said

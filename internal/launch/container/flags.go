@@ -12,7 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 )
 
-// plan is one container that is to be.
+// plan is a container before its start.
 type plan struct {
 	opts  Options
 	made  *made
@@ -20,15 +20,14 @@ type plan struct {
 	spec  launch.Spec
 	name  string
 	more  []string // flags of a probe
-	trial bool     // image is Orla's own, or one that stands for all
+	trial bool     // image is one that Orla made, or any image, to try the engine with
 }
 
 // tmp is the folder that a process may write to.
 const tmp = "/tmp"
 
-// arguments are the engine's whole command line, without a shell and with no
-// secret in it. Each flag has its value behind an =, so that no value is taken
-// for a flag.
+// arguments returns the engine's whole command line. It needs no shell and contains no secret. Each
+// flag and its value are joined by =, so that no value is read as a flag.
 func (p plan) arguments(variables []string) ([]string, error) {
 	mounts, err := p.mounts()
 	if err != nil {
@@ -49,7 +48,7 @@ func (p plan) arguments(variables []string) ([]string, error) {
 	), nil
 }
 
-// confined are the flags for what a process may do (SPEC-TOOLS 7.2).
+// confined returns the flags that limit what a process may do (SPEC-TOOLS 7.2).
 func (p plan) confined() []string {
 	flags := []string{
 		"--network=" + p.opts.Network,
@@ -58,8 +57,8 @@ func (p plan) confined() []string {
 		"--security-opt=no-new-privileges",
 		"--ipc=private",
 		"--tmpfs=" + tmp + ":rw,noexec,nosuid,nodev,size=16m,mode=1777",
-		"--log-driver=none", // what a tool prints is its callers' alone
-		"--no-healthcheck",  // a command of the image's that nobody asked for
+		"--log-driver=none", // the engine must not store the tool's output
+		"--no-healthcheck",  // the image's health check is not needed
 	}
 	if p.opts.Sandboxed {
 		flags = append(flags, "--read-only")
@@ -70,8 +69,8 @@ func (p plan) confined() []string {
 	if p.opts.Runtime != "" {
 		flags = append(flags, "--runtime="+p.opts.Runtime)
 	}
-	// An image may declare volumes, which are folders of the disk, and written to
-	// in a container that is read-only as well.
+	// An image may declare volumes: folders on the disk that are writable even if the container is
+	// read-only.
 	for _, volume := range p.image.volumes {
 		if volume != tmp {
 			flags = append(flags, "--tmpfs="+volume+":rw,noexec,nosuid,nodev,size=16m")
@@ -80,8 +79,8 @@ func (p plan) confined() []string {
 	return flags
 }
 
-// bounded are the flags for what it may take. Memory and swap are one limit:
-// with the first alone docker gives as much swap again.
+// bounded returns the flags that limit resources. Memory and swap have the same limit: with --memory
+// alone, docker allows as much swap again.
 func (p plan) bounded() []string {
 	var flags []string
 	l := p.opts.Limits
@@ -91,7 +90,7 @@ func (p plan) bounded() []string {
 	}
 	if cpus := l.CPUs; cpus > 0 {
 		if most := float64(p.made.processors); most > 0 {
-			cpus = min(cpus, most) // docker refuses more than there are
+			cpus = min(cpus, most) // docker refuses more than the machine has
 		}
 		flags = append(flags, "--cpus="+strconv.FormatFloat(cpus, 'f', -1, 64))
 	}
@@ -101,38 +100,38 @@ func (p plan) bounded() []string {
 	return flags
 }
 
-// peculiar are flags that only podman has. Most undo what its configuration, or
-// its defaults, would let in.
+// peculiar returns the flags that only podman has. Most of them undo what its configuration or its
+// defaults would allow.
 func (p plan) peculiar() []string {
 	if !p.made.podman {
 		return nil
 	}
 	return []string{
-		"--http-proxy=false", // else the container has Orla's proxies, passwords included
+		"--http-proxy=false", // else the container gets Orla's proxy variables, with their passwords
 		"--env-host=false",
 		"--systemd=false",
 		"--pid=private", "--uts=private",
-		"--read-only-tmpfs=false", // else /run and /var/tmp can be written to
+		"--read-only-tmpfs=false", // else /run and /var/tmp are writable
 	}
 }
 
-// workdir is where a process begins.
+// workdir is the working directory of the process.
 func (p plan) workdir() string { return cmp.Or(p.spec.Dir, tmp) }
 
-// entrypoint is the flag for the command, in place of the image's. Podman takes
-// what looks like JSON for JSON; docker does not.
+// entrypoint returns the flag for the command, which replaces the image's. Podman parses a value
+// that looks like JSON; docker does not.
 func (p plan) entrypoint() string {
 	if !p.made.podman {
 		return "--entrypoint=" + p.spec.Path
 	}
 	list, err := json.Marshal([]string{p.spec.Path})
 	if err != nil {
-		panic(err) // a string can be encoded
+		panic(err) // encoding a string cannot fail
 	}
 	return "--entrypoint=" + string(list)
 }
 
-// mounts are the flags for what of this machine's files a process reads.
+// mounts returns the flags for the files of this machine that a process can read.
 func (p plan) mounts() ([]string, error) {
 	var flags []string
 	for _, path := range p.spec.Expose {
@@ -145,8 +144,8 @@ func (p plan) mounts() ([]string, error) {
 	return flags, nil
 }
 
-// mount is the flag for a read-only file or folder. --mount is a line of CSV to
-// some engines and split at its commas by others; --volume is split at colons.
+// mount returns the flag for a read-only file or folder. Engines parse the value of --mount as CSV
+// or split it at commas, and that of --volume at colons; so mount refuses such paths.
 func mount(from, to string) (string, error) {
 	odd := func(chars string) bool { return strings.ContainsAny(from+to, chars) }
 	switch {

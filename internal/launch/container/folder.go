@@ -7,30 +7,30 @@ import (
 	"syscall"
 )
 
-// folderPrefix begins the name of an Engine's folder; its owner and a random
-// word follow.
+// folderPrefix begins the name of an Engine's temporary folder. The owner and a random word follow.
 const folderPrefix = "orla-containers-"
 
-// temp returns the folder of what engines read: profiles, and for as long as a
-// pull takes what it is pulled with. Nobody else can look into it. Close removes
-// it, and where Orla was killed the Sweep of a later one.
+// temp returns the folder for files that engines read: seccomp profiles and, during a pull, the
+// credentials. Only this user can read it. Close removes it; if Orla is killed, the Sweep of a later
+// Orla does.
 func (e *Engine) temp() (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.dir != "" && isOurs(e.dir) {
 		return e.dir, nil
 	}
-	// The first, or the old one is swept: who keeps /tmp clean takes what is old.
+	// When the first file is made, make a new folder: programs that clean /tmp may have removed an old
+	// one.
 	var err error
 	e.dir, err = os.MkdirTemp("", folderPrefix+e.owner+"-*") // 0700
 	return e.dir, err
 }
 
-// sweepFolders removes the folders of Orlas of this user that were killed.
+// sweepFolders removes the folders of killed Orlas of this user.
 func (e *Engine) sweepFolders() {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	if err != nil {
-		return // it is about the pattern
+		return // only a bad pattern is an error
 	}
 	for _, dir := range left {
 		name := strings.TrimPrefix(filepath.Base(dir), folderPrefix)
@@ -44,7 +44,7 @@ func (e *Engine) sweepFolders() {
 	}
 }
 
-// isOurs reports whether a path is a folder of this user, and no link to one.
+// isOurs reports whether a path is a folder of this user and not a link.
 func isOurs(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {

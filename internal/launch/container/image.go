@@ -16,22 +16,22 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// pullPatience bounds the pull of an image, whoever waits for it.
+// pullPatience bounds the pull of an image, however long callers wait for it.
 const pullPatience = 15 * time.Minute
 
-// What volumes an image may declare: each is a flag.
+// Limits for the volumes that an image may declare: each becomes a flag.
 const (
 	maxVolumes = 64
 	maxVolume  = 1024 // bytes of a path
 )
 
-// image is one that the engine has.
+// image is an image that the engine has.
 type image struct {
 	id      string
-	volumes []string // folders that it declares
+	volumes []string // the folders that it declares as volumes
 }
 
-// image returns the image of opts, which is pulled if it is not there.
+// image returns the image of opts. It pulls a missing one.
 func (e *Engine) image(ctx context.Context, m *made, opts Options) (image, error) {
 	img, err := e.images.get(ctx, e, opts.imageKey(), pullPatience, func(ctx context.Context) (image, error) {
 		img, err := e.inspectImage(ctx, m, opts.Image)
@@ -53,8 +53,8 @@ func (e *Engine) image(ctx context.Context, m *made, opts Options) (image, error
 	return img, err
 }
 
-// imageKey tells what is known of an image for one tool from what is for another,
-// which may have another secret.
+// imageKey is the key of an image in the cache. It includes the tool, since another tool may have
+// another secret.
 func (o Options) imageKey() string { return o.Image + " " + o.Tool }
 
 func (e *Engine) inspectImage(ctx context.Context, m *made, name string) (image, error) {
@@ -83,8 +83,8 @@ func (e *Engine) inspectImage(ctx context.Context, m *made, name string) (image,
 	return image{described[0].ID, volumes}, nil
 }
 
-// pull pulls an image. What it is pulled with is in a folder that nobody else
-// can read, for so long as the pull takes, and never on a command line.
+// pull pulls an image. The credentials are in a folder that only this user can read, which is
+// removed after the pull; they are never on a command line.
 func (e *Engine) pull(ctx context.Context, m *made, opts Options) error {
 	var environ []string
 	if opts.PullSecret != nil {
@@ -103,7 +103,7 @@ func (e *Engine) pull(ctx context.Context, m *made, opts Options) error {
 		if err != nil {
 			return fault.Wrap(fault.StartFailed, err, "no folder can be made for what image %s is pulled with", opts.Image)
 		}
-		defer func() { _ = os.RemoveAll(dir) }() // it is ours alone
+		defer func() { _ = os.RemoveAll(dir) }() // only Orla uses it
 		file := filepath.Join(dir, "config.json")
 		if err := os.WriteFile(file, config, 0o600); err != nil {
 			return fault.Wrap(fault.StartFailed, err, "what image %s is pulled with cannot be written down", opts.Image)
@@ -116,14 +116,14 @@ func (e *Engine) pull(ctx context.Context, m *made, opts Options) error {
 	return nil
 }
 
-// credentials are the variables that make an engine read dir/config.json, and
-// nothing else that it would not read without them.
+// credentials returns the variables that make an engine read dir/config.json in place of its own
+// configuration.
 func (e *Engine) credentials(ctx context.Context, m *made, dir, file string) []string {
 	if m.podman {
 		return []string{"REGISTRY_AUTH_FILE=" + file}
 	}
 	environ := []string{"DOCKER_CONFIG=" + dir}
-	// Where the daemon is may be in the configuration that this replaces.
+	// The configuration that this replaces may say where the daemon is.
 	if !slices.ContainsFunc(e.opts.Environ, func(kv string) bool { return strings.HasPrefix(kv, "DOCKER_HOST=") }) {
 		if out, err := e.command(ctx, nil, m.path, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"); err == nil {
 			if host := strings.TrimSpace(string(out)); host != "" {
@@ -134,7 +134,7 @@ func (e *Engine) credentials(ctx context.Context, m *made, dir, file string) []s
 	return environ
 }
 
-// registryConfig is a docker config file for a secret, which is one already or
+// registryConfig returns a docker config file for a secret. The secret is such a file or
 // user:password.
 func registryConfig(ref, secret string) ([]byte, error) {
 	if strings.HasPrefix(strings.TrimSpace(secret), "{") {
@@ -144,7 +144,7 @@ func registryConfig(ref, secret string) ([]byte, error) {
 		if err := json.Unmarshal([]byte(secret), &config); err != nil || len(config.Auths) == 0 {
 			return nil, fmt.Errorf("it is no docker config file with auths")
 		}
-		// Nothing but auths: credHelpers would run programs.
+		// Only auths: credHelpers would run programs.
 		return json.Marshal(config)
 	}
 	secret = strings.TrimRight(secret, "\r\n")
@@ -155,7 +155,7 @@ func registryConfig(ref, secret string) ([]byte, error) {
 	return json.Marshal(map[string]any{"auths": map[string]any{registryOf(ref): auth}})
 }
 
-// registryOf is the registry of an image, as config files name it.
+// registryOf returns the registry of an image, as config files name it.
 func registryOf(ref string) string {
 	const hub = "https://index.docker.io/v1/"
 	first, _, ok := strings.Cut(ref, "/")

@@ -12,24 +12,24 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
-// made is an engine, as it says of itself.
+// made is an engine, as its info command describes it.
 type made struct {
 	path       string
-	podman     bool // else docker, or what speaks as it does
+	podman     bool // else docker, or an engine that is compatible with it
 	version    string
-	remote     bool // this machine's files are not the engine's
+	remote     bool // the engine runs on another machine or in a VM
 	rootless   bool
 	cgroups    string // its version, 1 or 2; "" if it does not say
 	lacks      []string
-	processors int    // the most that it takes; 0: any
+	processors int    // the largest number that it accepts; 0 means any
 	filtered   bool   // its own seccomp profile forbids new user namespaces
 	seccomp    string // the file of a profile in its place; "": its own
 }
 
-// String names it as people do.
+// String returns the name of the engine for messages.
 func (m *made) String() string { return filepath.Base(m.path) + " " + m.version }
 
-// said is what an engine answers to info: podman has host, docker the rest.
+// said is the answer of an engine to info: podman has host, docker the other fields.
 type said struct {
 	Host *struct {
 		CgroupVersion     string   `json:"cgroupVersion"`
@@ -54,7 +54,7 @@ type said struct {
 	ServerErrors    []string
 }
 
-// ask asks a program whether it is an engine that can be used.
+// ask runs the info command of a program, and reports whether the engine is usable.
 func (e *Engine) ask(ctx context.Context, path string) (*made, error) {
 	out, err := e.command(ctx, nil, path, "info", "--format", "{{json .}}")
 	var s said
@@ -75,7 +75,7 @@ func (e *Engine) made(path string, s said) (*made, error) {
 	own := ""
 	if s.Host != nil {
 		if own = s.Host.Security.SeccompProfilePath; !s.Host.Security.SeccompEnabled {
-			return m, nil // a sandbox is refused for that, when it is looked into
+			return m, nil // verified refuses sandboxes for that later
 		}
 	}
 	var err error
@@ -111,8 +111,8 @@ func (s said) made(path string) *made {
 	return m
 }
 
-// limits reports why the engine cannot hold limits, as it says itself. What it
-// does hold is another question, which verified asks.
+// limits reports why the engine cannot enforce limits, by its own account. verified checks what it
+// really enforces.
 func (m *made) limits(wanted cgroup.Limits) error {
 	if wanted == (cgroup.Limits{}) {
 		return nil

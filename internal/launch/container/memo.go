@@ -9,10 +9,9 @@ import (
 	"github.com/orla-project/orla/internal/call/recovered"
 )
 
-// memo keeps answers for a while, and lets many who ask for one wait for it
-// together.
+// memo caches answers for some time. Callers that need the same one share one request.
 type memo[T any] struct {
-	good, bad time.Duration // how long an answer is kept, and an error
+	good, bad time.Duration // how long an answer is kept, and how long an error
 	mu        sync.Mutex    // guards byKey
 	byKey     map[string]*answer[T]
 }
@@ -24,7 +23,7 @@ type answer[T any] struct {
 	until time.Time
 }
 
-// fresh reports whether an answer may be given, or is being looked for.
+// fresh reports whether an answer may be used, or is on its way.
 func (a *answer[T]) fresh() bool {
 	select {
 	case <-a.known:
@@ -34,8 +33,8 @@ func (a *answer[T]) fresh() bool {
 	}
 }
 
-// get returns what ask answers, or has answered. ask runs apart from its
-// callers, within patience: it goes on when they leave.
+// get returns the cached answer for key, or that of ask. ask runs in the background for at most
+// patience: it goes on when the callers stop waiting.
 func (m *memo[T]) get(ctx context.Context, e *Engine, key string, patience time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	m.mu.Lock()
 	a := m.byKey[key]
@@ -70,7 +69,7 @@ func (m *memo[T]) get(ctx context.Context, e *Engine, key string, patience time.
 	}
 }
 
-// forget has the next one ask anew.
+// forget removes an answer, so that the next caller asks again.
 func (m *memo[T]) forget(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +77,7 @@ func (m *memo[T]) forget(key string) {
 		select {
 		case <-a.known:
 			delete(m.byKey, key)
-		default: // it is being asked for just now
+		default: // a request is running
 		}
 	}
 }

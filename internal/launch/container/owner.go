@@ -31,7 +31,7 @@ func (e *Engine) labels(tool string) []string {
 	}
 }
 
-// owner is the process that asked for a container, told from any other.
+// owner identifies the process that asked for a container.
 type owner struct {
 	space string // the boot and the namespace in which its id counts; "" if that is not known
 	pid   int
@@ -40,7 +40,7 @@ type owner struct {
 
 func (o owner) String() string { return fmt.Sprintf("%s.%d.%s", o.space, o.pid, o.start) }
 
-// parseOwner reads what String wrote.
+// parseOwner parses the text that String returns.
 func parseOwner(text string) (owner, bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
@@ -50,8 +50,8 @@ func parseOwner(text string) (owner, bool) {
 	return owner{parts[0], pid, parts[2]}, err == nil
 }
 
-// gone reports whether the process has ended. known is false where nobody here
-// can tell: it ran on another machine, in another container, or before a boot.
+// gone reports whether the process has ended. known is false if that cannot be found out here: the
+// process ran on another machine, in another container, or before the last boot.
 func (o owner) gone() (gone, known bool) {
 	here := thisProcess()
 	if o.space == "" || o.space != here.space {
@@ -69,13 +69,13 @@ type listed struct {
 // sweepPatience bounds a sweep.
 const sweepPatience = 2 * time.Minute
 
-// strangerAge is how long a container has been there that does not run, before
-// it is swept for an Orla that cannot be asked for.
+// strangerAge is how long a container must have existed without running before it is swept if its
+// Orla cannot be checked.
 const strangerAge = 24 * time.Hour
 
-// Sweep removes the containers that Orlas left that served the same folder and
-// were killed, and the temporary folders of any that this user ran. It goes on in
-// the background, once: further calls do nothing.
+// Sweep removes the containers of killed Orlas that served the same folder, and the temporary
+// folders of all killed Orlas of this user. It runs once, in the background; further calls do
+// nothing.
 func (e *Engine) Sweep() {
 	e.swept.Do(func() {
 		if e.enter() != nil {
@@ -97,7 +97,7 @@ func (e *Engine) Sweep() {
 func (e *Engine) sweep(ctx context.Context) error {
 	m, err := e.found(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // without an engine nothing is left; who calls a tool is told
+		return nil //nolint:nilerr // without an engine there is nothing to sweep; calls report the error
 	}
 	all, err := e.list(ctx, m)
 	if err != nil {
@@ -110,7 +110,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 		case !ok, known && !gone:
 			continue
 		case !known && (c.state == "running" || c.created.IsZero() || time.Since(c.created) < strangerAge):
-			continue // its Orla may live where this one cannot look
+			continue // its Orla may run where this one cannot see it
 		}
 		if err := e.remove(ctx, m, c.name, 1); err != nil {
 			e.opts.Log.Warn("remove a container that an earlier Orla left", "container", c.name, "err", err)
@@ -121,8 +121,8 @@ func (e *Engine) sweep(ctx context.Context) error {
 	return nil
 }
 
-// An engine is asked again this often, with a pause, when it cannot describe its
-// containers: podman does not when one of them goes in that moment.
+// inspect is repeated this often, with a pause, if it fails: podman's fails if one of the containers
+// is removed at that moment.
 const (
 	listTries = 10
 	listPause = 500 * time.Millisecond
@@ -161,7 +161,7 @@ func (e *Engine) listOnce(ctx context.Context, m *made) ([]listed, error) {
 		State   struct{ Status string }
 		Config  struct{ Labels map[string]string }
 	}
-	if jsonErr := json.Unmarshal(out, &described); jsonErr != nil { // one that has gone meanwhile is an error, the rest is printed
+	if jsonErr := json.Unmarshal(out, &described); jsonErr != nil { // a container that is gone is an error, but the others are printed
 		if err == nil {
 			err = jsonErr
 		}
@@ -174,8 +174,8 @@ func (e *Engine) listOnce(ctx context.Context, m *made) ([]listed, error) {
 	return all, nil
 }
 
-// listPodman lists them as podman does, which inspects nothing when the files of
-// one are gone: so it leaves one that it was killed over.
+// listPodman lists them with podman ps. podman inspect fails for a container with missing files, as
+// a podman that was killed leaves it.
 func (e *Engine) listPodman(ctx context.Context, m *made, ours string) ([]listed, error) {
 	out, err := e.command(ctx, nil, m.path, "ps", "--all", ours, "--format=json")
 	if err != nil {
@@ -199,7 +199,7 @@ func (e *Engine) listPodman(ctx context.Context, m *made, ours string) ([]listed
 	return all, nil
 }
 
-// thisProcess is the Orla that this is.
+// thisProcess returns the owner for this Orla.
 func thisProcess() owner {
 	return owner{space: space(), pid: os.Getpid(), start: startOf(os.Getpid())}
 }

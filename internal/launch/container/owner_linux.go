@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// space names the boot and the namespace of process ids in which this process is.
+// space identifies the boot and the pid namespace of this process.
 func space() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -19,14 +19,14 @@ func space() string {
 	return strings.TrimSpace(string(boot)) + "-" + strings.Trim(namespace, "pid:[]")
 }
 
-// startOf is when a process was started, in ticks since the boot; "" if there is
-// no such process, or only what is left of it.
+// startOf returns when a process was started, in ticks since boot; "" if it does not exist or is a
+// zombie.
 func startOf(pid int) string {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return ""
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // the name before may have spaces
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name may contain spaces
 	for {
 		_, after, more := strings.Cut(rest, ") ")
 		if !more {

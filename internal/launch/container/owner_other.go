@@ -2,8 +2,8 @@
 
 package container
 
-// space is "": who owns a container cannot be known here.
+// space returns "": the owner of a container cannot be checked here.
 func space() string { return "" }
 
-// startOf is "": nobody asks for it.
+// startOf returns "": without space, it is not used.
 func startOf(int) string { return "" }

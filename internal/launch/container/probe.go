@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// probed are the files of a container that tell what holds in it. Those of
-// cgroups are there in one of two versions.
+// probed are the files that show which restrictions a container has. The files of only one cgroup
+// version exist.
 var probed = [...]string{
 	"/proc/self/status",
 	"/proc/self/mountinfo",
@@ -28,20 +28,20 @@ var probed = [...]string{
 	"/sys/fs/cgroup/pids/pids.max",
 }
 
-// commandPart is what Probe writes after the files: why the command cannot be
-// run, or nothing.
+// commandPart is the heading of what Probe writes after the files: why the command cannot be run, or
+// nothing.
 const commandPart = "command"
 
-// probeBytes bounds what is told of one file.
+// probeBytes is how much Probe writes of one file.
 const probeBytes = 64 << 10
 
-// Probe is what a prober does inside a container: it writes the files of probed
-// to w, as head does with several, and whether the command in args can be run.
+// Probe is the main function of a prober, which runs inside a container. It writes the files of
+// probed to w, as head does, and whether the command in args can be run.
 func Probe(args []string, w io.Writer) int {
 	for _, path := range probed {
 		f, err := os.Open(path)
 		if err != nil {
-			continue // of the other version of cgroups
+			continue // it belongs to the other cgroup version
 		}
 		text, err := io.ReadAll(io.LimitReader(f, probeBytes))
 		_ = f.Close() // only read
@@ -55,7 +55,7 @@ func Probe(args []string, w io.Writer) int {
 	return 0
 }
 
-// unrunnable says why a command cannot be run here; "" if it can.
+// unrunnable returns why a command cannot be run here; "" if it can.
 func unrunnable(command string) string {
 	path, err := exec.LookPath(command)
 	switch {
@@ -69,7 +69,7 @@ func unrunnable(command string) string {
 	}
 	interpreter, err := interpreterOf(path)
 	if err != nil || interpreter == "" {
-		return "" // it can be executed and need not be read
+		return "" // it is executable, and need not be readable
 	}
 	if _, err := os.Stat(interpreter); err != nil {
 		return "it needs " + interpreter + ", which is not there"
@@ -77,7 +77,7 @@ func unrunnable(command string) string {
 	return ""
 }
 
-// interpreterOf is what runs a program: of a script, or the dynamic linker.
+// interpreterOf returns the interpreter of a script, or the dynamic linker of a program.
 func interpreterOf(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func interpreterOf(path string) (string, error) {
 	return linkerOf(f)
 }
 
-// linkerOf is the dynamic linker of a program; "" if it needs none.
+// linkerOf returns the dynamic linker of a program; "" if it needs none.
 func linkerOf(r io.ReaderAt) (string, error) {
 	program, err := elf.NewFile(r)
 	if err != nil {

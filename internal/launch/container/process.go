@@ -16,7 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
-// process is one container, and the command line that stands for it here.
+// process is a container, and the engine's command line for it.
 type process struct {
 	engine  *Engine
 	plan    plan
@@ -27,9 +27,9 @@ type process struct {
 	finish chan time.Duration // receives the patience of Finish
 	stop   chan struct{}      // closed by Stop and Kill
 	kill   chan struct{}      // closed by Kill
-	once   [3]sync.Once       // of the three
+	once   [3]sync.Once       // for Finish, Stop and Kill
 
-	ordered bool        // it was told to end; owned by attend
+	ordered bool        // the end was requested; owned by attend
 	exit    launch.Exit // set before exited is closed
 	exited  chan struct{}
 	gone    chan struct{}
@@ -46,10 +46,10 @@ func newProcess(e *Engine, p plan, applied cgroup.Limits) *process {
 	}
 }
 
-// Pid is the engine's command line's.
+// Pid is that of the engine's command line.
 func (p *process) Pid() int { return p.cli.Pid() }
 
-// Streams are the engine's command line's, and so the container's.
+// Streams are those of the engine's command line, which are the container's.
 func (p *process) Streams() (stdin, stdout, stderr *os.File) {
 	return p.cli.Stdin, p.cli.Stdout, p.stderr.out
 }
@@ -57,30 +57,30 @@ func (p *process) Streams() (stdin, stdout, stderr *os.File) {
 // Exited is closed when the container's process has ended.
 func (p *process) Exited() <-chan struct{} { return p.exited }
 
-// Gone is closed when the container is removed, or all was tried.
+// Gone is closed when the container is removed, or every way to remove it was tried.
 func (p *process) Gone() <-chan struct{} { return p.gone }
 
-// Exit tells how it ended.
+// Exit returns how the container ended.
 func (p *process) Exit() launch.Exit { return p.exit }
 
-// Applied tells which limits the kernel holds for containers like this one.
+// Held returns the limits that the kernel enforces for containers with these flags.
 func (p *process) Applied() launch.Applied { return launch.Applied{Tree: p.applied} }
 
-// Finish ends a process that is told to by the end of its input.
+// Finish ends a process that ends by itself when its input is closed.
 func (p *process) Finish(patience time.Duration) {
 	p.once[0].Do(func() { p.finish <- patience })
 }
 
-// Stop asks it to end.
+// Stop ends it with SIGTERM first.
 func (p *process) Stop() { p.once[1].Do(func() { close(p.stop) }) }
 
-// Kill ends it.
+// Kill ends it without grace.
 func (p *process) Kill() {
 	p.once[2].Do(func() { close(p.kill) })
 	p.Stop()
 }
 
-// attend owns the container's end. When it returns there is no container.
+// attend waits for the container's end and removes it.
 func (p *process) attend(ctx context.Context) {
 	defer p.engine.work.Done()
 	defer close(p.gone)
@@ -93,8 +93,8 @@ func (p *process) attend(ctx context.Context) {
 	p.removed(ctx)
 }
 
-// endsByItself waits for the end, or for an order. It reports whether the
-// command line has ended.
+// endsByItself waits until the command line ends or Finish, Stop or Kill is called. It reports
+// whether the command line has ended.
 func (p *process) endsByItself() bool {
 	var late <-chan time.Time
 	for {
@@ -113,12 +113,11 @@ func (p *process) endsByItself() bool {
 	}
 }
 
-// askPause is the time between two tries to ask a container that may not run yet.
+// askPause is the pause between two attempts to signal a container that may not run yet.
 const askPause = 50 * time.Millisecond
 
-// endsWhenAsked sends SIGTERM by the container's name, and waits for the grace.
-// The command line is not asked: what is sent to it may be lost while it
-// makes the container.
+// endsWhenAsked sends SIGTERM by the container's name, and waits for the grace. It does not signal
+// the command line: while that makes the container, the signal may be lost.
 func (p *process) endsWhenAsked(ctx context.Context) bool {
 	p.ordered = true
 	grace := p.plan.spec.Grace
@@ -139,12 +138,11 @@ func (p *process) endsWhenAsked(ctx context.Context) bool {
 	return launch.IsClosed(p.cli.Exited())
 }
 
-// untilEnd returns a context that ends with the command line, with Kill, and
-// after a time.
+// untilEnd returns a context that ends with the command line, at Kill, and after most.
 func (p *process) untilEnd(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	done := make(chan struct{})
-	go func() { // ends with cancel
+	go func() { // returns at cancel
 		defer close(done)
 		select {
 		case <-p.cli.Exited():
@@ -156,7 +154,7 @@ func (p *process) untilEnd(ctx context.Context, most time.Duration) (context.Con
 	return ctx, func() { cancel(); <-done }
 }
 
-// signal sends a signal by the container's name.
+// signal sends a signal to the container by its name.
 func (p *process) signal(ctx context.Context, name string) error {
 	_, err := p.engine.command(ctx, nil, p.plan.made.path, "kill", "--signal="+name, p.plan.name)
 	return err
@@ -168,7 +166,7 @@ const killPatience = 5 * time.Second
 // drainPatience is how long a command line may take to end after its container.
 const drainPatience = 3 * time.Second
 
-// end kills the container by its name, and then what stands for it here.
+// end kills the container by its name, and then the command line.
 func (p *process) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, killPatience)
 	defer cancel()
@@ -180,10 +178,10 @@ func (p *process) end(ctx context.Context) {
 		}
 	}
 	p.cli.Kill()
-	<-p.cli.Gone() // SIGKILL sees to it, or it is given up
+	<-p.cli.Gone() // SIGKILL ends it, or Orla stops waiting for it
 }
 
-// Exit codes of an engine's command line that may be its own.
+// Exit codes that may be those of the engine's command line.
 const (
 	exitEngine     = 125
 	exitUnrunnable = 126
@@ -191,14 +189,15 @@ const (
 	exitKilled     = 128 + int(syscall.SIGKILL)
 )
 
-// howItEnded tells the container's exit from that of the command line.
+// howItEnded returns how the container ended, and distinguishes its exit code from that of the
+// command line.
 func (p *process) howItEnded(ctx context.Context) (how launch.Exit) {
 	defer recovered.To(p.engine.opts.Log, "find out how a container ended", func(any) { how = launch.Exit{Code: -1, Err: errPanicked} })
 	if !launch.IsClosed(p.cli.Exited()) {
 		return launch.Exit{Code: -1, Err: fault.New(fault.ExecutionFailed, "%s run does not end", p.plan.made)}
 	}
 	exit := p.cli.Exit()
-	exit.OutOfMemory = false // the command line's
+	exit.OutOfMemory = false // that of the command line
 	if !slices.Contains([]int{exitEngine, exitUnrunnable, exitNotFound, exitKilled}, exit.Code) && exit.Signal == 0 {
 		return exit
 	}
@@ -208,19 +207,19 @@ func (p *process) howItEnded(ctx context.Context) (how launch.Exit) {
 	state, there := p.state(ctx)
 	switch {
 	case exit.Code == exitKilled && exit.Signal == 0:
-		// Podman does not see each kill for memory. Nobody else was to kill it.
+		// Podman does not notice every kill for memory. Nothing else should have killed it.
 		exit.OutOfMemory = state.OOMKilled || p.plan.made.podman && p.applied.Memory > 0
 		return exit
 	case exit.Signal == 0 && there && !state.StartedAt.IsZero():
-		return exit // the tool's own
+		return exit // the tool's exit code
 	}
 	return launch.Exit{Code: -1, Err: p.failed(exit)}
 }
 
-// failed is why the engine did not run the process.
+// failed returns why the engine did not run the process.
 func (p *process) failed(exit launch.Exit) error {
 	o, m, said := p.plan.opts, p.plan.made, lastLine(p.stderr.last.bytes())
-	p.engine.images.forget(o.imageKey()) // it may have been removed
+	p.engine.images.forget(o.imageKey()) // the image may have been removed
 	p.engine.verdicts.forget(p.plan.key())
 	switch {
 	case exit.Signal != 0:
@@ -229,18 +228,18 @@ func (p *process) failed(exit launch.Exit) error {
 		return fault.New(fault.UnsupportedTool, "%s cannot run %s in image %s: %s", m, p.plan.spec.Path, o.Image, said)
 	}
 	f := fault.New(fault.IsolationUnavailable, "%s does not start a container of image %s: %s", m, o.Image, said)
-	again := true // the next one looks for the image and at the engine anew
+	again := true // the next call checks the image and the engine again
 	f.Retry = &again
 	return f
 }
 
-// state is what the engine knows of a container.
+// state is what the engine knows about a container.
 type state struct {
 	OOMKilled bool
 	StartedAt time.Time
 }
 
-// state asks for it. It reports whether there is a container.
+// state returns it, and whether the container exists.
 func (p *process) state(ctx context.Context) (s state, there bool) {
 	ctx, cancel := context.WithTimeout(ctx, stepPatience)
 	defer cancel()
@@ -248,40 +247,40 @@ func (p *process) state(ctx context.Context) (s state, there bool) {
 	return s, err == nil && json.Unmarshal(out, &s) == nil
 }
 
-// removed removes the container, whatever it takes.
+// removed removes the container, after all other steps.
 func (p *process) removed(ctx context.Context) {
 	defer recovered.To(p.engine.opts.Log, "remove a container", nil)
 	ctx, cancel := p.engine.lasting(ctx)
 	defer cancel()
 	looks := 1
 	if p.ordered || p.exit.Err != nil {
-		looks = 2 // what the command line had asked for may only be made now
+		looks = 2 // the engine may still be making it
 	}
 	if err := p.engine.remove(ctx, p.plan.made, p.plan.name, looks); err != nil {
 		p.engine.opts.Log.Error("a container cannot be removed; it is given up until Orla starts again", "tool", p.plan.opts.Tool, "container", p.plan.name, "err", err)
 	}
 }
 
-// removePatience bounds all tries to remove a container.
+// removePatience bounds all attempts to remove a container together.
 const removePatience = 15 * time.Second
 
-// lasting returns a context for what is done in any case.
+// lasting returns a context for cleaning up, which Close does not cancel.
 func (e *Engine) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), removePatience)
 }
 
-// remove removes a container by its name, running or not, until the engine says
-// that it has removed it, or, so many looks in a row, that there is none.
+// remove removes a container by its name, running or not, until the engine reports that it was
+// removed or, looks times in a row, that it does not exist.
 func (e *Engine) remove(ctx context.Context, m *made, name string, looks int) error {
 	args := []string{m.path, "rm", "--force", "--volumes"}
 	if m.podman {
-		args = append(args, "--time=0") // else it asks first, for ten seconds
+		args = append(args, "--time=0") // else podman sends SIGTERM first and waits ten seconds
 	}
 	var last error
 	for none := 0; none < looks; {
 		out, err := e.command(ctx, nil, append(args, name)...)
 		if err == nil && strings.Contains(string(out), name) {
-			return nil // it was there, and is not any more
+			return nil // it existed, and is gone now
 		}
 		out, listErr := e.command(ctx, nil, m.path, "ps", "--all", "--quiet", "--filter=name=^"+name+"$")
 		switch {
@@ -307,5 +306,5 @@ func (e *Engine) remove(ctx context.Context, m *made, name string, looks int) er
 	return nil
 }
 
-// errPanicked is why something ended over which Orla panicked.
+// errPanicked is the error of a process during which Orla panicked.
 var errPanicked = fault.New(fault.ExecutionFailed, "this failed inside Orla; its log has the details")

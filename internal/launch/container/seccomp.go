@@ -10,10 +10,9 @@ import (
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
-// forbidden are system calls that no tool is to make, whatever the engine's own
-// profile says: podman's lets a process make user namespaces, where it has all
-// capabilities anew, and use the keyrings of its uid. The native sandbox
-// forbids the same.
+// forbidden are system calls that no tool may make, in addition to those that the engine's own
+// profile forbids. Podman's profile lets a process make user namespaces, in which it has all
+// capabilities, and use the keyrings of its uid. The native sandbox forbids the same calls.
 var forbidden = []string{
 	"unshare", "setns", "mount", "umount", "umount2", "pivot_root", "chroot", "mount_setattr", "move_mount", "open_tree", "open_tree_attr",
 	"fsopen", "fsconfig", "fsmount", "fspick",
@@ -24,7 +23,7 @@ var forbidden = []string{
 	"kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "sethostname", "setdomainname",
 }
 
-// rule is one of a seccomp profile, as engines read it.
+// rule is a rule of a seccomp profile, in the format of the engines.
 type rule struct {
 	Names    []string          `json:"names"`
 	Action   string            `json:"action"`
@@ -39,8 +38,8 @@ type rule struct {
 // newNamespaces are the flags of clone that make namespaces.
 const newNamespaces = 2114060288
 
-// hugePages are the calls that take huge pages, and the flag by which they do. Where
-// a machine has set some aside, the limit of memory does not count them.
+// hugePages are the calls that allocate huge pages, and the flag that does it. Huge pages that a
+// machine has reserved do not count towards the memory limit.
 var hugePages = []struct {
 	call        string
 	index, flag uint
@@ -50,9 +49,10 @@ var hugePages = []struct {
 	{"shmget", 2, 0o4000},  // SHM_HUGETLB
 }
 
-// setLimits are the calls that set a resource limit, and the argument that names it.
-// RLIMIT_LOCKS is refused: outside it is the tag by which Orla finds what tools leave
-// (package launch), and a process in a container must not be able to forge another's.
+// setLimits are the calls that set a resource limit, and the index of the argument that names the
+// limit. RLIMIT_LOCKS is refused: outside the container it is the tag by which Orla finds the
+// processes that tools leave (package launch/trees), and a process in a container must not be able
+// to forge one.
 var setLimits = []struct {
 	call  string
 	index uint
@@ -60,16 +60,16 @@ var setLimits = []struct {
 
 const (
 	limitLocks = 10  // RLIMIT_LOCKS
-	limitMask  = 0xf // of all limits that there are
+	limitMask  = 0xf // covers all limits
 )
 
-// masked is a condition: what a mask leaves of an argument is a value.
+// masked is a condition: an argument, masked, equals a value.
 func masked(index, mask, value uint) []json.RawMessage {
 	return []json.RawMessage{fmt.Appendf(nil, `{"index":%d,"value":%d,"valueTwo":%d,"op":"SCMP_CMP_MASKED_EQ"}`, index, mask, value)}
 }
 
-// stricter returns a seccomp profile without what is forbidden. A base that is
-// nil allows all the rest.
+// stricter returns a seccomp profile that also forbids the calls above. If base is nil, it allows
+// all other calls.
 func stricter(base []byte) ([]byte, error) {
 	profile := map[string]json.RawMessage{"defaultAction": json.RawMessage(`"SCMP_ACT_ALLOW"`)}
 	var rules []rule
@@ -103,7 +103,7 @@ func stricter(base []byte) ([]byte, error) {
 	allow := func(args []json.RawMessage, name string) rule {
 		return rule{Names: []string{name}, Action: "SCMP_ACT_ALLOW", Args: args}
 	}
-	// Without clone3, whose flags no filter sees, programs use clone.
+	// clone3 has its flags in memory, where no filter can check them. Without it, programs use clone.
 	always := []json.RawMessage{}
 	kept = append(kept, refuse(eperm, always, forbidden...), refuse(enosys, always, "clone3"))
 	kept = append(kept, allow(masked(0, newNamespaces, 0), "clone"))
@@ -112,13 +112,13 @@ func stricter(base []byte) ([]byte, error) {
 		kept = append(kept, refuse(enomem, masked(huge.index, huge.flag, huge.flag), huge.call))
 	}
 	for _, set := range setLimits {
-		for bit := uint(1); bit < limitMask; bit <<= 1 { // another limit differs in one of them
+		for bit := uint(1); bit < limitMask; bit <<= 1 { // another limit differs in at least one bit
 			kept = append(kept, allow(masked(set.index, bit, ^uint(limitLocks)&bit), set.call))
 		}
 		kept = append(kept, refuse(eperm, masked(set.index, limitMask, limitLocks), set.call))
 	}
 	if base == nil {
-		for flag := uint(1 << 17); flag <= 1<<30; flag <<= 1 { // what is allowed by default has to be refused flag by flag
+		for flag := uint(1 << 17); flag <= 1<<30; flag <<= 1 { // calls that the base allows have to be refused for each flag
 			if flag&newNamespaces != 0 {
 				kept = append(kept, refuse(eperm, masked(0, flag, flag), "clone"))
 			}
@@ -133,15 +133,15 @@ func stricter(base []byte) ([]byte, error) {
 	return json.Marshal(profile)
 }
 
-// filter writes the profile for an engine whose own is at a path, and returns
-// where it is; "" where the engine's own is as strict, or cannot be replaced.
+// filter writes the profile for an engine whose own profile is at a path, and returns its path; ""
+// if the engine's own is as strict, or cannot be replaced.
 func (e *Engine) filter(m *made, own string) (string, error) {
 	if m.remote || !m.podman && m.filtered {
 		return "", nil
 	}
 	var base []byte
 	if own != "" {
-		base, _ = os.ReadFile(own) // without it what is forbidden is, and no more
+		base, _ = os.ReadFile(own) // if it cannot be read, only these calls are forbidden
 	}
 	profile, err := stricter(base)
 	if err != nil {
@@ -154,5 +154,5 @@ func (e *Engine) filter(m *made, own string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "seccomp.json")
-	return path, wholefile.Write(path, profile) // another start may read it now
+	return path, wholefile.Write(path, profile) // another start may be reading the file
 }

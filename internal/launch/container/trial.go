@@ -11,11 +11,10 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// Try starts a container that has opts, and reports why it cannot, or in which way
-// it is not held as it has to be; a nil error says that all of it is well. It names
-// the engine, if there is one. opts.Image is not used: the container is of an empty
-// image that Try makes and removes, with Orla's own program in it. Where that
-// cannot be, it is of the first of images that is there, and nothing is pulled.
+// Try starts a container with opts, and reports why that fails or which of its restrictions is not
+// in effect; nil if all are. name is that of the engine, if there is one. Try ignores opts.Image: it
+// makes an empty image with Orla's own program, and removes it. If that fails, it uses the first of
+// images that the engine has. It pulls nothing.
 func (e *Engine) Try(ctx context.Context, opts Options, images []string) (name string, err error) {
 	if err := e.enter(); err != nil {
 		return "", err
@@ -48,7 +47,7 @@ func (e *Engine) Try(ctx context.Context, opts Options, images []string) (name s
 	return m.String(), untried(ctx, m, err)
 }
 
-// ownImage makes an image of nothing but empty folders. The caller discards it.
+// ownImage makes an image with only empty folders. The caller discards it.
 func (e *Engine) ownImage(ctx context.Context, m *made) (name string, err error) {
 	name = "localhost/orla-trial-" + strings.ToLower(rand.Text()[:10]) + ":1"
 	if _, err := e.run(ctx, order{input: emptyImage(), most: answerBytes}, m.path, "import", "-", name); err != nil {
@@ -58,7 +57,7 @@ func (e *Engine) ownImage(ctx context.Context, m *made) (name string, err error)
 	return name, nil
 }
 
-// untried is err, or that there was no time to find out.
+// untried returns err, or an error that says that there was no time for Try.
 func untried(ctx context.Context, m *made, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return fault.New(fault.IsolationUnavailable, "%s answers, and has not run a container in the time that there was", m)
@@ -79,7 +78,7 @@ func (e *Engine) present(ctx context.Context, m *made, images []string) (image, 
 	return image{}, ""
 }
 
-// discard removes an image that was made here.
+// discard removes an image that ownImage made.
 func (e *Engine) discard(ctx context.Context, m *made, name string) {
 	ctx, cancel := e.lasting(ctx)
 	defer cancel()
@@ -88,16 +87,15 @@ func (e *Engine) discard(ctx context.Context, m *made, name string) {
 	}
 }
 
-// emptyImage is a tar of the folders that a container needs to be mounted on, and of
-// nothing else.
+// emptyImage returns a tar with the folders that a container needs as mount points.
 func emptyImage() []byte {
 	var text bytes.Buffer
 	w := tar.NewWriter(&text)
 	for _, dir := range [...]string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/"} {
 		if err := w.WriteHeader(&tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
-			panic(err) // into memory
+			panic(err) // writing to memory cannot fail
 		}
 	}
-	_ = w.Close() // the same
+	_ = w.Close() // writing to memory cannot fail
 	return text.Bytes()
 }

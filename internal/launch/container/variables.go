@@ -8,41 +8,40 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// variables are how an environment gets into a container. No value of it stands
-// on a command line, which everybody on the machine can read: most are in the
-// engine's environment, and are named on its command line.
+// variables say how a container gets its environment. No value is on a command line, which every
+// user of the machine can read: most are in the environment of the engine, and the command line has
+// only their names.
 //
-// What means something to the engine itself, or to what it is linked with, must
-// not be there: LD_PRELOAD of a tool would be code in a process that is not
-// isolated. Such a variable goes through a pipe, as a file of variables.
+// A variable that affects the engine itself or its libraries must not be in its environment: a
+// tool's LD_PRELOAD would be code in a process that is not isolated. Such variables go through a
+// pipe, as an env file.
 type variables struct {
 	flags   []string
 	environ []string
 	file    string
 }
 
-// pipeBytes bounds a file of variables: so much is sure to fit into a pipe that
-// nobody reads yet.
+// pipeBytes bounds the env file: so many bytes fit into a new pipe before anything reads it.
 const pipeBytes = 16 << 10
 
 var (
 	nameForm = form(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
-	// plainForm is what every engine reads alike in a file of variables, where
-	// some know quotes and comments.
+	// plainForm matches values that every engine reads in the same way from an env file: some engines
+	// support quotes and comments there.
 	plainForm = form("^([^\\s\"'`#\\\\$\\x00-\\x1f\\x7f]([^\"'`#\\\\$\\x00-\\x1f\\x7f]*[^\\s\"'`#\\\\$\\x00-\\x1f\\x7f])?)?$")
-	// heeded are variables that engines, their libraries and the programs that they
-	// start take for theirs. It is wider than it has to be: it costs a variable nothing.
+	// heeded matches variables that engines, their libraries and the programs that they start may use.
+	// It may match more than necessary: such variables only take the other way.
 	heeded = form(`(?i)^(PATH|HOME|SHELL|USER|LOGNAME|PWD|OLDPWD|TERM|LANG|LANGUAGE|TZ|TZDIR|HOSTNAME|DEBUG|MAINPID|MANAGERPID|IFS|ENV|BASH_ENV|EDITOR|PAGER|HOSTALIASES|LOCALDOMAIN|LOCPATH|NLSPATH|MEMORY_PRESSURE_.*|` +
 		`_.*|LD_.*|DYLD_.*|LC_.*|GLIBC_.*|MALLOC_.*|GCONV_.*|NIS_.*|RES_.*|RESOLV_.*|NSS_.*|GO.*|CGO_.*|TMP.*|TEMP.*|XDG_.*|DBUS_.*|SSH_.*|GPG.*|GNUPG.*|SSL_.*|TLS_.*|.*_PROXY|` +
 		`DOCKER.*|BUILDKIT.*|BUILDX.*|COMPOSE_.*|MOBY.*|CONTAINER.*|PODMAN.*|LIBPOD.*|BUILDAH.*|STORAGE_.*|REGISTRY_.*|REGISTRIES_.*|REMOTE_.*|SIGNATURE.*|IMAGE_.*|CNI.*|NETAVARK.*|AARDVARK.*|CRUN.*|RUNC.*|CRIU.*|CONMON.*|OCI_.*|SELINUX.*|` +
 		`NOTIFY_.*|WATCHDOG_.*|LISTEN_.*|FDSTORE.*|INVOCATION_ID|JOURNAL_.*|CREDENTIALS_.*|SYSTEMD_.*|OTEL_.*|TRACEPARENT|TRACESTATE|BAGGAGE|EXPERIMENTAL_.*|CLICOLOR.*|NO_COLOR|COLUMNS|LINES)$`)
 )
 
-// variables are those of the process.
+// variables returns those of the process.
 func (p plan) variables() (variables, error) {
 	v := variables{
-		// The mark of Orla's processes, which Local sets: who cleans up after a
-		// killed Orla finds by it what runs in containers too.
+		// The mark of Orla's processes, which Local sets: the cleanup after a killed Orla also finds the
+		// processes in containers by it.
 		flags: []string{"--env=ORLA_INSTANCE", "--env=PWD=" + p.workdir()},
 	}
 	values := map[string]string{"HOME": tmp, "LANG": "C.UTF-8"}
@@ -80,8 +79,8 @@ func (p plan) variables() (variables, error) {
 	return v, nil
 }
 
-// over returns the environment of an engine's command line with the variables in
-// it. Of two with one name the engine would pass on the first.
+// over returns the environment of the engine's command line: environ with the variables. It removes
+// duplicates, since engines would pass on the first one.
 func (v variables) over(environ []string) []string {
 	given := make(map[string]bool, len(v.environ))
 	for _, kv := range v.environ {
@@ -94,8 +93,8 @@ func (v variables) over(environ []string) []string {
 	}), v.environ...)
 }
 
-// open returns a pipe that holds the file of variables, for the engine's
-// descriptor 3; nil if there is none. Nothing of it is ever on a disk.
+// open returns a pipe with the env file, for the engine's descriptor 3; nil if there is none. The
+// file is never on a disk.
 func (v variables) open() (*os.File, error) {
 	if v.file == "" {
 		return nil, nil
@@ -109,7 +108,7 @@ func (v variables) open() (*os.File, error) {
 		err = closeErr
 	}
 	if err != nil {
-		_ = r.Close() // of no use to anybody
+		_ = r.Close() // the pipe is discarded
 		return nil, err
 	}
 	return r, nil

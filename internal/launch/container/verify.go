@@ -17,24 +17,23 @@ import (
 )
 
 const (
-	// probePatience bounds a look into a container.
+	// probePatience bounds the start of one container that reports its restrictions.
 	probePatience = time.Minute
-	// lookBytes bounds what a container may print that is looked into: a little of what
-	// probed names, and for a container with this machine's network and many
-	// devices 64 KiB of two.
+	// lookBytes bounds the output of such a container: a little for each file of probed, and 64 KiB for
+	// two of them if it has this machine's network and many devices.
 	lookBytes = 256 << 10
-	// looseBytes bounds what is said of a container that is not as it has to be.
+	// looseBytes bounds the message about a container whose restrictions are not in effect.
 	looseBytes = 1000
 )
 
-// verdict is what a container with a plan's flags has.
+// verdict is what a container with a plan's flags was found to have.
 type verdict struct {
 	applied cgroup.Limits
 	command string // why the command cannot be run; "": it can, or nobody knows
 }
 
-// verified returns the limits that hold for a process of the plan. It is found
-// out by a container that has the same flags, once in a while for each tool.
+// verified returns the limits that are enforced for a process of the plan. It starts a container
+// with the same flags to find out, and keeps the answer for each tool for some time.
 func (e *Engine) verified(ctx context.Context, p plan) (cgroup.Limits, error) {
 	if err := p.made.limits(p.opts.Limits); err != nil {
 		return cgroup.Limits{}, err
@@ -50,7 +49,7 @@ func (e *Engine) verified(ctx context.Context, p plan) (cgroup.Limits, error) {
 	return v.applied, nil
 }
 
-// key tells the verdicts of plans apart.
+// key is the key of a plan's verdict in the cache.
 func (p plan) key() string {
 	o := p.opts
 	return fmt.Sprintf("%q", append([]string{
@@ -58,7 +57,7 @@ func (p plan) key() string {
 	}, p.spec.Expose...))
 }
 
-// probe looks into a container with the plan's flags.
+// probe finds out the verdict of a plan.
 func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
 	if err := e.canLook(p.made); err != nil {
 		return verdict{}, err
@@ -67,7 +66,7 @@ func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
 	answer, err := e.look(ctx, p, own)
 	if len(answer) == 0 && own && !p.trial && refusedByEngine(err) && !e.hasProber(ctx, p) {
 		own = false
-		answer, _ = e.look(ctx, p, own) // why the first one failed is told
+		answer, _ = e.look(ctx, p, own) // the error of the first attempt is reported
 	}
 	if len(answer) == 0 {
 		return verdict{}, e.untold(ctx, p, own, err)
@@ -79,7 +78,7 @@ func (e *Engine) probe(ctx context.Context, p plan) (verdict, error) {
 	return judge(p, parts)
 }
 
-// canLook reports why Orla cannot look into a container.
+// canLook reports why Orla cannot check a container.
 func (e *Engine) canLook(m *made) error {
 	if e.elsewhere(m) || e.isStatic() {
 		return nil
@@ -87,16 +86,16 @@ func (e *Engine) canLook(m *made) error {
 	return fault.New(fault.IsolationUnavailable, "this Orla is not a static program, so it cannot look into a container of %s; build it with CGO_ENABLED=0", m)
 }
 
-// refusedByEngine reports whether a look failed because the engine said no.
+// refusedByEngine reports whether a check failed because the engine refused to start the container.
 func refusedByEngine(err error) bool {
 	_, refused := errors.AsType[*errCommand](err)
 	return refused
 }
 
-// hasProber reports whether the engine has Orla's own program, by a container of an
-// image that is Orla's too. Where it has, it is what is in the tool's image, or the
-// tool's limits, that keeps the program from answering, and these are not believed
-// instead. If it cannot be found out, it has.
+// hasProber reports whether the engine can run Orla's own program, by a container of an image that
+// Orla made. If it can, then the program did not answer because of the tool's image or limits, and
+// the image's own programs must not be trusted instead. If that cannot be found out, hasProber
+// reports true.
 func (e *Engine) hasProber(ctx context.Context, p plan) bool {
 	image, err := e.ownImage(ctx, p.made)
 	if err != nil {
@@ -110,7 +109,7 @@ func (e *Engine) hasProber(ctx context.Context, p plan) bool {
 	return len(answer) > 0 || !refusedByEngine(err)
 }
 
-// untold is why nothing is known of a container.
+// untold returns the error if nothing could be found out about a container.
 func (e *Engine) untold(ctx context.Context, p plan, own bool, err error) error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
@@ -119,41 +118,41 @@ func (e *Engine) untold(ctx context.Context, p plan, own bool, err error) error 
 	if err != nil {
 		said = saidBy(err)
 	}
-	if refusedByEngine(err) && p.spec.Dir != "" { // is it the folder that is wrong, or the engine?
+	if refusedByEngine(err) && p.spec.Dir != "" { // is the folder wrong, or does the engine refuse everything?
 		elsewhere := p
 		elsewhere.spec.Dir = "/"
-		if answer, _ := e.look(ctx, elsewhere, own); len(answer) > 0 { // why the first one failed is told
+		if answer, _ := e.look(ctx, elsewhere, own); len(answer) > 0 { // the error of the first attempt is reported
 			return fault.New(fault.RuntimePolicyInvalid, "%s cannot run anything in image %s, in the folder %s: %s", p.made, p.opts.Image, p.workdir(), said)
 		}
 	}
 	return fault.New(fault.IsolationUnavailable, "%s cannot start a container of image %s that says whether it is isolated: %s", p.made, p.opts.Image, said)
 }
 
-// askShell says why its first argument cannot be run, as unrunnable does.
+// askShell is a shell script that prints why its first argument cannot be run, as unrunnable does.
 const askShell = `command -v -- "$0" >/dev/null || case $0 in
 */*) echo "there is no such file, or it cannot be executed by the user that it would run as" ;;
 *) echo "it is not in PATH, which is $PATH" ;;
 esac`
 
-// unrunnable asks a shell of the image why the command cannot be run there, for an
-// init process does not say so by its exit code. It returns "" if the command can be
-// run, and if the image has no shell.
+// unrunnable uses a shell of the image to find out why the command cannot be run there: an init
+// process does not show that by its exit code. It returns "" if the command can be run, or if the
+// image has no shell.
 func (e *Engine) unrunnable(ctx context.Context, p plan) string {
 	if p.spec.Path == "" {
 		return ""
 	}
-	said, _ := e.lookBy(ctx, p, nil, "sh", "-c", askShell, p.spec.Path) // without a shell nobody knows
+	said, _ := e.lookBy(ctx, p, nil, "sh", "-c", askShell, p.spec.Path) // without a shell the reason is unknown
 	return strings.TrimSpace(string(said))
 }
 
-// look starts one container with the plan's flags, and returns what it tells of
-// itself: by Orla's own program, which needs nothing of the image, or else by the
-// image's, which is believed only where the engine does not have this machine's files.
+// look starts one container with the plan's flags, and returns its report. The report is made by
+// Orla's own program, which needs nothing from the image, or else by a program of the image, which
+// is trusted only if the engine does not have this machine's files.
 func (e *Engine) look(ctx context.Context, p plan, own bool) ([]byte, error) {
 	if !own {
 		return e.lookBy(ctx, p, nil, append([]string{"head", "-n", "1000"}, probed[:]...)...)
 	}
-	at := "/." + e.newName() // which is in no image, and so in nobody's way
+	at := "/." + e.newName() // a path that no image has
 	flag, err := mount(e.opts.Prober[0], at)
 	if err != nil {
 		return nil, fault.Wrap(fault.IsolationUnavailable, err, "Orla's own program cannot be in a container: %s", fault.From(err).Reason)
@@ -165,8 +164,8 @@ func (e *Engine) look(ctx context.Context, p plan, own bool) ([]byte, error) {
 	return e.lookBy(ctx, p, []string{flag}, argv...)
 }
 
-// lookBy runs a command in one container with the plan's flags and more of them, and
-// returns what it prints.
+// lookBy runs a command in one container with the plan's flags and more flags, and returns its
+// stdout.
 func (e *Engine) lookBy(ctx context.Context, p plan, flags []string, argv ...string) ([]byte, error) {
 	environ := searchPath(p.spec.Env)
 	p.name = e.newName()
@@ -180,7 +179,7 @@ func (e *Engine) lookBy(ctx context.Context, p plan, flags []string, argv ...str
 	return e.run(ctx, order{most: lookBytes}, args...)
 }
 
-// searchPath are the flags for the PATH of a process that has one of its own.
+// searchPath returns the flags for the PATH of a process that sets it.
 func searchPath(environ []string) []string {
 	for _, kv := range slices.Backward(environ) {
 		if strings.HasPrefix(kv, "PATH=") {
@@ -190,7 +189,7 @@ func searchPath(environ []string) []string {
 	return nil
 }
 
-// dispose removes a container in any case, however it ended.
+// dispose removes a container, however it ended.
 func (e *Engine) dispose(ctx context.Context, m *made, name string) {
 	ctx, cancel := e.lasting(ctx)
 	defer cancel()
@@ -202,7 +201,7 @@ func (e *Engine) dispose(ctx context.Context, m *made, name string) {
 // elsewhere reports whether the engine is known not to have this machine's programs.
 func (e *Engine) elsewhere(m *made) bool { return runtime.GOOS != "linux" || m.remote }
 
-// isStatic reports whether there is a prober that needs nothing of an image.
+// isStatic reports whether there is a prober that needs nothing from an image.
 func (e *Engine) isStatic() bool {
 	if len(e.opts.Prober) == 0 {
 		return false
@@ -216,10 +215,10 @@ func (e *Engine) isStatic() bool {
 	return err == nil && linker == ""
 }
 
-// parseProbe reads what Probe or head printed: the parts by their names.
+// parseProbe splits the output of Probe or head into the parts, by their names.
 func parseProbe(text []byte) map[string]string {
 	read := map[string]*strings.Builder{}
-	part := &strings.Builder{} // what comes before the first name
+	part := &strings.Builder{} // collects what comes before the first name
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "==> "); ok {
 			if name, ok := strings.CutSuffix(strings.TrimRight(rest, "\n"), " <=="); ok {
@@ -239,7 +238,7 @@ func parseProbe(text []byte) map[string]string {
 	return parts
 }
 
-// judge says what holds, and refuses if that is less than was asked for.
+// judge returns what the container has, and refuses if that is less than the plan requires.
 func judge(p plan, parts map[string]string) (verdict, error) {
 	v := verdict{applied: limitsIn(parts), command: printable(parts[commandPart], lastLineBytes)}
 	var loose []string
@@ -263,7 +262,7 @@ func judge(p plan, parts map[string]string) (verdict, error) {
 	miss(p.opts.Sandboxed && !rootReadOnly(parts["/proc/self/mountinfo"]), "its files can be written to")
 	asked, applied := p.opts.Limits, v.applied
 	miss(asked.Memory > 0 && (applied.Memory <= 0 || applied.Memory > asked.Memory), "its memory is not limited to %d bytes, swap included", asked.Memory)
-	const rounding = 0.011 // of a quota, as engines round
+	const rounding = 0.011 // of a quota, as engines round it
 	miss(asked.CPUs > 0 && (applied.CPUs <= 0 || applied.CPUs > asked.CPUs+rounding), "its processors are not limited to %v", asked.CPUs)
 	miss(asked.Pids > 0 && (applied.Pids <= 0 || applied.Pids > asked.Pids), "its processes are not limited to %d", asked.Pids)
 	if len(loose) > 0 {
@@ -272,7 +271,7 @@ func judge(p plan, parts map[string]string) (verdict, error) {
 	return v, nil
 }
 
-// fieldsOf reads lines of the form "name: value".
+// fieldsOf parses lines of the form "name: value".
 func fieldsOf(text string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -283,13 +282,13 @@ func fieldsOf(text string) map[string]string {
 	return fields
 }
 
-// all reports whether text is id, four times: the real one and the others.
+// all reports whether text consists of id four times: the real, effective, saved and file system id.
 func all(text, id string) bool {
 	ids := strings.Fields(text)
 	return len(ids) == 4 && !slices.ContainsFunc(ids, func(one string) bool { return one != id })
 }
 
-// devicesIn lists the network's, as /proc/net/dev has them.
+// devicesIn lists the network devices in the text of /proc/net/dev.
 func devicesIn(text string) []string {
 	var devices []string
 	for line := range strings.Lines(text) {
@@ -300,7 +299,7 @@ func devicesIn(text string) []string {
 	return devices
 }
 
-// rootReadOnly reports whether what is mounted last at / is read-only.
+// rootReadOnly reports whether the last mount at / is read-only.
 func rootReadOnly(mountinfo string) bool {
 	readOnly := false
 	for line := range strings.Lines(mountinfo) {
@@ -312,7 +311,7 @@ func rootReadOnly(mountinfo string) bool {
 	return readOnly
 }
 
-// limitsIn reads the limits from where the kernel keeps them.
+// limitsIn reads the limits from the kernel's files.
 func limitsIn(parts map[string]string) cgroup.Limits {
 	const v2, v1 = "/sys/fs/cgroup/", "/sys/fs/cgroup/"
 	number := func(path string) int64 {
@@ -335,7 +334,7 @@ func limitsIn(parts map[string]string) cgroup.Limits {
 		limit, withSwap := number(v1+"memory/memory.limit_in_bytes"), number(v1+"memory/memory.memsw.limit_in_bytes")
 		switch {
 		case withSwap > 0:
-			l.Memory = withSwap // which bounds both
+			l.Memory = withSwap // it limits memory and swap together
 		case noSwap:
 			l.Memory = max(0, limit)
 		}

@@ -1,4 +1,4 @@
-// Command program is what tests run in containers: static, whatever the tests are.
+// Command program is what tests run in containers. It is always statically linked.
 package main
 
 import (
