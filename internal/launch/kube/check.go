@@ -11,10 +11,10 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// Right is something that Orla may have to be allowed.
+// Right is a permission that Orla may need.
 type Right struct{ Verb, Group, Resource string }
 
-// Rights lists all that a Cluster may ask for: deploy/kubernetes grants it.
+// Rights lists the permissions that a Cluster may need. deploy/kubernetes grants them.
 func Rights() []Right {
 	return []Right{
 		{"create", jobs.Group, jobs.Resource},
@@ -33,11 +33,11 @@ func Rights() []Right {
 	}
 }
 
-// reviews are questions about rights, which whoever is known may ask.
+// reviews are questions about permissions, which every authenticated user may ask.
 var reviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 
-// Check asks the cluster who it is, and whether it lets Orla do what it has to.
-// It makes nothing. The error is a *fault.Error.
+// Check connects to the cluster and asks whether Orla has the permissions that it needs. It creates
+// nothing. The error is a *fault.Error.
 func (c *Cluster) Check(ctx context.Context) error {
 	var missing []string
 	for _, right := range Rights() {

@@ -24,7 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 )
 
-// What Orla makes and looks at, and all of it: deploy/kubernetes grants no more.
+// The resources that Orla uses. deploy/kubernetes grants access to no others.
 var (
 	jobs     = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 	pods     = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -33,10 +33,10 @@ var (
 	policies = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
 )
 
-// maxBody bounds what is read of an answer that is not a log, a watch's included.
+// maxBody bounds an answer that is not a log, including a whole watch.
 const maxBody = 16 << 20
 
-// client speaks to a cluster.
+// client makes requests to a cluster.
 type client struct {
 	http      *http.Client
 	host      string
@@ -45,7 +45,7 @@ type client struct {
 	core      rest.Interface // for logs
 }
 
-// in is the namespace's part of a resource.
+// in returns the client for a resource in the namespace.
 func (c *client) in(r schema.GroupVersionResource) dynamic.ResourceInterface {
 	return c.objects.Resource(r).Namespace(c.namespace)
 }
@@ -56,7 +56,7 @@ func (c *client) close() {
 	}
 }
 
-// connect returns the client, which it makes when there is none. Nothing is sent.
+// connect returns the client, and makes it if there is none. It sends nothing.
 func (c *Cluster) connect() (*client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,8 @@ func (c *Cluster) connect() (*client, error) {
 	return made, nil
 }
 
-// forget has the next one read the kubeconfig again, since old is not taken any more.
+// forget discards the client old, whose credentials are not accepted any more: the next connect
+// reads the kubeconfig again.
 func (c *Cluster) forget(old *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +81,8 @@ func (c *Cluster) forget(old *client) {
 	}
 }
 
-// silence keeps the library from writing to stderr: what matters comes as errors.
-// It may be done only once, and before anything else.
+// silence keeps the library from writing to stderr: everything that matters is returned as an error.
+// It must be called once, before anything else.
 var silence = sync.OnceFunc(func() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) })
 
 func newClient(opts Options) (*client, error) {
@@ -95,14 +96,14 @@ func newClient(opts Options) (*client, error) {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, fault.New(fault.IsolationUnavailable, "isolation_mode kubernetes: no cluster is configured: "+
 			"name a kubeconfig with tool_k8s_kubeconfig or $KUBECONFIG, write ~/.kube/config, or run Orla in a pod")
-	case err != nil: // it may quote what is in the file
+	case err != nil: // the error may quote the file
 		return nil, fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the kubeconfig cannot be used%s: %s", named(opts), withoutData(err))
 	}
 	config.UserAgent = managedBy
-	config.QPS = -1 // the server knows better, and says so
+	config.QPS = -1 // the server limits the rate itself
 	config.WarningHandler = rest.NoWarnings{}
 	if config.ExecProvider != nil {
-		config.ExecProvider.StdinUnavailable = true // it is a client's, who speaks MCP
+		config.ExecProvider.StdinUnavailable = true // stdin belongs to an MCP client
 		config.ExecProvider.StdinUnavailableMessage = "Orla has no terminal"
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
@@ -141,7 +142,7 @@ func named(opts Options) string {
 	return text
 }
 
-// withoutData is an error of the kubeconfig, without what a line of it may say.
+// withoutData returns the message of a kubeconfig error, without quoted lines of the file.
 func withoutData(err error) string {
 	text := err.Error()
 	if i := strings.Index(text, "yaml:"); i >= 0 {
@@ -150,19 +151,19 @@ func withoutData(err error) string {
 	return clip(text)
 }
 
-// bounded cuts answers off that are larger than anybody means.
+// bounded is a RoundTripper that ends answers that are too large.
 type bounded struct{ next http.RoundTripper }
 
-// WrappedRoundTripper is how the library finds the connections below.
+// WrappedRoundTripper lets the library find the transport below.
 func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/log") {
-		return b.next.RoundTrip(r) // it begins with the first line, and its reader counts
+		return b.next.RoundTrip(r) // a log: its reader bounds it
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	late := time.AfterFunc(attemptTime, cancel) // for watches, which are bounded by nothing else until they begin
+	late := time.AfterFunc(attemptTime, cancel) // for watches, which have no other deadline until they begin
 	resp, err := b.next.RoundTrip(r.WithContext(ctx))
 	late.Stop()
 	if err != nil {
@@ -196,11 +197,11 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// task is what a request is for, as a role names it.
+// task is the verb and the resource of a request, as in a role.
 type task struct{ verb, resource string }
 
-// try makes a request until it is answered, its answer is final, or the time is
-// over. A repeated one must do no harm.
+// try makes a request until it succeeds, fails finally, or the time is over. The request must be
+// safe to repeat.
 func (c *Cluster) try(ctx context.Context, what task, request func(context.Context, *client) error) error {
 	client, err := c.connect()
 	if err != nil {
@@ -231,7 +232,7 @@ func once(ctx context.Context, client *client, request func(context.Context, *cl
 	return request(ctx, client)
 }
 
-// passes reports whether trouble may be over in a moment.
+// passes reports whether a failure may be temporary.
 func passes(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) ||

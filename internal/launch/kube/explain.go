@@ -14,8 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
-// explain says what stands between Orla and what it asked of the cluster, and
-// what to do about it.
+// explain turns the error of a request into one that says what to do about it.
 func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
@@ -36,7 +35,7 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 		return unavailable("the cluster at %s does not take Orla's credentials (401); renew those of the kubeconfig", client.host)
 	case apierrors.IsForbidden(err) && overQuota(said):
 		f := unavailable("the quota of namespace %s is used up: %s", client.namespace, said)
-		again := true // when others have ended
+		again := true // once other pods have ended
 		f.Retry = &again
 		return f
 	case apierrors.IsForbidden(err):
@@ -46,7 +45,7 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 		return unavailable("namespace %s is not there, or the cluster has no %s: %s", client.namespace, what.resource, said)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		if what.resource == secrets.Resource {
-			said = "the API does not accept it" // and may quote it
+			said = "the API does not accept it" // the message may quote the object
 		}
 		return fault.Wrap(fault.RuntimePolicyInvalid, err, "isolation_mode kubernetes: the cluster refuses the tool's definition: %s", said)
 	}
@@ -56,11 +55,11 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 	return f
 }
 
-// overQuota reports whether a refusal is that of a quota, which has room again when
-// something else has ended. The API has no other word for it.
+// overQuota reports whether a quota caused the refusal: it has room again when something else has
+// ended. The API shows that only in the message.
 func overQuota(said string) bool { return strings.Contains(said, "exceeded quota") }
 
-// wire is why nothing came back, without the address, which stands before it.
+// wire returns why no answer came, without the address at the start of the message.
 func wire(err error) string {
 	if unknown, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return clip(unknown.Error())
@@ -79,13 +78,13 @@ func neverSent(err error) bool {
 	return ok && op.Op == "dial" || badName || badCertificate
 }
 
-// gone reports whether there is nothing of that name.
+// gone reports whether the object does not exist.
 func gone(err error) bool { return apierrors.IsNotFound(err) }
 
-// exists reports whether there is already one of that name.
+// exists reports whether an object of that name already exists.
 func exists(err error) bool { return apierrors.IsAlreadyExists(err) }
 
-// taskOf is a task on a resource.
+// taskOf returns the task for a verb and a resource.
 func taskOf(verb string, r schema.GroupVersionResource) task {
 	resource := r.Resource
 	if r.Group != "" {
@@ -94,7 +93,7 @@ func taskOf(verb string, r schema.GroupVersionResource) task {
 	return task{verb, resource}
 }
 
-// maxSaid bounds what an error repeats of a cluster's words.
+// maxSaid bounds how much of the cluster's message an error repeats.
 const maxSaid = 400
 
 func clip(text string) string { return brief.Cut(strings.Join(strings.Fields(text), " "), maxSaid) }

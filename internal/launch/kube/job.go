@@ -15,39 +15,39 @@ import (
 	"github.com/orla-project/orla/internal/service/secret"
 )
 
-// object and list are what the API's JSON is made of.
+// object and list are JSON values of the API.
 type (
 	object = map[string]any
 	list   = []any
 )
 
 const (
-	// nobody is the user and the group of every process.
+	// nobody is the user id and the group id of every process.
 	nobody = int64(65532)
-	// leeway keeps the cluster's deadline, which it counts from the beginning of a
-	// second, from coming before Orla's own.
+	// leeway is added to the cluster's deadline, which counts from the beginning of a second, so that
+	// Orla's own deadline comes first.
 	leeway = 2 * time.Second
 	// container is the name of the one container.
 	container = "tool"
-	// tmpSize is that of /tmp, which is memory and counts as such.
+	// tmpSize is the size of /tmp, which is memory and counts towards the limit.
 	tmpSize = "16Mi"
-	// pullSuffix tells the Secret that an image is pulled with from that of the process.
+	// pullSuffix distinguishes the name of the pull Secret from that of the process's Secret.
 	pullSuffix = "-pull"
 )
 
-// plan is one Job before it is made.
+// plan is a Job before it is created.
 type plan struct {
 	name     string
 	tool     Tool
 	spec     launch.Spec
-	deadline time.Duration // how long it may take
-	pull     []byte        // a .dockerconfigjson; nil: nothing
+	deadline time.Duration // activeDeadlineSeconds of the Job
+	pull     []byte        // a .dockerconfigjson; nil for none
 }
 
 // secretive reports whether the Job needs Secrets before it may run.
 func (p *plan) secretive() bool { return len(p.spec.Secrets) > 0 || p.pull != nil }
 
-// labels are those of everything that the plan makes.
+// labels are the labels of every object of a tool.
 func (c *Cluster) labels(t Tool) object {
 	return object{
 		labelManaged:  managedBy,
@@ -57,7 +57,7 @@ func (c *Cluster) labels(t Tool) object {
 	}
 }
 
-// podLabels are those of a plan's pod, without what the cluster adds.
+// podLabels are the labels of a plan's pod, without those that the cluster adds.
 func (c *Cluster) podLabels(p *plan) object {
 	labels := c.labels(p.tool)
 	labels[labelJob] = p.name
@@ -67,7 +67,7 @@ func (c *Cluster) podLabels(p *plan) object {
 	return labels
 }
 
-// job is the Job of a plan. It starts nothing while its Secrets are not there.
+// job is the Job of a plan. If it needs Secrets, it is suspended.
 func (c *Cluster) job(p *plan) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object{
 		"apiVersion": jobs.GroupVersion().String(),
@@ -93,7 +93,7 @@ func (c *Cluster) job(p *plan) *unstructured.Unstructured {
 	}}
 }
 
-// podSpec is what the cluster holds the process by (SPEC-TOOLS 7.4).
+// podSpec isolates the process (SPEC-TOOLS 7.4).
 func podSpec(p *plan) object {
 	grace := p.spec.Grace
 	if grace == 0 {
@@ -117,7 +117,7 @@ func podSpec(p *plan) object {
 			"emptyDir": object{"medium": "Memory", "sizeLimit": tmpSize},
 		}},
 	}
-	if p.tool.Network == NoNetwork { // names are not found at once, and not after a timeout
+	if p.tool.Network == NoNetwork { // lookups fail at once, not after a timeout
 		spec["dnsPolicy"] = "None"
 		spec["dnsConfig"] = object{"nameservers": list{"127.0.0.1"}}
 	}
@@ -159,11 +159,10 @@ func containerSpec(p *plan) object {
 	return spec
 }
 
-// literal keeps the cluster from putting the values of variables into a text:
-// it takes $(NAME) for one, and $$ for $.
+// literal escapes the value of a variable: the cluster expands $(NAME) and $$.
 func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// resources are limits in the API's words. A number of processes is not among them.
+// resources are limits in the format of the API, which has none for the number of processes.
 func resources(l cgroup.Limits) object {
 	bounds := object{}
 	if l.Memory > 0 {
@@ -175,7 +174,7 @@ func resources(l cgroup.Limits) object {
 	return bounds
 }
 
-// environment is the process's: secrets by reference, and the rest as it is.
+// environment is the environment of the process. Secrets are references.
 func environment(p *plan) list {
 	env := list{}
 	home := false
@@ -197,12 +196,11 @@ func environment(p *plan) list {
 	return env
 }
 
-// secretKey is where the Secret of a process has its i-th value. Names of
-// variables need not be keys.
+// secretKey is the key of the i-th value in the process's Secret. The name of a variable may not be
+// a valid key.
 func secretKey(i int) string { return "value-" + strconv.Itoa(i) }
 
-// secretsOf are the Secrets that a plan needs. The Job owns them: when it is
-// deleted, the cluster deletes them.
+// secretsOf returns the Secrets of a plan. The Job owns them: the cluster deletes them with it.
 func (c *Cluster) secretsOf(p *plan, uid string) []*unstructured.Unstructured {
 	made := func(name, kind string, data object) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: object{
@@ -237,8 +235,9 @@ func (c *Cluster) secretsOf(p *plan, uid string) []*unstructured.Unstructured {
 	return all
 }
 
-// dockerConfig is what a registry is shown, in the form that nodes read: the
-// secret itself where it has that form, and for the image's registry where it is USER:PASSWORD.
+// dockerConfig returns a .dockerconfigjson for a pull secret: the secret itself if it has that
+// format, else one for the image's registry with its USER:PASSWORD. It reports false if the secret
+// has neither format.
 func dockerConfig(image string, v secret.Value) ([]byte, bool) {
 	text := strings.TrimSpace(v.Reveal())
 	var config struct {
@@ -255,7 +254,7 @@ func dockerConfig(image string, v secret.Value) ([]byte, bool) {
 	return raw, err == nil
 }
 
-// registryOf is the registry that an image is pulled from, as nodes know it.
+// registryOf returns the registry of an image, as nodes name it.
 func registryOf(image string) string {
 	const hub = "https://index.docker.io/v1/"
 	host, _, ok := strings.Cut(image, "/")
@@ -266,7 +265,7 @@ func registryOf(image string) string {
 	return host
 }
 
-// seconds is d in whole ones, and never less than it.
+// seconds rounds d up to whole seconds.
 func seconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }

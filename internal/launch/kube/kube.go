@@ -1,15 +1,15 @@
 // Package kube runs processes as Jobs of a Kubernetes cluster (SPEC-TOOLS 7.4).
 //
-// A process is a Job of one pod with one container: its output is the pod's
-// log, in which both streams are one, and its exit is the container's. It has no
-// stdin, so it serves calls and never capsules.
+// A process is a Job of one pod with one container. Its output is the pod's log, which mixes stdout
+// and stderr, and its exit code is the container's. It has no stdin; so Jobs are only for single
+// calls, not for capsules.
 //
 //	Start:   policy ─► Job (suspended) ─► Secrets, owned by it ─► resumed ─► the pod is watched until its container has started
 //	process: log ─► stdout; the container ends, or Stop deletes the Job ─► the log's rest ─► Exited ─► the Job is deleted ─► Gone
 //
-// Its invariant: what Start made in the cluster is deleted, or was tried to be,
-// before Close returns; and what Orla cannot delete, the cluster does: the Job
-// has a deadline and a time to live, and owns its Secrets and its pod.
+// Its invariant: before Close returns, Orla has deleted what Start created in the cluster, or has
+// tried to. The cluster deletes what Orla cannot: the Job has a deadline and a time to live, and
+// owns its Secrets and its pod.
 package kube
 
 import (
@@ -31,77 +31,77 @@ import (
 	"github.com/orla-project/orla/internal/service/secret"
 )
 
-// Options says which cluster Jobs are made in, and by whom.
+// Options says in which cluster and namespace Jobs are created, and how to connect to it.
 type Options struct {
-	// Kubeconfig is a file. If "", those that kubectl goes by: $KUBECONFIG,
-	// ~/.kube/config, and then the cluster of the pod that Orla runs in.
+	// Kubeconfig is a file. If "", the same ones as for kubectl are used: $KUBECONFIG, ~/.kube/config,
+	// and then the cluster of the pod that Orla runs in.
 	Kubeconfig string
 	Context    string // of that file. If "", its current one
-	Namespace  string // of all that is made. Required
-	// TTL is after how long the cluster removes a Job that has ended and that
-	// Orla did not remove. If zero, defaultTTL.
+	Namespace  string // of all objects. Required
+	// TTL is the time after which the cluster removes an ended Job that Orla did not remove. If zero,
+	// defaultTTL.
 	TTL time.Duration
-	// Instance names the Orla that uses the namespace, and stays the same when it
-	// is started again: its tools' folder. What an earlier one of this machine left is swept.
+	// Instance identifies the Orla that uses the namespace, across restarts: it is the tools folder.
+	// Jobs that an earlier Orla of this instance and machine left are swept.
 	Instance string
-	// Secrets resolves the pull secrets of images, at each start. Required with one.
+	// Secrets resolves the pull secrets of images, at each start. Required if a tool has one.
 	Secrets func(secret.Ref) (secret.Value, error)
-	// Log receives what cannot be told to a call. Required.
+	// Log receives the failures that no call can report. Required.
 	Log *slog.Logger
 }
 
-// defaultTTL is how long a Job that has ended is kept when Orla did not remove it.
+// defaultTTL is how long an ended Job is kept if Orla did not remove it.
 const defaultTTL = 5 * time.Minute
 
-// Tool is what all Jobs of one tool have in common.
+// Tool has what all Jobs of one tool have in common.
 type Tool struct {
 	Name       string
 	Image      string
-	PullSecret secret.Ref // zero: nothing
+	PullSecret secret.Ref // zero for none
 	Network    Network
-	// Limits bound each Job, as far as a Job can be bounded: not in its number of processes.
+	// Limits are the limits of each Job. A Job has none for the number of processes.
 	Limits cgroup.Limits
 }
 
-// Network is what a Job may reach.
+// Network is the network access of a Job.
 type Network string
 
 const (
-	// NoNetwork is what a NetworkPolicy denies everything. Orla sees to it that
-	// there is one, and that no other allows something; whether the cluster's
-	// network obeys policies at all cannot be seen.
+	// NoNetwork denies all traffic by a NetworkPolicy. Orla makes sure that the policy exists and that
+	// no other policy allows traffic. It cannot check that the cluster's network enforces policies at
+	// all.
 	NoNetwork Network = ""
-	// ClusterNetwork is what the cluster gives any pod.
+	// ClusterNetwork is the same network access as that of any pod.
 	ClusterNetwork Network = "cluster"
 )
 
-// Cluster makes Jobs. It is spoken to when the first one is started. Its methods
-// may be called from any goroutine.
+// Cluster creates Jobs. It connects when the first one is started. Its methods may be called from
+// any goroutine.
 type Cluster struct {
 	opts     Options
-	instance string // labels what is ours, by the machine and Options.Instance
+	instance string // labels the objects of this machine and Options.Instance
 
-	running sync.WaitGroup // processes, and what is cleaned up after them
+	running sync.WaitGroup // processes, and their cleanup
 	swept   sync.Once
-	ctx     context.Context //nolint:containedctx // what Close ends: it is no caller's
+	ctx     context.Context //nolint:containedctx // cancelled by Close; it belongs to no call
 	cancel  context.CancelFunc
-	// cleanup is that of what deletes Jobs and Secrets: it ends soon after Close has begun.
-	cleanup    context.Context //nolint:containedctx // as above
+	// cleanup is for the deletion of Jobs and Secrets. It ends soon after Close has begun.
+	cleanup    context.Context //nolint:containedctx // see above
 	endCleanup context.CancelFunc
 
 	mu     sync.Mutex // guards the fields that follow
 	closed bool
-	client *client // nil until it is needed
+	client *client // nil until the first use
 }
 
-// New returns a Cluster, which the caller closes. It does nothing yet.
+// New returns a Cluster. It does not connect. The caller must Close the Cluster.
 func New(opts Options) *Cluster {
 	if opts.TTL == 0 {
 		opts.TTL = defaultTTL
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		host = "" // then instances of the same name are told apart by their pids alone
+		host = "" // then instances of the same name are distinguished only by their pids
 	}
 	sum := sha256.Sum256([]byte(host + "\x00" + opts.Instance))
 	c := &Cluster{opts: opts, instance: hex.EncodeToString(sum[:8])}
@@ -110,17 +110,16 @@ func New(opts Options) *Cluster {
 	return c
 }
 
-// Launcher returns what starts the processes of a tool.
+// Launcher returns a Launcher for the processes of a tool.
 func (c *Cluster) Launcher(t Tool) launch.Launcher { return &launcher{c, t} }
 
-// Close waits until what was started is gone, and no longer than closeTime for a
-// cluster that does not delete it. It does not stop processes: their owners do.
-// Start fails from now on.
+// Close waits until everything that was started is gone, for at most closeTime. It does not stop
+// processes: their owners do. Start fails from now on.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.cancel() // ends the sweep alone
+	c.cancel() // ends only the sweep
 	late := time.AfterFunc(closeTime, c.endCleanup)
 	c.running.Wait()
 	late.Stop()
@@ -130,7 +129,7 @@ func (c *Cluster) Close() {
 	c.client.close()
 }
 
-// enter counts one more who uses the cluster. It fails after Close.
+// enter adds a user of the cluster, for whom Close waits. It fails after Close.
 func (c *Cluster) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,8 +146,7 @@ type launcher struct {
 	tool    Tool
 }
 
-// Start makes a Job and waits until its container runs. The Job's deadline is
-// that of ctx.
+// Start creates a Job and waits until its container runs. The Job gets the deadline of ctx.
 func (l *launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
 	if err := l.check(spec); err != nil {
 		return nil, err
@@ -184,26 +182,26 @@ func (l *launcher) check(spec launch.Spec) error {
 	return nil
 }
 
-// sizes and times that bound what a cluster can do to Orla.
+// Limits of the size and the time of requests.
 const (
-	// attemptTime bounds one request, and requestTime all attempts at it.
+	// attemptTime bounds one request, requestTime all attempts of it.
 	attemptTime = 10 * time.Second
 	requestTime = 20 * time.Second
-	// startTime bounds a Start that nothing else bounds.
+	// startTime bounds a Start whose context has no deadline.
 	startTime = 5 * time.Minute
-	// longest is how long a Job lives whose call has no deadline.
+	// longest is the deadline of a Job whose call has none.
 	longest = 24 * time.Hour
-	// removeTime bounds the tries to delete what a process was, and closeTime those
-	// that are left when Orla stops: the cluster ends what is left then.
+	// removeTime bounds the deletion of a process's objects. closeTime bounds all deletions when Orla
+	// stops: the cluster deletes the rest.
 	removeTime = 30 * time.Second
 	closeTime  = 2 * time.Second
 )
 
-// life labels what this process makes: by its pid, and by what tells it from
-// others that had it.
+// life labels the objects of this Orla process: by its pid, and a random word that distinguishes it
+// from others with the same pid.
 var life = sync.OnceValue(func() string { return strconv.Itoa(os.Getpid()) + "-" + word() })
 
-// alive reports whether the process still runs, on this machine, that calls itself so.
+// alive reports whether the Orla process with a life label still runs on this machine.
 func alive(other string) bool {
 	if other == life() {
 		return true
@@ -211,7 +209,7 @@ func alive(other string) bool {
 	text, _, _ := strings.Cut(other, "-")
 	pid, err := strconv.Atoi(text)
 	if err != nil || pid <= 0 {
-		return true // nobody that this Orla knows
+		return true // a process that this Orla does not know
 	}
 	return pid != os.Getpid() && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }

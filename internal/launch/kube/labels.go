@@ -5,28 +5,29 @@ import (
 	"strings"
 )
 
-// The labels of what is made.
+// The labels of all objects.
 const (
 	labelManaged  = "app.kubernetes.io/managed-by"
 	labelInstance = "orla.dev/instance"
 	labelLife     = "orla.dev/life"
 	labelTool     = "orla.dev/tool"
 	labelJob      = "orla.dev/job"     // on pods: the Job's name
-	labelNetwork  = "orla.dev/network" // on pods: noneValue, or nothing
+	labelNetwork  = "orla.dev/network" // on pods: noneValue, or not set
 	managedBy     = "orla"
 	noneValue     = "none"
 
-	// annotationCall is the id of the call that a Job answers.
+	// annotationCall is the id of the Job's call.
 	annotationCall = "orla.dev/call-id"
 )
 
 const (
 	maxLabel = 63 // characters of a label's value, and of a Job's name
-	// maxNamed are those of a tool's name in a Job's, to which the cluster adds its own.
+	// maxNamed is how many characters of the tool's name are in a Job's name, to which the cluster adds
+	// its own.
 	maxNamed = 32
 )
 
-// labelValue makes a value of a label from any text. Two texts may have the same.
+// labelValue makes a valid label value from any text. Different texts may have the same value.
 func labelValue(text string) string {
 	valid := strings.Map(func(c rune) rune {
 		switch {
@@ -39,7 +40,7 @@ func labelValue(text string) string {
 	return strings.TrimRight(valid[:min(len(valid), maxLabel)], "-_.")
 }
 
-// nameFor makes the name of a Job that no other has.
+// nameFor returns a Job name that no other Job has.
 func nameFor(tool string) string {
 	name := strings.Map(func(c rune) rune {
 		switch {
@@ -57,7 +58,7 @@ func nameFor(tool string) string {
 	return "orla-" + name + word()
 }
 
-// word is a random word of small letters and digits.
+// word returns a random word of lowercase letters and digits.
 func word() string {
 	const long = 12 // 60 bits
 	return strings.ToLower(rand.Text()[:long])

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// maxLog bounds what is read of a container's log.
+	// maxLog bounds how much of a container's log is read.
 	maxLog = 64 << 20
-	// lastLines is how long a log may take to end when its container has.
+	// lastLines is how long a log may take to end after its container.
 	lastLines = 2 * time.Second
-	// logTries is how often the log of a container that has ended is asked for.
+	// logTries is how many times the log of an ended container is requested.
 	logTries = 3
 )
 
-// errLogFull ends a log that is longer than anybody reads.
+// errLogFull is the end of a log that is too long.
 var errLogFull = errors.New("the log is too long")
 
-// copyLog passes on what the container prints, until it has ended and all of it
-// is there. A stream that breaks is taken up where it was: a log only grows. unread
-// says why it could not be read to its end.
+// copyLog copies the log to stdout until the container has ended and the log is complete. A stream
+// that breaks is continued where it broke: a log only grows. If the log cannot be read to its end,
+// unread is the reason.
 func (p *process) copyLog() {
 	defer recovered.To(p.cluster.opts.Log, "read a Job's log", func(any) { p.unread = errPanicked })
 	var passed int64
@@ -45,7 +45,7 @@ func (p *process) copyLog() {
 		case errors.Is(err, errLogFull):
 			p.cluster.opts.Log.Warn("the rest of a Job's log is dropped", "job", p.name, "bytes", passed)
 			return
-		case errors.Is(err, syscall.EPIPE): // nobody reads it
+		case errors.Is(err, syscall.EPIPE): // the caller does not read
 			return
 		case err == nil && (over || p.endsSoon()):
 			return
@@ -64,8 +64,8 @@ func (p *process) copyLog() {
 	p.unread = fault.Wrap(fault.ExecutionFailed, err, "isolation_mode kubernetes: the container has ended, and its log cannot be read to the end")
 }
 
-// endsSoon reports whether the container's end is known, or is in a moment: a
-// log that ended by itself ended for a reason.
+// endsSoon waits a moment for the container's end, and reports whether it is known: a log usually
+// ends because its container has.
 func (p *process) endsSoon() bool {
 	select {
 	case <-p.ended:
@@ -75,7 +75,7 @@ func (p *process) endsSoon() bool {
 	}
 }
 
-// readLog reads the log from its beginning, and passes on what is after passed.
+// readLog reads the log from its beginning, and copies what follows the first *passed bytes.
 func (p *process) readLog(passed *int64, follow bool) error {
 	client, err := p.cluster.connect()
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *process) readLog(passed *int64, follow bool) error {
 	return err
 }
 
-// hurry ends a stream that does not end after its container has.
+// hurry ends a stream that does not end by itself after its container has.
 func (p *process) hurry(ctx context.Context, cancel context.CancelFunc) {
 	select {
 	case <-p.ended:

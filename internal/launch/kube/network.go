@@ -11,12 +11,11 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// policyName is the NetworkPolicy that denies Jobs without a network everything.
-// It is made once in a namespace and stays: a policy that came with its pod might
-// come too late.
+// policyName is the NetworkPolicy that denies all traffic of Jobs without a network. It is created
+// once per namespace and is never deleted: a policy that is created with its pod may come too late.
 const policyName = "orla-no-network"
 
-// policy is what Orla reads of a NetworkPolicy.
+// policy has the fields of a NetworkPolicy that Orla reads.
 type policy struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -29,15 +28,14 @@ type policy struct {
 	} `json:"spec"`
 }
 
-// denyNetwork sees to it that the namespace's policies let a plan's pod reach
-// nothing, and be reached by nothing. What is allowed by any policy is allowed,
-// so that one of somebody else is looked for as well.
+// denyNetwork makes sure that the namespace's policies deny all traffic of a plan's pod. Policies
+// only add up: so no other policy may allow traffic either.
 func (c *Cluster) denyNetwork(ctx context.Context, p *plan) error {
 	pod := labels.Set{}
 	for name, value := range c.podLabels(p) {
 		pod[name], _ = value.(string)
 	}
-	// The cluster adds these to every pod of a Job.
+	// The cluster adds these labels to every pod of a Job.
 	for _, name := range []string{"job-name", "batch.kubernetes.io/job-name"} {
 		pod[name] = p.name
 	}
@@ -54,8 +52,8 @@ func (c *Cluster) denyNetwork(ctx context.Context, p *plan) error {
 	return err
 }
 
-// readPolicies reports whether a policy denies the pod everything. It is an
-// error when another allows it something.
+// readPolicies reports whether a policy denies all traffic of the pod. It is an error if another
+// policy allows some.
 func (c *Cluster) readPolicies(ctx context.Context, pod labels.Set) (denied bool, err error) {
 	err = c.try(ctx, taskOf("list", policies), func(ctx context.Context, client *client) error {
 		denied = false
@@ -83,7 +81,7 @@ func (c *Cluster) readPolicy(u *unstructured.Unstructured, pod labels.Set) (deni
 	}
 	selector, selectorErr := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 	if err != nil || selectorErr != nil {
-		return false, c.opened(u.GetName()) // it may be for anything
+		return false, c.opened(u.GetName()) // a selector that Orla cannot read may match the pod
 	}
 	switch {
 	case !selector.Matches(pod):
@@ -103,7 +101,7 @@ func (c *Cluster) opened(name string) error {
 		"let it not select pods with the label %s=%s, or give the tool network: %s", name, c.opts.Namespace, labelNetwork, noneValue, ClusterNetwork)
 }
 
-// policy denies everything to the Jobs without a network, of any Orla.
+// policy denies all traffic of Jobs without a network, for every Orla.
 func (c *Cluster) policy() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object{
 		"apiVersion": policies.GroupVersion().String(),

@@ -14,7 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
-// pod is what Orla reads of a pod.
+// pod has the fields of a pod that Orla reads.
 type pod struct {
 	Metadata struct {
 		Name              string `json:"name"`
@@ -31,7 +31,7 @@ type pod struct {
 	} `json:"status"`
 }
 
-// podDesired is the part of a pod's spec that says how it is isolated.
+// podDesired is the part of a pod's spec that isolates it.
 type podDesired struct {
 	HostNetwork     bool  `json:"hostNetwork"`
 	HostPID         bool  `json:"hostPID"`
@@ -94,7 +94,7 @@ type terminated struct {
 	Message  string `json:"message"`
 }
 
-// readPod reads what the API calls a pod.
+// readPod converts a pod from the API.
 func readPod(u *unstructured.Unstructured) (*pod, error) {
 	raw, err := u.MarshalJSON()
 	if err != nil {
@@ -107,8 +107,8 @@ func readPod(u *unstructured.Unstructured) (*pod, error) {
 	return p, nil
 }
 
-// state is that of the container that matters; others are the cluster's own. It
-// is zero when nothing is known of it yet.
+// state is the status of the tool's container; others belong to the cluster. It is zero while it is
+// not known.
 func (p *pod) state() containerStatus {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.Name == container {
@@ -118,13 +118,13 @@ func (p *pod) state() containerStatus {
 	return containerStatus{}
 }
 
-// begun reports whether the container runs, or has run.
+// begun reports whether the container has started.
 func (p *pod) begun() bool {
 	s := p.state().State
 	return s.Running != nil || s.Terminated != nil || p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded"
 }
 
-// hopeless are the reasons for which a container waits that no waiting mends.
+// hopeless are the reasons of a waiting container that do not go away by waiting.
 var hopeless = map[string]string{
 	"ErrImagePull":               "the image cannot be pulled",
 	"ImagePullBackOff":           "the image cannot be pulled",
@@ -138,7 +138,7 @@ var hopeless = map[string]string{
 	"RunContainerError":          "the container cannot be started",
 }
 
-// stuck says why the container will not start, if that is known.
+// stuck says why the container will not start; nil if it may.
 func (p *pod) stuck() *fault.Error {
 	w := p.state().State.Waiting
 	if w == nil || hopeless[w.Reason] == "" {
@@ -151,7 +151,7 @@ func (p *pod) stuck() *fault.Error {
 	return fault.New(code, "isolation_mode kubernetes: %s (%s): %s", hopeless[w.Reason], w.Reason, clip(w.Message))
 }
 
-// awaited says what the pod is waiting for; "" if it does not say.
+// awaited says what the pod is waiting for; "" if the pod does not say.
 func (p *pod) awaited() string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == "PodScheduled" && c.Status == "False" {
@@ -164,10 +164,10 @@ func (p *pod) awaited() string {
 	return ""
 }
 
-// exit is how the container ended; false when it has not.
+// exit is how the container ended; false if it has not.
 func (p *pod) exit() (launch.Exit, bool) {
 	over := p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded"
-	if over && p.Status.Reason != "" { // the pod's end, and not the process's
+	if over && p.Status.Reason != "" { // the pod has failed, not the process
 		return launch.Exit{Code: -1, Err: p.ended()}, true
 	}
 	t := p.state().State.Terminated
@@ -184,7 +184,7 @@ func (p *pod) exit() (launch.Exit, bool) {
 	return launch.Exit{Code: t.ExitCode, OutOfMemory: t.Reason == "OOMKilled"}, true
 }
 
-// noStart is the fault of a command that its image does not have, or cannot run.
+// noStart is the error for a command that its image does not have or cannot run.
 func noStart(message string) *fault.Error {
 	return fault.New(fault.UnsupportedTool, "isolation_mode kubernetes: the command cannot be started in its image: %s", clip(message))
 }
@@ -195,13 +195,13 @@ func (p *pod) ended() *fault.Error {
 	switch p.Status.Reason {
 	case "DeadlineExceeded":
 		return fault.New(fault.Timeout, "isolation_mode kubernetes: %s", text)
-	case "Evicted": // for what it took, as a rule
+	case "Evicted": // usually because it used too much
 		return fault.New(fault.ExecutionFailed, "isolation_mode kubernetes: %s", text)
 	}
 	return lost("%s", text)
 }
 
-// lost is the fault of a process that ended for the cluster's own reasons.
+// lost is the error of a process that the cluster has ended.
 func lost(format string, args ...any) *fault.Error {
 	f := fault.New(fault.ExecutionFailed, "isolation_mode kubernetes: "+format, args...)
 	again := true
@@ -209,7 +209,7 @@ func lost(format string, args ...any) *fault.Error {
 	return f
 }
 
-// tool returns the container of the tool in the pod's spec; nil if the pod has none.
+// tool returns the tool's container in the pod's spec; nil if it is missing.
 func (p *pod) tool() *containerDesired {
 	for i, c := range p.Spec.Containers {
 		if c.Name == container {
@@ -219,7 +219,7 @@ func (p *pod) tool() *containerDesired {
 	return nil
 }
 
-// limits reads back which limits the pod has.
+// held returns the limits in the pod's spec.
 func (p *pod) limits() cgroup.Limits {
 	var l cgroup.Limits
 	w := p.tool()
@@ -235,8 +235,8 @@ func (p *pod) limits() cgroup.Limits {
 	return l
 }
 
-// loosened says in what way the cluster holds a pod less than it was told to;
-// "" if it does not. Whatever admits pods may change them on their way.
+// loosened says which restriction of a pod the cluster has loosened; "" if none. Admission
+// controllers may change a pod.
 func (p *pod) loosened(asked cgroup.Limits) string {
 	w := p.tool()
 	if w == nil {

@@ -15,60 +15,59 @@ import (
 
 var _ launch.Process = (*process)(nil)
 
-// process is one Job. Its methods may be called from any goroutine.
+// process is a Job. Its methods may be called from any goroutine.
 type process struct {
 	cluster        *Cluster
 	name           string
 	limits         cgroup.Limits
-	stdout, stderr *os.File        // the caller's ends
-	out            *os.File        // the log goes here; the copier's until ended, then attend's
-	ctx            context.Context //nolint:containedctx // of what watches the Job and reads its log; Stop or attend ends it
+	stdout, stderr *os.File        // the reading ends, for the caller
+	out            *os.File        // where the log goes; owned by copyLog until ended is closed, then by attend
+	ctx            context.Context //nolint:containedctx // for watching the Job and reading its log; cancelled by Stop or attend
 	cancel         context.CancelFunc
 
-	// Of Start, and then of attend.
-	secrets  []string // names of those that are still there
-	last     *pod     // the last that was seen; not nil after begin
-	pod      string   // its name; set by begin, like applied
+	// Owned by Start, and then by attend.
+	secrets  []string // names of those that are not deleted yet
+	last     *pod     // the newest state; not nil after begin
+	pod      string   // the pod's name; set by begin, as held is
 	applied  cgroup.Limits
 	sights   chan sight
 	watching sync.WaitGroup
 	logging  sync.WaitGroup
-	unread   *fault.Error // why the log is not whole; the copier's until it has returned
+	unread   *fault.Error // why the log is incomplete; owned by copyLog until it returns
 	removing sync.WaitGroup
 
 	stopOnce sync.Once
 	stop     chan struct{} // closed when the Job is to be deleted
-	ended    chan struct{} // closed when the container has ended: the log gets no longer
+	ended    chan struct{} // closed when the container has ended: the log does not grow any more
 	exit     launch.Exit   // set before exited is closed
 	exited   chan struct{}
 	gone     chan struct{}
 }
 
-// Pid is 0: nothing of it is on this machine.
+// Pid is 0: the process is not on this machine.
 func (p *process) Pid() int { return 0 }
 
-// Streams are the pipes: no stdin, and stdout with the whole log.
+// Streams returns no stdin, and the whole log as stdout.
 func (p *process) Streams() (stdin, stdout, stderr *os.File) { return nil, p.stdout, p.stderr }
 
-// Exited is closed when the container has ended and its log is read. After Stop it
-// is closed at once: the call is answered, and Gone tells of the rest.
+// Exited is closed when the container has ended and its log is read. After Stop it is closed at
+// once, so that the call can return; Gone follows when the Job is deleted.
 func (p *process) Exited() <-chan struct{} { return p.exited }
 
-// Gone is closed when the Job is deleted, or that was tried for long enough.
+// Gone is closed when the Job is deleted, or removeTime is over.
 func (p *process) Gone() <-chan struct{} { return p.gone }
 
-// Exit tells how the container ended.
+// Exit returns how the container ended.
 func (p *process) Exit() launch.Exit { return p.exit }
 
-// Applied tells what the pod is bounded by, as the cluster has it. The number of
-// its processes is the node's affair.
+// Held returns the limits of the pod in the cluster. The node decides about the number of processes.
 func (p *process) Applied() launch.Applied { return launch.Applied{Tree: p.applied} }
 
-// Finish is Stop: there is no input whose end the process could see.
+// Finish is Stop: the process has no stdin that could end.
 func (p *process) Finish(time.Duration) { p.Stop() }
 
-// Stop deletes the Job: its node ends the container by SIGTERM, the grace and SIGKILL.
-// Nobody waits for that. What the log had until now is what it has.
+// Stop deletes the Job: its node ends the container by SIGTERM, the grace and SIGKILL. Stop does not
+// wait for that. The log that was read until now is the output.
 func (p *process) Stop() {
 	p.stopOnce.Do(func() {
 		close(p.stop)
@@ -76,21 +75,21 @@ func (p *process) Stop() {
 	})
 }
 
-// Kill is Stop: only its node could end the container without grace.
+// Kill is Stop: only the node can end the container, and it does so with the grace.
 func (p *process) Kill() { p.Stop() }
 
-// attend owns the process from its start to its end.
+// attend waits for the end of the process, and cleans up.
 func (p *process) attend() {
 	defer p.cluster.running.Done()
 	p.logging.Go(p.copyLog)
-	p.removing.Go(p.removeSecrets) // the container has them
+	p.removing.Go(p.removeSecrets) // the container has read them
 	p.exit = p.awaitEnd()
 	close(p.ended)
 	p.logging.Wait()
 	if p.unread != nil && p.exit.Err == nil && !launch.IsClosed(p.stop) {
-		p.exit = launch.Exit{Code: -1, Err: p.unread} // an output that lacks something is none
+		p.exit = launch.Exit{Code: -1, Err: p.unread} // an incomplete output is not an output
 	}
-	_ = p.out.Close() // a pipe of ours
+	_ = p.out.Close() // closing a pipe loses nothing
 	close(p.exited)
 	p.cancel()
 	p.watching.Wait()
@@ -99,7 +98,7 @@ func (p *process) attend() {
 	close(p.gone)
 }
 
-// awaitEnd waits until the container has ended, or is not waited for any more.
+// awaitEnd waits until the container has ended, or Stop is called.
 func (p *process) awaitEnd() (exit launch.Exit) {
 	defer recovered.To(p.cluster.opts.Log, "wait for a Job", func(any) { exit = launch.Exit{Code: -1, Err: errPanicked} })
 	if exit, over := p.judge(sight{pod: p.last}); over {
@@ -117,7 +116,7 @@ func (p *process) awaitEnd() (exit launch.Exit) {
 	}
 }
 
-// judge reports whether it is over, and how.
+// judge reports whether the process has ended, and how.
 func (p *process) judge(s sight) (launch.Exit, bool) {
 	switch {
 	case s.err != nil:
@@ -130,17 +129,16 @@ func (p *process) judge(s sight) (launch.Exit, bool) {
 	p.last = s.pod
 	exit, over := s.pod.exit()
 	if over && exit.Err == nil && s.pod.Metadata.DeletionTimestamp != "" {
-		return launch.Exit{Code: -1, Err: p.deleted(p.ctx)}, true // it did not end by itself
+		return launch.Exit{Code: -1, Err: p.deleted(p.ctx)}, true // somebody deleted the pod
 	}
 	return exit, over
 }
 
-// deleted says why somebody deleted the pod, who was not Orla. It takes no longer
-// than ctx.
+// deleted says why the pod was deleted, other than by Orla. It takes until ctx ends at most.
 func (p *process) deleted(ctx context.Context) *fault.Error {
 	ctx, cancel := context.WithTimeout(ctx, hesitation)
 	defer cancel()
-	for { // the Job follows its pod in a moment
+	for { // the Job's state follows that of its pod
 		if err := p.cluster.failed(ctx, p.name); err != nil && ctx.Err() == nil {
 			return fault.From(err)
 		}
@@ -160,8 +158,7 @@ func (p *process) abandon() {
 	})
 }
 
-// removeJob deletes the Job, and with it what it owns. It is called for each
-// reason that there is: a further time costs a request.
+// removeJob deletes the Job, and so the objects that it owns. It may be called more than once.
 func (p *process) removeJob() {
 	defer recovered.To(p.cluster.opts.Log, "remove what a Job had", nil)
 	ctx, cancel := context.WithTimeout(p.cluster.cleanup, removeTime)
@@ -171,7 +168,7 @@ func (p *process) removeJob() {
 	}
 }
 
-// removeSecrets deletes what the container has got, and nobody else needs.
+// removeSecrets deletes the Secrets, which nothing else needs once the container has started.
 func (p *process) removeSecrets() {
 	defer recovered.To(p.cluster.opts.Log, "remove what a Job had", nil)
 	ctx, cancel := context.WithTimeout(p.cluster.cleanup, removeTime)
@@ -183,5 +180,5 @@ func (p *process) removeSecrets() {
 	}
 }
 
-// errPanicked is why something ended over which Orla panicked.
+// errPanicked is the error of a process during which Orla panicked.
 var errPanicked = fault.New(fault.ExecutionFailed, "this failed inside Orla; its log has the details")

@@ -17,8 +17,8 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 )
 
-// start makes the Job of a process, and waits until its container runs. What it
-// made is removed when it fails, by who the cluster waits for, and not by the caller.
+// start creates the Job of a process, and waits until its container runs. If that fails, the objects
+// are removed in the background; Close waits for that, the caller does not.
 func (l *launcher) start(ctx context.Context, spec launch.Spec) (*process, error) {
 	c := l.cluster
 	plan, err := l.plan(ctx, spec)
@@ -38,14 +38,14 @@ func (l *launcher) start(ctx context.Context, spec launch.Spec) (*process, error
 		err = p.begin(ctx)
 	}
 	if err != nil {
-		p.abandon() //nolint:contextcheck // ctx may be over
+		p.abandon() //nolint:contextcheck // ctx may be done
 		return nil, err
 	}
-	go p.attend() // ctx bounds only the start; it leaves what Start entered
+	go p.attend() // ctx bounds only the start; attend does what ends enter
 	return p, nil
 }
 
-// plan gathers what a Job is made of.
+// plan collects what a Job needs.
 func (l *launcher) plan(ctx context.Context, spec launch.Spec) (*plan, error) {
 	p := &plan{name: nameFor(l.tool.Name), tool: l.tool, spec: spec, deadline: longest}
 	if by, ok := ctx.Deadline(); ok {
@@ -66,7 +66,7 @@ func (l *launcher) plan(ctx context.Context, spec launch.Spec) (*plan, error) {
 	return p, nil
 }
 
-// create makes the Job, and then its Secrets, which it owns from the first moment.
+// create creates the Job, and then its Secrets, which the Job owns.
 func (c *Cluster) create(ctx context.Context, plan *plan, p *process) error {
 	uid, err := c.make(ctx, jobs, c.job(plan))
 	if err != nil {
@@ -88,8 +88,8 @@ func (c *Cluster) create(ctx context.Context, plan *plan, p *process) error {
 	})
 }
 
-// make creates an object and returns its uid. That it is there already is no
-// trouble: names are ours alone, so it was made by a request whose answer got lost.
+// make creates an object and returns its uid. It is not an error if the object exists: names are
+// unique, so an earlier request has created it and its answer was lost.
 func (c *Cluster) make(ctx context.Context, kind schema.GroupVersionResource, o *unstructured.Unstructured) (uid string, err error) {
 	err = c.try(ctx, taskOf("create", kind), func(ctx context.Context, client *client) error {
 		made, err := client.in(kind).Create(ctx, o, metav1.CreateOptions{})
@@ -106,10 +106,10 @@ func (c *Cluster) make(ctx context.Context, kind schema.GroupVersionResource, o 
 	return uid, err
 }
 
-// remove deletes an object. That there is none is what it is for.
+// remove deletes an object. It is not an error if it does not exist.
 func (c *Cluster) remove(ctx context.Context, kind schema.GroupVersionResource, name string) error {
 	return c.try(ctx, taskOf("delete", kind), func(ctx context.Context, client *client) error {
-		after := metav1.DeletePropagationBackground // the pod ends as its grace says, the Secrets go as well
+		after := metav1.DeletePropagationBackground // the pod gets its grace, and the Secrets are deleted too
 		err := client.in(kind).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &after})
 		if gone(err) {
 			return nil
@@ -119,10 +119,10 @@ func (c *Cluster) remove(ctx context.Context, kind schema.GroupVersionResource, 
 }
 
 const (
-	// hesitation bounds a look at what became of a Job.
+	// hesitation bounds the check why a Job has no pod.
 	hesitation = 3 * time.Second
-	// firstDoubt is how long a Job may be without a pod until it is asked why, and
-	// lastDoubt the longest pause between two such looks.
+	// firstDoubt is how long a Job may have no pod before Orla checks why. lastDoubt is the longest
+	// pause between two checks.
 	firstDoubt, lastDoubt = 250 * time.Millisecond, time.Second
 )
 
@@ -196,7 +196,7 @@ func (p *process) begin(ctx context.Context) error {
 	}
 }
 
-// failed is how a Job came to an end of which no pod tells; nil if it did not.
+// failed returns how a Job failed without a pod that says so; nil if it did not.
 func (c *Cluster) failed(ctx context.Context, job string) error {
 	var failure error
 	err := c.try(ctx, taskOf("get", jobs), func(ctx context.Context, client *client) error {
@@ -237,24 +237,24 @@ func (p *process) late(cause error, why string) error {
 	return &told
 }
 
-// finalRefusals is how often the Job controller has to have been refused a pod until
-// that is final. It tries again after a second. The first refusal may be an
-// accident, such as two pods that are counted against one quota at once.
+// finalRefusals is how many times the Job controller must have been refused a pod before Orla gives
+// up. The controller tries again after a second. The first refusal may be temporary, as when two
+// pods are counted against one quota at once.
 const finalRefusals = 2
 
-// unmade says why a Job has no pod, as the cluster's events have it; "" if they cannot be
-// read now. The error says that it will not get one: whatever admits pods (a LimitRange, a quota,
-// PodSecurity, a webhook) refuses it.
+// unmade says why a Job has no pod, by the cluster's events; "" if they cannot be read now. An error
+// means that the Job will not get one: admission (a LimitRange, a quota, PodSecurity, a webhook)
+// refuses it.
 func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error) {
 	client, err := c.connect()
 	if err != nil {
-		return "", nil // events are a help; begin sees what is wrong
+		return "", nil // events only explain; begin notices the failure
 	}
 	ctx, cancel := context.WithTimeout(ctx, hesitation)
 	defer cancel()
 	found, err := client.in(events).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,involvedObject.name=" + job, Limit: 50})
 	if err != nil {
-		return "", nil // as above
+		return "", nil // see above
 	}
 	why = "its pod is not there yet; kubectl describe job tells more"
 	refusals, said := int64(0), ""
@@ -276,13 +276,13 @@ func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error
 	}
 	f := fault.New(fault.IsolationUnavailable, "isolation_mode kubernetes: the cluster refuses the Job's pod: %s; see the LimitRanges, quotas and policies of namespace %s", said, c.opts.Namespace)
 	if overQuota(said) {
-		again := true // when other pods have ended
+		again := true // once other pods have ended
 		f.Retry = &again
 	}
 	return why, f
 }
 
-// newProcess makes what stands for a Job here.
+// newProcess makes the process for a Job.
 func (c *Cluster) newProcess(plan *plan) (*process, error) {
 	p := &process{
 		cluster: c,
@@ -302,7 +302,7 @@ func (c *Cluster) newProcess(plan *plan) (*process, error) {
 		closeAll(p.stdout, p.out, p.stderr, err)
 		return nil, fault.Wrap(fault.StartFailed, errors.Join(errs[:]...), "no file descriptor is left; raise the limit (ulimit -n) or lower max_concurrent_calls")
 	}
-	_ = err.Close() // the log has both streams in one
+	_ = err.Close() // the log is both streams
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }

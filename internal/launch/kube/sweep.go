@@ -10,13 +10,12 @@ import (
 	"github.com/orla-project/orla/internal/call/recovered"
 )
 
-// forgotten is how long a Job may wait for its Secrets until nobody will make
-// them any more. It has no deadline before it runs.
+// forgotten is how long a Job may wait for its Secrets before it is taken to be abandoned. It has no
+// deadline while it is suspended.
 const forgotten = time.Hour
 
-// Sweep removes what Orlas left in the namespace that are gone: Jobs of this
-// Instance on this machine, and those of any that never got their Secrets. It
-// returns at once, and does something only the first time.
+// Sweep removes the Jobs that ended Orlas of this Instance on this machine left, and those of any
+// Orla that never got their Secrets. It runs once, in the background; further calls do nothing.
 func (c *Cluster) Sweep() {
 	c.swept.Do(func() {
 		if c.enter() != nil {
@@ -58,7 +57,7 @@ func (c *Cluster) sweep(ctx context.Context) error {
 	}
 }
 
-// left reports whether nobody attends to a Job any more.
+// left reports whether a Job's Orla has ended.
 func (c *Cluster) left(job *unstructured.Unstructured) bool {
 	labels := job.GetLabels()
 	if labels[labelInstance] == c.instance && !alive(labels[labelLife]) {

@@ -12,26 +12,24 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 )
 
-// sight is what was seen of a Job's pod at one moment.
+// sight is the state of a Job's pod at one moment.
 type sight struct {
-	pod  *pod // nil while there is none, and when it is gone
-	gone bool // there was one, and there is none any more
+	pod  *pod // nil if it does not exist (yet)
+	gone bool // it existed, and does not any more
 	err  error
 }
 
 const (
-	// watchTime is how long the API is asked to keep a watch: one that says nothing
-	// may be dead, without anybody having noticed.
+	// watchTime is the duration of one watch: a silent one may be a dead connection.
 	watchTime = time.Minute
-	// firstLook and lastLook are the pauses between two lists when a watch does
-	// not last, or may not be had.
+	// firstLook and lastLook are the shortest and the longest pause between two lists if watches fail or
+	// end early.
 	firstLook, lastLook = 200 * time.Millisecond, 2 * time.Second
 )
 
-// follow tells seen of every change of a Job's pod, until ctx ends or nothing can
-// be seen any more, which is the last thing told. A watch that breaks, or is not
-// to be had, is made up for by looking again: what was missed in between does not
-// matter, since a pod only goes forward.
+// follow sends the state of a Job's pod to seen after every change, until ctx ends or the state
+// cannot be read any more; that error is the last thing sent. If a watch ends or is refused, follow
+// lists the pod again: states that were missed do not matter, since a pod only goes forward.
 func (c *Cluster) follow(ctx context.Context, job string, seen chan<- sight) {
 	tell := func(s sight) bool {
 		select {
@@ -73,7 +71,7 @@ func (c *Cluster) follow(ctx context.Context, job string, seen chan<- sight) {
 	}
 }
 
-// look lists the Job's pod: the newest, where there are several. It may not be there yet.
+// look lists the Job's pod: the newest, if there are several. p is nil if there is none yet.
 func (c *Cluster) look(ctx context.Context, job string) (p *pod, version string, err error) {
 	err = c.try(ctx, taskOf("list", pods), func(ctx context.Context, client *client) error {
 		found, err := client.in(pods).List(ctx, metav1.ListOptions{LabelSelector: labelJob + "=" + job})
@@ -96,9 +94,8 @@ func (c *Cluster) look(ctx context.Context, job string) (p *pod, version string,
 	return p, version, err
 }
 
-// watch tells of changes after version for as long as a watch lasts, and reports
-// whether there is nothing more to tell. That the watch itself is refused is no
-// trouble: the caller looks again.
+// watch reports the changes after version until the watch ends. It returns true if there is nothing
+// more to report. A refused watch is not an error: the caller lists the pod again.
 func (c *Cluster) watch(ctx context.Context, job, version string, known *string, tell func(sight) bool) (over bool) {
 	client, err := c.connect()
 	if err != nil {
@@ -122,7 +119,7 @@ func (c *Cluster) watch(ctx context.Context, job, version string, known *string,
 			}
 			u, isPod := change.Object.(*unstructured.Unstructured)
 			if change.Type == watch.Error || change.Type == watch.Bookmark || !isPod {
-				return false // such as 410: it has to be looked at again
+				return false // such as 410: the caller must list the pod again
 			}
 			p, err := readPod(u)
 			if err != nil {
