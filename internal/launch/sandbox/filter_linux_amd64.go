@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 const (
 	auditArch = unix.AUDIT_ARCH_X86_64
-	otherABI  = 0x40000000 // from here on, the numbers are those of x32
+	otherABI  = 0x40000000 // numbers from here on belong to x32
 )
 
 var forbiddenHere = []uint32{

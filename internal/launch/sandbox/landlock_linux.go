@@ -10,7 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/shim"
 )
 
-// The rights of Landlock that are given to some path; all others are to none.
+// The Landlock rights that are given for some paths. All other rights are given for none.
 const (
 	mayRun   = unix.LANDLOCK_ACCESS_FS_EXECUTE
 	mayRead  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
@@ -19,7 +19,7 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
 )
 
-// landlockVersion returns what the kernel has of Landlock; 0 for nothing.
+// landlockVersion returns the kernel's version of the Landlock ABI; 0 without Landlock.
 func landlockVersion() int {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -28,9 +28,8 @@ func landlockVersion() int {
 	return int(version)
 }
 
-// landlock returns what Landlock can hold of what the mounts, the namespaces and
-// the filter hold as well: it is a second wall, and where there is none the
-// first stands as before.
+// landlock returns Landlock rules that repeat what the mounts, the namespaces and the filter
+// enforce. They are a second barrier; without Landlock, the first is still complete.
 func landlock(version int) shim.Landlock {
 	if version < 1 {
 		return shim.Landlock{}
@@ -51,7 +50,7 @@ func landlock(version int) shim.Landlock {
 	return shim.Landlock{Attr: string(attr), Rules: []shim.Rule{
 		{Path: "/", Access: files & (mayRun | mayRead)},
 		{Path: "/dev", Access: files & mayWrite},
-		{Path: "/proc", Access: files & mayWrite}, // one's own name, for one
+		{Path: "/proc", Access: files & mayWrite}, // a thread sets its own name there, for example
 		{Path: "/tmp", Access: files & (mayWrite | mayMake)},
 	}}
 }

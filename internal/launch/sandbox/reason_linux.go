@@ -20,9 +20,8 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 )
 
-// Probe tells why this machine cannot hold processes natively; nothing if it can.
-// It makes a whole sandbox, in which nothing runs, and keeps the answer
-// for a while.
+// Probe says why this machine cannot sandbox processes natively; it returns nil if it can. It sets
+// up a whole sandbox, in which nothing runs, and keeps the answer for some time.
 func (h *Host) Probe(ctx context.Context) []Reason {
 	h.mu.Lock()
 	answer, fresh := h.answer, !h.probed.IsZero() && time.Since(h.probed) < patience
@@ -31,7 +30,7 @@ func (h *Host) Probe(ctx context.Context) []Reason {
 		return answer
 	}
 	answer = nil
-	v, _ := newView(nil, nil) // nothing is exposed that could be wrong
+	v, _ := newView(nil, nil) // without paths there is no error
 	p, reason, err := h.start(ctx, launch.Spec{Whole: true}, v, DefaultLimits)
 	switch {
 	case reason != nil:
@@ -49,7 +48,7 @@ func (h *Host) Probe(ctx context.Context) []Reason {
 	return answer
 }
 
-// elsewhere is what to do where a sandbox cannot be had natively at all.
+// elsewhere is the advice if native sandboxes are not possible at all.
 const elsewhere = "or install podman or docker and set sandbox_backend: container"
 
 func (r Reason) fault() *fault.Error {
@@ -64,7 +63,7 @@ func noCgroup(why string) *Reason {
 	return &Reason{What: "memory, processors and processes cannot be bounded", Why: why, Fix: fix + elsewhere}
 }
 
-// noNamespaces returns the Reason if an error of a start means that there is one.
+// noNamespaces returns the Reason if a start failed because namespaces are not available.
 func noNamespaces(err error) *Reason {
 	r := &Reason{What: "namespaces cannot be made", Why: errno(err).Error(), Fix: elsewhere[len("or "):]}
 	switch errno(err) {
@@ -80,8 +79,7 @@ func noNamespaces(err error) *Reason {
 	return r
 }
 
-// allowUsers says how this machine can be made to let ordinary users have
-// namespaces.
+// allowUsers says how this machine can be made to give namespaces to ordinary users.
 func allowUsers() string {
 	if os.Geteuid() == 0 {
 		return "run Orla where root has CAP_SYS_ADMIN, as no container's has by default, "
@@ -99,7 +97,7 @@ func allowUsers() string {
 	return "allow user namespaces on this machine, "
 }
 
-// notMade returns why a stage could not make the sandbox.
+// notMade returns why a stage could not set up the sandbox.
 func notMade(step string, cause syscall.Errno) *Reason {
 	r := &Reason{What: "a sandbox cannot be made", Why: step + ": " + cause.Error(), Fix: elsewhere[len("or "):]}
 	switch cause {
@@ -107,12 +105,12 @@ func notMade(step string, cause syscall.Errno) *Reason {
 		r.Fix = "run Linux 5.12 or newer, " + elsewhere
 	case unix.EPERM, unix.EACCES:
 		r.Fix = allowUsers() + elsewhere
-	default: // there is no telling
+	default: // no advice for this cause
 	}
 	return r
 }
 
-// fewPids is the most with which the stage itself may lack threads.
+// fewPids is the highest limit with which the stage itself may lack threads.
 const fewPids = 16
 
 func unanswered(err error, pids int) *Reason {
@@ -130,11 +128,10 @@ func mayHave(pids int) string {
 	return fmt.Sprintf("it may have %d processes and threads, with those that make the sandbox", pids)
 }
 
-// showIt is what to do about a program that is not seen.
+// showIt is the advice about a program that is not visible in a sandbox.
 const showIt = "it is not among what a sandbox sees of this machine; add its folder to sandbox_paths"
 
-// finds looks for what the program of a Spec needs, as far as that can be told
-// before it is started.
+// finds checks before the start whether a sandbox contains the program of a Spec and what it needs.
 func (v view) finds(spec launch.Spec) error {
 	if !v.runs(spec.Path) {
 		if _, err := os.Stat(spec.Path); err != nil {
@@ -142,7 +139,7 @@ func (v view) finds(spec launch.Spec) error {
 		}
 		return fault.New(fault.UnsupportedTool, "%s cannot be run in the sandbox: %s", spec.Path, showIt)
 	}
-	source, _ := v.locate(spec.Path) // runs says that it is there
+	source, _ := v.locate(spec.Path) // it exists: runs has checked that
 	interpreter, name := shebang(source)
 	if interpreter != "" && !v.runs(interpreter) && exists(interpreter) {
 		return fault.New(fault.UnsupportedTool, "the interpreter %s of %s cannot be run in the sandbox: %s", interpreter, spec.Path, showIt)
@@ -162,7 +159,7 @@ func (v view) finds(spec launch.Spec) error {
 		}
 	}
 	if elsewhere == "" {
-		return nil // env will say so
+		return nil // env will report it
 	}
 	return fault.New(fault.UnsupportedTool, "the interpreter %s of %s cannot be run in the sandbox: %s", elsewhere, spec.Path, showIt)
 }
@@ -182,8 +179,7 @@ func pathOf(env []string) string {
 	return path
 }
 
-// shebang returns the interpreter of a script, and the name that env is to look
-// for if it is env.
+// shebang returns the interpreter of a script, and the name that env looks for if that is env.
 func shebang(path string) (interpreter, name string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -191,7 +187,7 @@ func shebang(path string) (interpreter, name string) {
 	}
 	defer func() { _ = f.Close() }() // only read
 	head := make([]byte, 256)
-	n, _ := io.ReadFull(f, head) // a short file is none
+	n, _ := io.ReadFull(f, head) // a short file is not a script
 	line, isScript := strings.CutPrefix(string(head[:n]), "#!")
 	if !isScript {
 		return "", ""
@@ -212,8 +208,8 @@ func shebang(path string) (interpreter, name string) {
 	return words[0], ""
 }
 
-// unrun says why a program could not be executed in its sandbox, or its folder
-// not be entered.
+// unrun returns why a program could not be executed in its sandbox, or its working directory not be
+// entered.
 func unrun(path string, cause syscall.Errno, pids int) error {
 	failed := func(format string, args ...any) error {
 		return fault.Wrap(fault.StartFailed, cause, format, args...)

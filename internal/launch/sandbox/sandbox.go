@@ -1,14 +1,12 @@
-// Package sandbox starts processes on this Linux in which nothing is to be
-// trusted: with a root that is read-only, no capability, no new privileges, no
-// network, another user, and limits of memory, processors and processes
-// (SPEC-TOOLS 7.2). All eight hold, or nothing is started: then the error says
-// which does not, why, and what to do.
+// Package sandbox starts untrusted processes on this Linux machine, with all of: a read-only root,
+// no capability, no new privileges, no network, another user, and limits of memory, CPU and
+// processes (SPEC-TOOLS 7.2). If one of the eight cannot be enforced, nothing is started, and the
+// error says which one, why, and what to do.
 //
-// A process is started by a launch.Local, in new namespaces, as a stage
-// (package shim) that makes the sandbox from the inside. This package computes
-// what the stage does: what is seen (view), what the kernel is asked to refuse
-// (filter, landlock), which cgroup bounds it. What each part is needed for is in
-// docs/decisions/0020.
+// A launch.Local starts the process in new namespaces, as a stage (package shim) that sets up the
+// sandbox from the inside. This package computes what the stage does: what is visible (view), what
+// the kernel has to refuse (filter, landlock), and which cgroup has the limits. docs/decisions/0020
+// says what each part is needed for.
 package sandbox
 
 import (
@@ -23,57 +21,56 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
-// ID is the user and the group that a process is.
+// ID is the user id and the group id of a process.
 const ID = 65532
 
-// DefaultLimits bound what a process and all that it starts may take.
+// DefaultLimits are the limits of a process with all that it starts.
 var DefaultLimits = cgroup.Limits{Memory: 128 << 20, CPUs: 0.5, Pids: 64}
 
 // HostOptions configures a Host.
 type HostOptions struct {
 	// Local starts the processes. Required.
 	Local *launch.Local
-	// Cgroup is what was delegated to Orla. If nil, or if it cannot bound all,
-	// the Host looks for another when it is needed.
+	// Cgroup is the cgroup that was delegated to Orla. If it is nil or lacks a controller, the Host
+	// looks for another one when it is needed.
 	Cgroup *cgroup.Root
 	// Log is required.
 	Log *slog.Logger
 }
 
-// Host is what all native sandboxes of an Orla share. Its methods may be called
-// from any goroutine. The caller closes it after the Local.
+// Host is shared by all native sandboxes of an Orla. Its methods may be called from any goroutine.
+// The caller must Close it, after the Local.
 type Host struct {
 	local *launch.Local
 	log   *slog.Logger
 
-	mu     sync.Mutex // guards what follows, and is held while a cgroup is looked for
+	mu     sync.Mutex // guards the fields that follow; held while looking for a cgroup
 	given  *cgroup.Root
-	found  *cgroup.Root // by the Host, which closes it
-	why    string       // there is none
-	looked time.Time    // when that was found out
+	found  *cgroup.Root // the cgroup that the Host found and must close
+	why    string       // why none was found
+	looked time.Time    // when the Host last looked
 	probed time.Time
 	answer []Reason
 }
 
-// NewHost returns a Host. It looks for nothing before that is needed.
+// NewHost returns a Host. It looks for a cgroup when the first one is needed.
 func NewHost(opts HostOptions) *Host {
 	return &Host{local: opts.Local, given: opts.Cgroup, log: opts.Log}
 }
 
-// Options says how the processes of one tool are held.
+// Options configures the sandboxes of one tool.
 type Options struct {
-	// Limits are the most that a process gets; its Spec may ask for less. What
-	// is zero is that of DefaultLimits.
+	// Limits are the highest limits; a Spec may have lower ones. A zero limit is that of DefaultLimits.
 	Limits cgroup.Limits
-	// Paths are more folders and files of the machine that a process sees,
-	// absolute. One that is not there is left out.
+	// Paths are further visible folders and files of the machine, as absolute paths. Paths that do not
+	// exist are ignored.
 	Paths []string
-	// Hidden are folders of the machine, absolute, of which a process sees only
-	// what Paths and its Spec name, even if they are among the system's programs.
+	// Hidden are folders of the machine, as absolute paths, of which only Paths and the Spec's paths are
+	// visible, even if the folders belong to the system's programs.
 	Hidden []string
 }
 
-// Reason is why this machine cannot hold processes natively.
+// Reason says why this machine cannot sandbox processes natively.
 type Reason struct {
 	What string // that cannot be held: "memory, processors and processes", "a root of its own"
 	Why  string
@@ -82,11 +79,10 @@ type Reason struct {
 
 func (r Reason) String() string { return r.What + ": " + r.Why + "; " + r.Fix }
 
-// patience is how long what was found missing is taken to be missing still,
-// and what was found to be there, to be there.
+// patience is how long the result of a check is used, good or bad.
 const patience = 30 * time.Second
 
-// Close gives back what the Host has taken.
+// Close releases the cgroup that the Host has claimed.
 func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +90,7 @@ func (h *Host) Close() {
 	h.found = nil
 }
 
-// cells returns where cgroups can be made that bound all; else why not.
+// cells returns a cgroup whose Groups can have all limits; else why there is none.
 func (h *Host) cells() (*cgroup.Root, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +105,7 @@ func (h *Host) cells() (*cgroup.Root, string) {
 	h.looked = time.Now()
 	open := []func(*slog.Logger) (*cgroup.Root, string){cgroup.Open, cgroup.Claim}
 	if h.given != nil {
-		open = open[1:] // it is that one
+		open = open[1:] // that one is already open
 	}
 	for _, take := range open {
 		var root *cgroup.Root
@@ -126,8 +122,8 @@ func (h *Host) cells() (*cgroup.Root, string) {
 	return nil, h.why
 }
 
-// renewed reports whether there may be another Root than one that does not bound
-// what it should: the folders of one that the Host found may have been removed.
+// renewed reports whether another Root may have become available, since this one lacks a controller:
+// the folders of a Root that the Host claimed may have been removed.
 func (h *Host) renewed(root *cgroup.Root) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +131,7 @@ func (h *Host) renewed(root *cgroup.Root) bool {
 	case root == h.given:
 		return false
 	case root != h.found:
-		return true // somebody was here
+		return true // another goroutine has looked
 	case !root.Lost():
 		return false
 	}
@@ -145,7 +141,7 @@ func (h *Host) renewed(root *cgroup.Root) bool {
 	return true
 }
 
-// within returns what both allow, of which zero is no word.
+// within returns the lower of two limits each; zero is no limit.
 func within(asked, most cgroup.Limits) cgroup.Limits {
 	return cgroup.Limits{
 		Memory: lesser(asked.Memory, cmp.Or(most.Memory, DefaultLimits.Memory)),
@@ -161,10 +157,10 @@ func lesser[N int | int64 | float64](asked, most N) N {
 	return min(asked, most)
 }
 
-// bounds reports whether a Root's cgroups bound memory, processors and processes.
+// bounds reports whether a Root's cgroups can limit memory, CPU and processes.
 func bounds(r *cgroup.Root) bool { return r != nil && len(r.Controllers()) == len(bounded) }
 
-// bounded are the controllers that do.
+// bounded are the controllers that are needed.
 var bounded = [...]string{"memory", "cpu", "pids"}
 
 func missing(r *cgroup.Root) string {

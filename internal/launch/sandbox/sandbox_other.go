@@ -9,10 +9,10 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 )
 
-// Launcher returns a Launcher that refuses.
+// Launcher returns a Launcher whose Start fails.
 func (h *Host) Launcher(Options) launch.Launcher { return refusing{} }
 
-// Probe says that there are none.
+// Probe says that this system has no native sandboxes.
 func (h *Host) Probe(context.Context) []Reason { return []Reason{none} }
 
 var none = Reason{
@@ -22,7 +22,7 @@ var none = Reason{
 
 type refusing struct{}
 
-// Start refuses.
+// Start fails.
 func (refusing) Start(context.Context, launch.Spec) (launch.Process, error) {
 	return nil, fault.New(fault.IsolationUnavailable, "no sandbox can be had here: %s", none.String())
 }

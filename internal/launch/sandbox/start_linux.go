@@ -20,7 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/shim"
 )
 
-// Launcher returns what starts the processes of one tool.
+// Launcher returns a Launcher for the processes of one tool.
 func (h *Host) Launcher(opts Options) launch.Launcher { return launcher{h, opts} }
 
 type launcher struct {
@@ -28,8 +28,8 @@ type launcher struct {
 	opts Options
 }
 
-// Start starts a process in a sandbox of its own. It returns when the program
-// runs in it, or with the step that failed.
+// Start starts a process in its own sandbox. It returns when the program has been executed, or a
+// step has failed.
 func (l launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
 	v, err := newView(append(slices.Clip(l.opts.Paths), spec.Expose...), l.opts.Hidden)
 	if err != nil {
@@ -43,13 +43,13 @@ func (l launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, 
 		return nil, reason.fault()
 	}
 	if err != nil {
-		return nil, err // p is nil, which as a launch.Process would not be
+		return nil, err // a nil *process would be a non-nil launch.Process
 	}
 	return p, nil
 }
 
-// start starts a stage, and waits until it has started the tool. A Reason is why
-// there is no sandbox; an error is why the tool cannot be started in it.
+// start starts a stage, and waits until it has started the tool. A Reason says why the sandbox is
+// not available, an error why the tool cannot be started in it.
 func (h *Host) start(ctx context.Context, spec launch.Spec, v view, limits cgroup.Limits) (*process, *Reason, error) {
 	for {
 		root, why := h.cells()
@@ -88,13 +88,13 @@ func (h *Host) stage(ctx context.Context, spec launch.Spec, root *cgroup.Root, l
 	p, err := h.local.Start(ctx, stageOf(spec, root, limits, theirs))
 	_ = theirs.Close() // the stage has its own
 	if err != nil {
-		_ = channel.Close() // nothing was said
+		_ = channel.Close() // nothing was sent
 		return nil, err
 	}
 	return &process{LocalProcess: p, channel: channel}, nil
 }
 
-// newChannel returns a pair of sockets, of which the second is the stage's.
+// newChannel returns a pair of sockets. The second one is for the stage.
 func newChannel() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -107,11 +107,11 @@ func newChannel() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "|sandbox"), os.NewFile(uintptr(fds[1]), "|stage"), nil
 }
 
-// stageOf is the process that is to make the sandbox. What the tool's
-// environment says must not change what a process does that is root still.
+// stageOf is the Spec of the stage. It does not get the tool's environment, which must not affect a
+// process that is still root.
 func stageOf(spec launch.Spec, root *cgroup.Root, limits cgroup.Limits, channel *os.File) launch.Spec {
 	name := spec.Cell
-	if name == "" { // one of many calls
+	if name == "" { // one of several calls
 		name = "call-" + strings.ToLower(rand.Text()[:12])
 	}
 	return launch.Spec{
@@ -131,23 +131,23 @@ func stageOf(spec launch.Spec, root *cgroup.Root, limits cgroup.Limits, channel 
 	}
 }
 
-// namespaces has a process begin in new ones. Who is not root makes them in a
-// user namespace, whose one user stands for Orla's.
+// namespaces makes a process start in new namespaces. Without root these need a user namespace, in
+// which the only user is Orla's.
 func namespaces(attr *syscall.SysProcAttr) {
 	attr.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	if os.Geteuid() == 0 {
-		// The runtime's threads, of which there are some by the time that the stage
-		// could do so itself, have to be stopped for it.
+		// Root's groups are dropped here: once the stage runs, it would have to stop the runtime's
+		// threads for that.
 		attr.Credential = &syscall.Credential{Uid: 0, Gid: ID}
 		return
 	}
 	attr.Cloneflags |= unix.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: ID, HostID: os.Geteuid(), Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: ID, HostID: os.Getegid(), Size: 1}}
-	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP} // for the stage alone, which drops them
+	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP} // only for the stage, which drops them
 }
 
-// planOf is what the stage does.
+// planOf returns the plan of the stage.
 func planOf(spec launch.Spec, v view) shim.Plan {
 	dir := spec.Dir
 	if !v.sees(dir) && !v.leadsTo(dir) {
@@ -165,11 +165,11 @@ func planOf(spec launch.Spec, v view) shim.Plan {
 			{Resource: unix.RLIMIT_CORE, Most: 0},
 			{Resource: unix.RLIMIT_NOFILE, Most: 4096},
 			{Resource: unix.RLIMIT_MEMLOCK, Most: 8 << 20},
-			{Resource: unix.RLIMIT_RTPRIO, Most: 0}, // such processes are held by no limit of processors
+			{Resource: unix.RLIMIT_RTPRIO, Most: 0}, // a CPU limit does not apply to real-time processes
 			{Resource: unix.RLIMIT_NICE, Most: 0},
-			// Outside it is the tag by which Orla finds what tools leave (package launch). A
-			// process in here must not be able to forge another's, and needs none: all of
-			// them end with the namespace.
+			// Outside the sandbox this limit is the tag by which Orla finds the processes that tools
+			// leave (package trees). A process inside must not be able to forge a tag. It needs none: all
+			// processes end with the namespace.
 			{Resource: unix.RLIMIT_LOCKS, Most: 0},
 		},
 		Path: spec.Path,
@@ -179,17 +179,17 @@ func planOf(spec launch.Spec, v view) shim.Plan {
 	}
 }
 
-// base returns a folder of this machine that something can be mounted on.
+// base returns a folder of this machine that can be mounted on.
 func base() string {
 	for _, dir := range [...]string{"/tmp", "/var/tmp", "/run", "/mnt", "/etc"} {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
 			return dir
 		}
 	}
-	return "/tmp" // the stage will say that it is not there
+	return "/tmp" // the stage will report that it is missing
 }
 
-// notApplied says which limits the kernel did not take.
+// notHeld says which limits the kernel did not accept.
 func notApplied(applied, wanted cgroup.Limits) *Reason {
 	var missing []string
 	if applied.Memory != wanted.Memory {
@@ -204,8 +204,8 @@ func notApplied(applied, wanted cgroup.Limits) *Reason {
 	return noCgroup("the kernel does not hold " + strings.Join(missing, ", "))
 }
 
-// errno returns what of an error the kernel said.
+// errno returns the system error in an error.
 func errno(err error) syscall.Errno {
-	e, _ := errors.AsType[syscall.Errno](err) // else there is none
+	e, _ := errors.AsType[syscall.Errno](err) // zero if there is none
 	return e
 }

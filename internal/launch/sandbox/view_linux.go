@@ -14,38 +14,36 @@ import (
 	"github.com/orla-project/orla/internal/launch/shim"
 )
 
-// view is what a process sees of the machine.
+// view is the part of the machine's files that a process sees.
 type view struct {
-	binds map[string]string // read-only, by the path that it has inside; links in it are resolved
+	binds map[string]string // the machine's paths that are bound read-only, by their path inside; links in these are resolved
 	links map[string]string
 	files map[string]string
-	veils map[string]bool // folders of what is shown, which are empty but for what is shown in them
+	veils map[string]bool // visible folders that are empty except for binds below them
 }
 
-// programs are where a machine keeps its programs and their libraries. What of
-// them is a link stays one.
+// programs are the folders with the machine's programs and libraries. Those that are links stay
+// links.
 var programs = [...]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"}
 
-// settings are what of /etc programs need to run: nothing that tells of users,
-// and no keys.
+// settings are the files of /etc that programs need: none with users, and no keys.
 var settings = [...]string{
 	"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/fonts", "/etc/ld.so.cache", "/etc/ld.so.conf",
 	"/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/pki/ca-trust/extracted",
 	"/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/protocols", "/etc/services", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
 }
 
-// made are files of the sandbox's own.
+// made are files that the sandbox makes.
 var made = map[string]string{
 	"/etc/passwd": "root:x:0:0:root:/:/bin/false\norla:x:" + strconv.Itoa(ID) + ":" + strconv.Itoa(ID) + ":a tool:/tmp:/bin/sh\n",
 	"/etc/group":  "root:x:0:\norla:x:" + strconv.Itoa(ID) + ":\n",
 	"/etc/hosts":  "127.0.0.1\tlocalhost\n::1\tlocalhost\n",
 }
 
-// own are the sandbox's own folders, of which nothing of the machine's is shown.
+// own are the sandbox's own folders. Nothing of the machine can be bound below them.
 var own = [...]string{"/proc", "/sys", "/dev", shim.Old}
 
-// newView returns what is seen by a process to which paths are exposed, and of
-// hidden folders nothing else.
+// newView returns the view of a process that sees paths, and nothing else below the hidden folders.
 func newView(paths, hidden []string) (view, error) {
 	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}, veils: map[string]bool{}}
 	for _, path := range programs {
@@ -70,7 +68,7 @@ func newView(paths, hidden []string) (view, error) {
 	return v, nil
 }
 
-// system adds what is the same on the machine, if it is there.
+// system adds a path that is the same inside and outside, if it exists.
 func (v view) system(path string) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -85,7 +83,7 @@ func (v view) system(path string) {
 	}
 }
 
-// hide hides a folder, if it is among what is the same on the machine.
+// hide empties a folder, if it is visible.
 func (v view) hide(path string) {
 	folder, err := filepath.EvalSymlinks(path)
 	if err != nil || !filepath.IsAbs(folder) {
@@ -96,7 +94,7 @@ func (v view) hide(path string) {
 	}
 }
 
-// expose adds a path of the machine's. One that is not there is left out.
+// expose adds a path of the machine. A path that does not exist is ignored.
 func (v view) expose(path string) error {
 	path = filepath.Clean(path)
 	if !filepath.IsAbs(path) {
@@ -109,14 +107,14 @@ func (v view) expose(path string) error {
 	}
 	source, err := filepath.EvalSymlinks(path)
 	if err != nil || v.binds[path] != "" {
-		return nil //nolint:nilerr // what is not there is not seen
+		return nil //nolint:nilerr // a missing path is not visible
 	}
 	if seen, ok := v.locate(path); ok && seen == source {
-		return nil // it is seen already
+		return nil // it is already visible
 	}
 	for _, own := range [...]map[string]string{v.links, v.binds} {
 		for inside := range own {
-			if under(inside, path) { // it is shown with this one
+			if under(inside, path) { // it is visible with this one
 				delete(own, inside)
 			}
 		}
@@ -125,14 +123,13 @@ func (v view) expose(path string) error {
 	return nil
 }
 
-// sees reports whether a path, or what it is in, is shown.
+// sees reports whether a path or a folder above it is visible.
 func (v view) sees(path string) bool {
 	_, ok := v.locate(path)
 	return ok
 }
 
-// leadsTo reports whether something that is shown is below a path, which is a
-// folder then.
+// leadsTo reports whether something below a path is visible, so that the path is a folder inside.
 func (v view) leadsTo(path string) bool {
 	for shown := range v.binds {
 		if filepath.IsAbs(path) && under(shown, path) {
@@ -142,8 +139,8 @@ func (v view) leadsTo(path string) bool {
 	return false
 }
 
-// locate returns the machine's path of what a path is inside; false if nothing
-// is shown there. It follows the view's own links, which lead to folders.
+// locate returns the machine's path for a path inside; false if it is not visible. It follows the
+// view's links, which lead to folders.
 func (v view) locate(path string) (string, bool) {
 	for link, target := range v.links {
 		if !under(path, link) {
@@ -166,7 +163,7 @@ func (v view) locate(path string) (string, bool) {
 	return "", false
 }
 
-// runs reports whether a program's path leads to a file inside.
+// runs reports whether the path of a program leads to a file inside.
 func (v view) runs(path string) bool {
 	source, ok := v.locate(path)
 	if !ok {
@@ -176,16 +173,16 @@ func (v view) runs(path string) bool {
 	return err == nil && v.sees(real)
 }
 
-// under reports whether a path is a folder, or inside of it.
+// under reports whether a path is a folder, or below it.
 func under(path, folder string) bool {
 	rest, ok := strings.CutPrefix(path, folder)
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// devices are those of the machine that are shown.
+// devices are the visible devices of the machine.
 var devices = [...]string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// deviceLinks are the links of /dev. Shared memory is in /tmp.
+// deviceLinks are the links in /dev. /dev/shm is /tmp.
 var deviceLinks = [...][2]string{
 	{"/dev/fd", "/proc/self/fd"},
 	{"/dev/stdin", "/proc/self/fd/0"},
@@ -199,8 +196,8 @@ const (
 	procOptions = "hidepid=invisible,subset=pid"
 )
 
-// entries returns what a stage makes: first the folders of the sandbox itself,
-// then the machine's, what is outside before what is inside.
+// entries returns what a stage makes: first the sandbox's own folders, then the machine's, outer
+// ones before inner ones.
 func (v view) entries() []shim.Entry {
 	p := &placing{there: map[string]bool{"/": true}}
 	for _, own := range [...]shim.Entry{
@@ -219,7 +216,7 @@ func (v view) entries() []shim.Entry {
 		p.add(shim.Entry{Kind: shim.Link, Path: l[0], Data: l[1]})
 	}
 	shown := slices.Concat(slices.Collect(maps.Keys(v.binds)), slices.Collect(maps.Keys(v.veils)))
-	slices.Sort(shown) // a folder comes before what is in it
+	slices.Sort(shown) // a folder comes before its content
 	for _, path := range slices.Compact(shown) {
 		if source, ok := v.binds[path]; ok {
 			p.bind(path, source)
@@ -244,14 +241,14 @@ func (v view) entries() []shim.Entry {
 // placing collects entries.
 type placing struct {
 	entries []shim.Entry
-	there   map[string]bool // folders that are there by then
-	shown   []string        // what was bound, in which nothing can be made
-	veils   []string        // what was mounted on it, in which something can
+	there   map[string]bool // folders that exist at this point
+	shown   []string        // bound paths: nothing can be made below them
+	veils   []string        // veils: folders can be made below them
 }
 
 func (p *placing) add(e shim.Entry) { p.entries = append(p.entries, e) }
 
-// folder adds a folder and those that it is in.
+// folder adds a folder and those above it.
 func (p *placing) folder(path string) {
 	if p.there[path] {
 		return
@@ -261,14 +258,14 @@ func (p *placing) folder(path string) {
 	p.add(shim.Entry{Kind: shim.Folder, Path: path})
 }
 
-// veil adds an empty folder on top of one that is shown.
+// veil adds an empty folder on top of a visible one.
 func (p *placing) veil(path string) {
 	p.add(shim.Entry{Kind: shim.Memory, Path: path, Data: "size=64k,mode=0755"})
 	p.there[path] = true
 	p.veils = append(p.veils, path)
 }
 
-// full reports whether a path is in what is shown, and in no veil upon it.
+// full reports whether a path is below a bound path, and not below a veil on it.
 func (p *placing) full(path string) bool {
 	for dir := path; len(dir) > 1; dir = filepath.Dir(dir) {
 		switch {
@@ -281,12 +278,12 @@ func (p *placing) full(path string) bool {
 	return false
 }
 
-// bind adds something of the machine. Where it is mounted on what is shown
-// already, the machine has something there as well.
+// bind adds a path of the machine. If the mount point is below a bound path, it exists there
+// already.
 func (p *placing) bind(path, source string) {
 	info, err := os.Stat(source)
 	if err != nil {
-		return // it has gone meanwhile
+		return // it is gone
 	}
 	if !p.full(path) {
 		if info.IsDir() {
