@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// both is the two streams as one object, as text and as structured content. As JSON they may
-// be six times as long, so that both forms are counted before they are made, once for a call.
+// both returns the two streams as one object, as text and as structured content. As JSON they may be
+// six times as long; so the size of both forms is reserved once per call, before they are made.
 func (r *run) both(ctx context.Context) (mcp.Content, json.RawMessage, error) {
 	stdout, stderr := r.stdout.whole(), r.stderr.whole()
 	size := 0
@@ -25,7 +25,7 @@ func (r *run) both(ctx context.Context) (mcp.Content, json.RawMessage, error) {
 	return &mcp.TextContent{Text: string(object)}, object, nil
 }
 
-// join gives each the parts of the object that has two streams.
+// join calls each with the parts of the object that contains both streams.
 func join(stdout, stderr []byte, each func(part []byte)) {
 	each([]byte(`{"stdout":"`))
 	escape(stdout, each)
@@ -34,13 +34,13 @@ func join(stdout, stderr []byte, each func(part []byte)) {
 	each([]byte(`"}`))
 }
 
-// escape gives each the parts of text as it stands in a JSON string. Bytes that are not UTF-8
-// become U+FFFD, one for those that stand together.
+// escape calls each with the parts of text as a JSON string without the quotes. A run of bytes that
+// are not UTF-8 becomes one U+FFFD.
 func escape(text []byte, each func(part []byte)) {
 	const hex = "0123456789abcdef"
 	short := [...]byte{'\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r', '"': '"', '\\': '\\'}
 	var code [6]byte
-	begin := 0 // of what stands for itself
+	begin := 0 // of the part that needs no escape
 	for i := 0; i < len(text); {
 		c := text[i]
 		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
@@ -58,7 +58,7 @@ func escape(text []byte, each func(part []byte)) {
 			for size < len(text)-i && broken(text[i+size:]) {
 				size++
 			}
-		case char == '\u2028' || char == '\u2029': // which JavaScript takes for ends of lines
+		case char == '\u2028' || char == '\u2029': // JavaScript treats them as line ends
 			instead, size = append(instead, '\\', 'u', '2', '0', '2', hex[char&0xf]), n
 		default:
 			i += n

@@ -11,9 +11,9 @@ type capture struct {
 	limit   int64
 	kept    []byte
 	dropped int64
-	torn    bool // the writer was ended, maybe in the middle of a rune
+	torn    bool // the process was killed, maybe in the middle of a rune
 
-	need func(n int64) error // waits until there is room for n bytes more; nil for none needed
+	need func(n int64) error // reserves n more bytes, and may wait for that; nil if not needed
 }
 
 func (c *capture) write(p []byte) {
@@ -25,8 +25,8 @@ func (c *capture) write(p []byte) {
 	c.dropped += int64(len(p) - room)
 }
 
-// redact takes secrets out of what was kept, and what may be the beginning of one
-// where the rest is dropped (SPEC-TOOLS 5.3).
+// redact removes secrets from what was kept. If the rest of the stream was dropped, it also removes
+// the beginning of a secret at the end (SPEC-TOOLS 5.3).
 func (c *capture) redact(r *secret.Redactor) {
 	c.kept = r.RedactBytes(c.kept)
 	if c.dropped > 0 {
@@ -36,13 +36,13 @@ func (c *capture) redact(r *secret.Redactor) {
 	}
 }
 
-// text returns what was kept as text, and false when it is none.
+// text returns what was kept as text; false if it is not text.
 func (c *capture) text() (string, bool) {
 	kept := c.whole()
 	return string(kept), utf8.Valid(kept)
 }
 
-// whole returns what was kept. A rune that the limit or the writer's end cut in two is left out.
+// whole returns what was kept, without a rune that was cut by the limit or the end of the process.
 func (c *capture) whole() []byte {
 	kept := c.kept
 	if c.dropped > 0 || c.torn {

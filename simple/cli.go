@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// maxLast and maxLastLines bound what the reason of a failure has of stderr.
+	// maxLast and maxLastLines bound how much of stderr is in the message of a failure.
 	maxLast      = 2 << 10
 	maxLastLines = 20
 )
 
-// cli is what is particular to a tool of type cli (SPEC-TOOLS 3.6).
+// cli has what only tools of type cli need (SPEC-TOOLS 3.6).
 type cli struct {
 	manifest.CLI
 	arguments []argument
@@ -32,7 +32,7 @@ type cli struct {
 
 func newCLI(tool manifest.Tool) (*cli, error) {
 	if tool.Kind != manifest.Cli {
-		return nil, nil //nolint:nilnil // the tool is of another kind
+		return nil, nil //nolint:nilnil // the tool is not of type cli
 	}
 	arguments, err := argumentsOf(tool.Resource.CLI.Args)
 	if err != nil {
@@ -41,7 +41,7 @@ func newCLI(tool manifest.Tool) (*cli, error) {
 	return &cli{CLI: *tool.Resource.CLI, arguments: arguments}, nil
 }
 
-// input makes the command line and stdin of a call.
+// input makes the command line and the stdin of a call.
 func (c *cli) input(ctx context.Context, args json.RawMessage) (input, error) {
 	used, err := c.used(args)
 	if err != nil {
@@ -71,8 +71,8 @@ func (c *cli) input(ctx context.Context, args json.RawMessage) (input, error) {
 	return in, nil
 }
 
-// cliSpec is how the command of a call is started: with what its file gives it
-// and nothing of Orla's own, neither the call's id nor its trace.
+// cliSpec returns the Spec of a call's command. Its environment is that of the file, without Orla's
+// variables such as the call's id and trace.
 func (c *Command) cliSpec(argv []string) (launch.Spec, error) {
 	program, err := c.program()
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *Command) cliSpec(argv []string) (launch.Spec, error) {
 	}, nil
 }
 
-// program finds the command: on this machine by PATH as it is now, elsewhere it is
-// looked for there.
+// program returns the path of the command. On this machine it is looked up in the current PATH;
+// elsewhere the Launcher looks it up.
 func (c *Command) program() (string, error) {
 	command := c.cli.Command
 	switch {
@@ -100,14 +100,14 @@ func (c *Command) program() (string, error) {
 		return "", fault.New(fault.UnsupportedTool, "%s: there is no command %q in the sandbox, or it is not executable; install it, or correct cli.command", c.tool.Name, command)
 	}
 	path, err := exec.LookPath(command)
-	if err != nil || !filepath.IsAbs(path) { // a PATH with relative folders names no program for certain
+	if err != nil || !filepath.IsAbs(path) { // a PATH with relative folders is not reliable
 		return "", fault.New(fault.UnsupportedTool, "%s: the command %q is not on this machine, or not executable; install it, or correct cli.command", c.tool.Name, command)
 	}
 	return path, nil
 }
 
-// cliResult is what of the command's output is its result. Beside an error it is the streams
-// as they are.
+// cliResult returns the result that the command's output stands for. With an error, it is the
+// streams.
 func (c *Command) cliResult(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
 	res := &mcp.CallToolResult{Meta: r.meta()}
 	switch c.cli.Output {
@@ -120,7 +120,7 @@ func (c *Command) cliResult(ctx context.Context, r *run) (*mcp.CallToolResult, e
 		res.Content = append(append(res.Content, text), r.cutNotes("stdout", "stderr")...)
 	case manifest.CLIStderr:
 		block := r.block(&r.stderr, "stderr")
-		if text, ok := block.(*mcp.TextContent); ok { // it is the result, and no aside
+		if text, ok := block.(*mcp.TextContent); ok { // it is the result itself, not an additional stream
 			text.Text, text.Meta = strings.TrimPrefix(text.Text, "stderr:\n"), nil
 		}
 		res.Content = append(append(res.Content, block), r.cutNotes("stderr")...)
@@ -130,8 +130,7 @@ func (c *Command) cliResult(ctx context.Context, r *run) (*mcp.CallToolResult, e
 	return res, nil
 }
 
-// exited is the fault of a command that exited with a code, and the last that it
-// said on stderr.
+// exited is the error for a command with an exit code, with the last lines of its stderr.
 func (c *Command) exited(r *run) *fault.Error {
 	reason := fmt.Sprintf("%s exited with code %d", c.tool.Name, r.exit.Code)
 	f := fault.New(fault.ExecutionFailed, "%s", reason)
@@ -140,7 +139,7 @@ func (c *Command) exited(r *run) *fault.Error {
 	}
 	if last := r.stderr.last(); last != "" {
 		f.Reason += "; it said on stderr:\n" + last
-		f.Logged = reason // what it said may repeat arguments (SPEC I2)
+		f.Logged = reason // stderr may repeat arguments (SPEC I2)
 	}
 	if slices.Contains(c.cli.RetryExitCodes, r.exit.Code) {
 		again := true

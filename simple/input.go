@@ -22,26 +22,26 @@ const (
 	// maxFlag is the longest value that becomes a flag (SPEC C1). The kernel
 	// allows 128 KiB for one argument.
 	maxFlag = 64 << 10
-	// maxFlags bounds all flags of one call: half of what Linux allows for
-	// arguments and environment with the usual 8 MiB stack.
+	// maxFlags bounds all flags of a call together: half of what Linux allows for arguments and
+	// environment with the usual 8 MiB stack.
 	maxFlags = 1 << 20
-	// maxMembers bounds the arguments that may become flags: the shortest flags of as many
-	// are longer than maxFlags.
+	// maxMembers bounds the arguments that may become flags: more are longer than maxFlags even with the
+	// shortest names.
 	maxMembers = 200_000
-	// perMember is about what one of them takes while it becomes a flag, and then.
+	// perMember is roughly how many bytes of memory one argument takes as a flag.
 	perMember = 200
-	// maxNamed bounds how much of a bad name an error repeats.
+	// maxNamed bounds how much of an invalid name an error repeats.
 	maxNamed = 64
 )
 
-// input is a call's arguments as a process takes them.
+// input is a call's arguments in the form that a process gets.
 type input struct {
 	stdin []byte
 	flags []string
 }
 
-// buildInput turns a JSON object of arguments into stdin and flags (SPEC C1). What many of
-// them take is held by the call.
+// buildInput turns a JSON object of arguments into stdin and flags (SPEC C1). It reserves the memory
+// that many arguments take.
 func buildInput(ctx context.Context, args json.RawMessage, mode manifest.ArgumentsMode) (input, error) {
 	if none(args) {
 		args = json.RawMessage("{}")
@@ -100,9 +100,8 @@ func none(args json.RawMessage) bool {
 	return len(args) == 0 || string(args) == "null"
 }
 
-// eachMember calls take with the members of a JSON object, in order, until it returns
-// false. As a rule encoding/json has nothing to do with it: that is slow, and takes many
-// times as much memory.
+// eachMember calls take with the members of a JSON object, in order, until it returns false. It
+// avoids encoding/json, which is slow and takes many times as much memory, unless a key has escapes.
 func eachMember(args json.RawMessage, take func(key string, value json.RawMessage) bool) error {
 	on := true
 	if utf8.Valid(args) && rawjson.Valid(args) && rawjson.Members(args, func(key []byte, value json.RawMessage) bool {
@@ -111,7 +110,7 @@ func eachMember(args json.RawMessage, take func(key string, value json.RawMessag
 	}) || !on {
 		return nil
 	}
-	members := json.NewDecoder(bytes.NewReader(args)) // a key has escapes, or it is none
+	members := json.NewDecoder(bytes.NewReader(args)) // a key has escapes, or args is not an object
 	if open, err := members.Token(); err != nil || open != json.Delim('{') {
 		return errNoObject
 	}
@@ -132,18 +131,18 @@ func eachMember(args json.RawMessage, take func(key string, value json.RawMessag
 		return err
 	}
 	if _, err := members.Token(); !errors.Is(err, io.EOF) {
-		return errNoObject // something follows
+		return errNoObject // something follows the object
 	}
 	return nil
 }
 
 var errNoObject = errors.New("not a JSON object")
 
-// flagBuilder collects --name value pairs.
+// flagBuilder collects flags of the form --name value.
 type flagBuilder struct {
 	flags     []string
 	size      int
-	onlyFlags bool // there is no stdin to fall back to
+	onlyFlags bool // there is no stdin for other values
 }
 
 func (b *flagBuilder) add(name string, raw json.RawMessage) error {
@@ -181,7 +180,7 @@ func (b *flagBuilder) addValue(name, flag string, raw json.RawMessage) error {
 			return fault.New(fault.InvalidInput, "arguments: %s: not valid JSON", name)
 		}
 		value = compact.String()
-	default: // true, false, and numbers exactly as the client wrote them
+	default: // true, false, and numbers as the client wrote them
 		value = string(raw)
 	}
 	if strings.IndexByte(value, 0) >= 0 || len(value) > maxFlag {
@@ -189,7 +188,7 @@ func (b *flagBuilder) addValue(name, flag string, raw json.RawMessage) error {
 			return fault.New(fault.InvalidInput,
 				"arguments: %s: a value with a NUL byte or over %d bytes cannot be a flag, and this tool takes flags only", name, maxFlag)
 		}
-		return nil // stdin has it
+		return nil // stdin has the value
 	}
 	b.size += len(flag) + len(value) + 2
 	if b.size > maxFlags {

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// maxLevels is how deep a result may be nested: clients read no more.
+	// maxLevels is how deep a result may be nested: clients accept no more.
 	maxLevels = 1000
-	// maxMeta bounds the members of a result's _meta: each takes many times its bytes.
+	// maxMeta bounds the members of a result's _meta: each takes many times its size in memory.
 	maxMeta = 10_000
 	// maxDecoded bounds the values of one block that have to be decoded to be checked.
 	maxDecoded = 10_000
 )
 
-// readResult reads a CallToolResult that a tool printed. It is as strict as
-// clients are: they drop a whole answer for one block that lacks a field, and
-// then nobody learns why. What it returns are parts of printed: next to nothing
-// is decoded, since values take many times their bytes.
+// readResult reads a CallToolResult that a tool printed. It is as strict as clients: a client
+// rejects a whole answer for one block that lacks a field, without an error that the tool's author
+// sees. The result refers to parts of printed: almost nothing is decoded, since decoded values take
+// many times their size.
 func readResult(ctx context.Context, printed []byte) (*mcp.CallToolResult, error) {
 	if !utf8.Valid(printed) {
 		return nil, errNotUTF8
@@ -79,7 +79,7 @@ func readResult(ctx context.Context, printed []byte) (*mcp.CallToolResult, error
 	return res, err
 }
 
-// readMeta reads the _meta of a result; nil stands for none. What is nested stays as it came.
+// readMeta reads the _meta of a result; nil if there is none. Nested values stay JSON.
 func readMeta(raw json.RawMessage) (mcp.Meta, error) {
 	meta := mcp.Meta{}
 	switch {
@@ -91,7 +91,7 @@ func readMeta(raw json.RawMessage) (mcp.Meta, error) {
 		return nil, fmt.Errorf("_meta: it has more than %d members", maxMeta)
 	}
 	var err error
-	_ = eachMember(raw, func(key string, value json.RawMessage) bool { // it is valid
+	_ = eachMember(raw, func(key string, value json.RawMessage) bool { // it was checked to be valid
 		if meta[key] = value; value[0] != '{' && value[0] != '[' {
 			meta[key], err = rawjson.Decode(value)
 		}
@@ -120,7 +120,7 @@ func readContent(ctx context.Context, raw json.RawMessage) (content []mcp.Conten
 	return content, err
 }
 
-// needed are the fields of a block that must be strings, by its type.
+// needed lists the fields that must be strings, for each type of block.
 var needed = map[string][]string{
 	"text":          {"text"},
 	"image":         {"data", "mimeType"},
@@ -129,18 +129,18 @@ var needed = map[string][]string{
 	"resource":      {},
 }
 
-// shape is what a field must be that clients read.
+// shape is the type of value that clients expect in a field.
 type shape int
 
 const (
 	aString shape = iota
 	anObject
-	isBase64 // and so a string
+	isBase64 // a string with base64
 	isDecoded
 )
 
-// blockShapes are the fields of a block, of whatever type, and resourceShapes those of
-// the resource in it.
+// blockShapes are the fields of blocks of all types, resourceShapes those of the resource in a
+// block.
 var (
 	blockShapes = map[string]shape{
 		"type": aString, "text": aString, "mimeType": aString, "data": isBase64, "uri": aString, "name": aString, "title": aString,
@@ -150,7 +150,7 @@ var (
 	resourceShapes = map[string]shape{"uri": aString, "mimeType": aString, "text": aString, "blob": isBase64, "_meta": anObject}
 )
 
-// checkBlock checks one block. fields is room for its fields.
+// checkBlock checks one block. It uses fields as a buffer.
 func checkBlock(raw json.RawMessage, fields map[string]json.RawMessage) error {
 	if err := readFields(raw, blockShapes, fields); err != nil {
 		return err
@@ -191,15 +191,15 @@ func checkBlock(raw json.RawMessage, fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// readFields puts into fields what an object has of those that have shapes, and checks them.
-// One that is null is as none.
+// readFields sets fields to the fields of an object that have a shape, and checks them. A field that
+// is null counts as missing.
 func readFields(raw json.RawMessage, shapes map[string]shape, fields map[string]json.RawMessage) (err error) {
 	clear(fields)
 	if !rawjson.IsObject(raw) {
 		return errors.New("want an object")
 	}
 	var decode []byte
-	_ = eachMember(raw, func(key string, value json.RawMessage) bool { // it is valid
+	_ = eachMember(raw, func(key string, value json.RawMessage) bool { // it was checked to be valid
 		want, known := shapes[key]
 		if delete(fields, key); !known || string(value) == "null" {
 			return true
@@ -254,11 +254,11 @@ func validBase64(raw json.RawMessage) bool {
 	return err == nil
 }
 
-// rawContent is a content block that is passed on as it came.
+// rawContent is a content block that is passed on unchanged.
 type rawContent struct {
-	mcp.Content // never set: the block is only ever marshalled
+	mcp.Content // nil: the block is only marshalled
 	json        json.RawMessage
 }
 
-// MarshalJSON returns the block as it came.
+// MarshalJSON returns the block unchanged.
 func (c rawContent) MarshalJSON() ([]byte, error) { return c.json, nil }

@@ -18,7 +18,7 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Keys of a result's _meta (SPEC C3). Sizes are bytes, times milliseconds.
+// Keys of a result's _meta (SPEC C3). Sizes are in bytes, times in milliseconds.
 const (
 	MetaExitCode      = "exit_code"
 	MetaSignal        = "signal"
@@ -29,7 +29,7 @@ const (
 	MetaStream = "stream"
 )
 
-// answer makes the result of a process that has ended.
+// answer returns the result of a process that has ended.
 func (c *Command) answer(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
 	code := r.exit.Code
 	if r.ended == nil && r.exit.Err == nil && code == 0 && c.tool.Run.Output == manifest.OutputMCP {
@@ -61,7 +61,7 @@ func (c *Command) answer(ctx context.Context, r *run) (*mcp.CallToolResult, erro
 	return res, nil
 }
 
-// streams is what a process printed, as content.
+// streams returns the output of a process as content.
 func (r *run) streams() *mcp.CallToolResult {
 	res := &mcp.CallToolResult{Meta: r.meta()}
 	res.Content = append(res.Content, r.block(&r.stdout, "stdout"))
@@ -72,12 +72,12 @@ func (r *run) streams() *mcp.CallToolResult {
 	return res
 }
 
-// errNotUTF8 is why JSON is refused that the decoder would have mended: clients
-// would get the broken bytes.
+// errNotUTF8 is the error for JSON with invalid UTF-8. The decoder would accept it, but clients
+// would get the invalid bytes.
 var errNotUTF8 = errors.New("it is not UTF-8")
 
-// withStructure adds stdout, or whatever the result is, as structured content,
-// which must fit the tool's output schema.
+// withStructure adds the structured content of a result: stdout, or the value that stands for it. It
+// must match the tool's output schema.
 func (c *Command) withStructure(ctx context.Context, res *mcp.CallToolResult, r *run) (*mcp.CallToolResult, error) {
 	what, printed := "stdout", r.stdout.kept
 	if c.cli != nil {
@@ -106,13 +106,13 @@ func (c *Command) withStructure(ctx context.Context, res *mcp.CallToolResult, r 
 	return res, nil
 }
 
-// passThrough hands on the CallToolResult that the tool itself printed. Its
-// blocks and its structured content go out byte for byte, so that numbers keep
-// their digits. What Orla knows itself stands over the tool's word in _meta.
+// passThrough returns the CallToolResult that the tool printed. Its blocks and its structured
+// content are passed on byte for byte, so that numbers keep their digits. Orla's own keys in _meta
+// override the tool's.
 func (c *Command) passThrough(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
 	res, err := readResult(ctx, r.stdout.kept)
 	if err == nil && c.output != nil && !res.IsError {
-		structured, _ := res.StructuredContent.(json.RawMessage) // nil when there is none
+		structured, _ := res.StructuredContent.(json.RawMessage) // nil if there is none
 		err = c.output.ValidateOutput(ctx, structured)
 	}
 	if ended := context.Cause(ctx); err != nil && ended != nil {
@@ -141,7 +141,7 @@ func (r *run) meta() mcp.Meta {
 	return meta
 }
 
-// block is one stream as content: text, or a blob when it is not UTF-8.
+// block returns one stream as content: text, or a blob if it is not UTF-8.
 func (r *run) block(c *capture, stream string) mcp.Content {
 	var meta mcp.Meta
 	if stream != "stdout" {
@@ -164,7 +164,7 @@ func (r *run) block(c *capture, stream string) mcp.Content {
 	return &mcp.TextContent{Text: text, Meta: meta}
 }
 
-// cutNotes tells people and models what is missing of some streams.
+// cutNotes returns blocks that say which streams are incomplete.
 func (r *run) cutNotes(of ...string) []mcp.Content {
 	var notes []mcp.Content
 	for _, s := range []struct {

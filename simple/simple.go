@@ -1,8 +1,8 @@
 // Package simple runs a command once per call (RFC 1 §5, SPEC C).
 //
-// A call's arguments go to the process on stdin and as flags; its two streams
-// and its exit code come back as one result. Nothing lives between two calls,
-// and the memory of one is bounded by the output that is kept.
+// The process gets the arguments of a call on stdin and as flags; its two streams and its exit code
+// become one result. No state remains between calls, and the memory of a call is bounded by the
+// limit of its output.
 package simple
 
 import (
@@ -32,32 +32,30 @@ import (
 type Options struct {
 	// Launcher starts the processes. Required.
 	Launcher launch.Launcher
-	// Elsewhere: the Launcher's processes have programs of their own, and not
-	// this machine's: interpreters are found by their names, there.
+	// Elsewhere says that the processes do not see this machine's programs, but those of the Launcher:
+	// it looks up interpreters by their names.
 	Elsewhere bool
-	// Secrets resolves what the tool's SecretEnv names, at each attempt. Required
-	// with such a tool.
+	// Secrets resolves the secrets that the tool's SecretEnv names, at each attempt. Required if there
+	// are any.
 	Secrets func(secret.Ref) (secret.Value, error)
-	// Slots bounds the processes of all commands that share it. If nil,
-	// nothing is bounded.
+	// Slots bounds the processes of all commands that share it. If nil, there is no limit.
 	Slots *Slots
-	// Environ is what tools may inherit, as environ.Clean returns it.
+	// Environ is the environment that tools may inherit, as environ.Clean returns it.
 	Environ []string
 }
 
-// Command answers the calls of one simple tool. Call may be used from any
-// number of goroutines at once.
+// Command handles the calls of one simple tool. Call may be used from any goroutine.
 type Command struct {
 	tool    manifest.Tool
 	opts    Options
-	own     *Slots         // bounds this command alone; nil without max_concurrency
-	output  *schema.Schema // nil without an output schema
-	cli     *cli           // nil for what is not of type cli
+	own     *Slots         // limits only this command; nil without max_concurrency
+	output  *schema.Schema // nil if the tool has no output schema
+	cli     *cli           // nil if the tool is not of type cli
 	listed  []*mcp.Tool
-	environ []string // all of the environment but what is the call's own
+	environ []string // the environment without the variables of a single call
 }
 
-// New returns the Command that tool describes.
+// New returns the Command for a tool.
 func New(tool manifest.Tool, opts Options) (*Command, error) {
 	c := &Command{tool: tool, opts: opts}
 	if tool.Run.MaxOutput == 0 {
@@ -82,17 +80,16 @@ func New(tool manifest.Tool, opts Options) (*Command, error) {
 	return c, nil
 }
 
-// Tools returns the one tool that the command answers.
+// Tools returns the one tool of the command.
 func (c *Command) Tools() []*mcp.Tool { return c.listed }
 
-// String names the command in logs.
+// String returns the name of the command for logs.
 func (c *Command) String() string { return "simple " + c.tool.Name }
 
-// Call runs the command once and returns what it gave. An error is always a
-// *fault.Error, which knows if no process was started; the result beside it, if
-// there is one, holds what the process printed before. Call returns when the
-// process itself is gone, and never waits for a descendant that holds its
-// streams open (SPEC C4).
+// Call runs the command once and returns its result. An error is always a *fault.Error, which says
+// whether a process was started. With an error, the result has what the process printed, if
+// anything. Call returns when the process itself has ended, and never waits for a descendant that
+// holds its streams open (SPEC C4).
 func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	in, err := c.input(ctx, call.Args)
 	if err != nil {
@@ -115,7 +112,7 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	return peer.Answer{Result: res}, err
 }
 
-// input is a call's arguments as the tool's process takes them.
+// input returns a call's arguments in the form that the tool's process gets.
 func (c *Command) input(ctx context.Context, args json.RawMessage) (input, error) {
 	if c.cli != nil {
 		return c.cli.input(ctx, args)
@@ -123,16 +120,16 @@ func (c *Command) input(ctx context.Context, args json.RawMessage) (input, error
 	return buildInput(ctx, args, c.tool.Run.Arguments)
 }
 
-// run is what one process left.
+// run is the outcome of one process.
 type run struct {
 	callID         string
 	stdout, stderr capture
 	exit           launch.Exit
 	took           time.Duration
-	ended          error // why Orla ended it, nil when it ended by itself
+	ended          error // why Orla ended it; nil if it ended by itself
 }
 
-// run runs the process of one call. An error says that none was started.
+// run runs the process of one call. An error means that no process was started.
 func (c *Command) run(ctx context.Context, in input) (*run, error) {
 	began := time.Now()
 	spec, err := c.spec(ctx, in.flags)
@@ -144,7 +141,7 @@ func (c *Command) run(ctx context.Context, in input) (*run, error) {
 		return nil, err
 	}
 	if spec.Input = in.stdin; spec.Input == nil {
-		spec.Input = []byte{} // none at all
+		spec.Input = []byte{} // an empty stdin
 	}
 	r := &run{
 		callID: spec.ID,
@@ -170,7 +167,7 @@ func (c *Command) run(ctx context.Context, in input) (*run, error) {
 	return r, nil
 }
 
-// spec puts the command line and the environment of one call together.
+// spec returns the Spec of one call's process.
 func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error) {
 	id := callid.From(ctx)
 	var spec launch.Spec
@@ -191,7 +188,7 @@ func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error)
 	return spec, err
 }
 
-// fileSpec is how the tool's file is run.
+// fileSpec returns the Spec for a tool that is a file.
 func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (launch.Spec, error) {
 	spec := launch.Spec{
 		Path: c.tool.Path,
@@ -214,8 +211,8 @@ func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (laun
 	return spec, nil
 }
 
-// secrets are the variables that are secret. They are resolved at each attempt
-// and kept by nobody, so that the next one has a rotated secret (SPEC-TOOLS 5.3).
+// secrets returns the secret variables. They are resolved at each attempt and not kept, so that a
+// rotated secret is used at the next one (SPEC-TOOLS 5.3).
 func (c *Command) secrets() ([]string, *secret.Redactor, error) {
 	var environ []string
 	var values []secret.Value
@@ -236,8 +233,7 @@ func (c *Command) secrets() ([]string, *secret.Redactor, error) {
 	return environ, secret.NewRedactor(values...), nil
 }
 
-// traced is an environment of a process with the trace context that ctx carries
-// in place of another. The result may be appended to.
+// traced replaces the trace context in an environment by that of ctx. The result may be appended to.
 func traced(ctx context.Context, environ []string) []string {
 	t := trace.From(ctx)
 	if t.IsZero() {

@@ -9,8 +9,8 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// Slots bounds how many calls run something on this machine at once. Those that
-// wait are served in turn, by caller and then by session (internal/call/turns).
+// Slots bounds how many calls run something on this machine at once. Waiting calls take turns, by
+// caller and then by session (internal/call/turns).
 type Slots struct {
 	places *turns.Queue
 	shared bool // see NewShared
@@ -19,29 +19,29 @@ type Slots struct {
 // NewSlots returns Slots with n places.
 func NewSlots(n int) *Slots { return &Slots{places: turns.NewQueue(n, 0)} }
 
-// NewShared returns Slots with n places, of which one caller does not take all beside
-// others: it begins as many calls at a time as half of the processors work on. So a
-// call of another one runs beside a few processes, not beside n. Calls that take longer
-// count no more.
+// NewShared returns Slots with n places, of which one caller does not take all if there are others:
+// it may start half as many calls at a time as there are processors. So a call of another caller
+// runs next to a few processes, not to n. A call counts only for the first moment after its start.
 func NewShared(n int) *Slots {
 	return &Slots{places: turns.NewAging(n, max(1, runtime.NumCPU()/2), moment), shared: true}
 }
 
-// moment is how long a call counts for what its caller may begin beside others: what
-// scripts need to start.
+// moment is how long a call counts towards the number that its caller may start at a time: about the
+// start-up time of a script.
 const moment = 25 * time.Millisecond
 
-// Resize makes the places n. Who has one keeps it, also where there are fewer now.
+// Resize changes the number of places to n. Calls that have a place keep it, even if there are fewer
+// now.
 func (s *Slots) Resize(n int) { s.places.Resize(n) }
 
 // Free returns how many places are free now.
 func (s *Slots) Free() int { return s.places.Free() }
 
-// Waiting returns how many wait for a place.
+// Waiting returns how many calls wait for a place.
 func (s *Slots) Waiting() int { return s.places.Waiting() }
 
-// Take waits for a place, inside ctx's deadline, and returns how to give it
-// back, once. On nil Slots there always is one.
+// Take waits for a place until ctx ends. give returns the place; it must be called once. On nil
+// Slots there is always a place.
 func (s *Slots) Take(ctx context.Context, owner turns.Owner) (give func(), err error) {
 	if s == nil {
 		return func() {}, nil

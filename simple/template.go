@@ -18,32 +18,32 @@ import (
 )
 
 const (
-	// maxArgv bounds the whole command line of type cli (SPEC-TOOLS 3.6).
+	// maxArgv bounds the whole command line of a tool of type cli, in bytes (SPEC-TOOLS 3.6).
 	maxArgv = 128 << 10
-	// maxSteps bounds the rounds of all loops of one argument, and maxNested the
-	// templates that it calls: each takes room on the stack while it runs.
+	// maxSteps bounds the rounds of all loops of one argument, and maxNested its nested templates, each
+	// of which takes stack space while it runs.
 	maxSteps  = 100_000
 	maxNested = 1000
-	// maxMade bounds what one function of a template makes, and so what it may take.
+	// maxMade bounds the output of one function of a template, and so its time.
 	maxMade = 4 << 20
 )
 
-// The names of functions that templates cannot know: they are put into the parsed ones.
+// Names of functions that templates cannot use: rewrite adds them to the parsed templates.
 const (
-	stepName  = "_step"  // stands where a round of a loop, or a nested template, begins
-	nestName  = "_nest"  // the same for a nested template
-	valueName = "_value" // ends each pipeline whose result is printed
-	ownName   = "_own"   // the same where the template itself says how the result begins
+	stepName  = "_step"  // called at the start of a loop's round, or of a nested template
+	nestName  = "_nest"  // called at the start of a nested template
+	valueName = "_value" // last function of each pipeline whose result is printed
+	ownName   = "_own"   // the same, for a result that begins with a - of the template's own
 )
 
-// argument is one argument of a command, as its template makes it.
+// argument is one argument of a command.
 type argument struct {
-	literal string                 // what it always is, where trees is nil
-	trees   map[string]*parse.Tree // rewritten; read-only
+	literal string                 // its constant value, if trees is nil
+	trees   map[string]*parse.Tree // the rewritten template; read-only
 	uses    uses
 }
 
-// argumentsOf parses templates, which are in order.
+// argumentsOf parses the templates of a command, in order.
 func argumentsOf(templates []string) ([]argument, error) {
 	list := make([]argument, 0, len(templates))
 	for i, text := range templates {
@@ -67,9 +67,8 @@ func argumentsOf(templates []string) ([]argument, error) {
 	return list, nil
 }
 
-// rewrite has every pipeline that is printed end in one of our functions, which
-// says how a value looks, and every round of a loop begin with another, which
-// counts it.
+// rewrite appends a function to each pipeline that is printed, which formats the value, and prepends
+// one to each round of a loop, which counts it.
 func rewrite(node parse.Node) {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -80,7 +79,7 @@ func rewrite(node parse.Node) {
 			rewrite(one)
 		}
 	case *parse.ActionNode:
-		if len(n.Pipe.Decl) == 0 { // else it prints nothing
+		if len(n.Pipe.Decl) == 0 { // else nothing is printed
 			name := valueName
 			if saysItself(n.Pipe) {
 				name = ownName
@@ -117,8 +116,8 @@ func call(name string, pos parse.Pos) *parse.CommandNode {
 	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: pos, Args: []parse.Node{parse.NewIdentifier(name).SetPos(pos)}}
 }
 
-// saysItself reports whether a pipeline's result begins with a - of the template's
-// own: {{"--all"}}, {{printf "--n=%v" .n}}.
+// saysItself reports whether the result of a pipeline begins with a - that the template wrote:
+// {{"--all"}}, {{printf "--n=%v" .n}}.
 func saysItself(pipe *parse.PipeNode) bool {
 	if len(pipe.Cmds) != 1 {
 		return false
@@ -136,9 +135,9 @@ func saysItself(pipe *parse.PipeNode) bool {
 	return false
 }
 
-// render makes the arguments of one call (SPEC-TOOLS 3.6): each template makes one,
-// or none if it comes out empty. values are what used.decoded returns. An error
-// is invalid_input, and repeats no value.
+// render makes the arguments of one call (SPEC-TOOLS 3.6): one for each template, or none if its
+// output is empty. values is the result of used.decoded. An error is invalid_input, and contains no
+// value of the call.
 func (c *cli) render(ctx context.Context, values any) ([]string, error) {
 	var argv []string
 	room, ended := maxArgv-len(c.Command)-1, false
@@ -172,7 +171,7 @@ var (
 	errTooLarge = fmt.Errorf("template error: a function makes more than %d bytes", maxMade)
 )
 
-// refusal is the fault of an argument that cannot be made.
+// refusal is the error for an argument that cannot be made.
 func refusal(ctx context.Context, i int, err error) error {
 	if ctx.Err() != nil {
 		return fault.From(context.Cause(ctx))
@@ -188,18 +187,18 @@ func refusal(ctx context.Context, i int, err error) error {
 		reason = "template error: " + brief.Cut(strings.TrimPrefix(err.Error(), "template: "+manifest.TemplateName+":"), enough)
 	}
 	f := fault.New(fault.InvalidInput, "cli.args[%d]: %s", i, reason)
-	f.Logged = fmt.Sprintf("cli.args[%d] cannot be made of the arguments", i) // the template's words may quote them (SPEC I2)
+	f.Logged = fmt.Sprintf("cli.args[%d] cannot be made of the arguments", i) // the message may quote values (SPEC I2)
 	return f
 }
 
-// rendering is one run of a template.
+// rendering is one execution of a template.
 type rendering struct {
-	over   func() error // says why it is to end, once it is
+	over   func() error // returns the reason if it has to end
 	out    bytes.Buffer
-	room   int  // bytes that are left of the command line
-	ended  bool // a -- stands before: no argument is an option any more
-	vacant bool // a value that was to be first is empty
-	below  bool // a number below zero is first
+	room   int  // bytes left for the command line
+	ended  bool // a -- precedes it: no argument is an option any more
+	vacant bool // the value at the start is empty
+	below  bool // the value at the start is a negative number
 	steps  int
 	nested int
 }
@@ -233,7 +232,7 @@ func (r *rendering) run(trees map[string]*parse.Tree, values any) error {
 	return t.Execute(r, values)
 }
 
-// Write takes what the template prints.
+// Write receives the output of the template.
 func (r *rendering) Write(p []byte) (int, error) {
 	switch {
 	case len(p) > r.room-r.out.Len():
@@ -241,7 +240,7 @@ func (r *rendering) Write(p []byte) (int, error) {
 	case bytes.IndexByte(p, 0) >= 0:
 		return 0, errNUL
 	case r.vacant && r.out.Len() == 0 && bytes.HasPrefix(p, []byte("-")) && !r.ended:
-		return 0, errOption // {{.a}}-b without a: the - is not meant to be the first
+		return 0, errOption // {{.a}}-b without a: the - was not meant to come first
 	}
 	return r.out.Write(p)
 }
@@ -260,13 +259,13 @@ func (r *rendering) nest() (string, error) {
 	return "", r.over()
 }
 
-// value is the text of a value that is about to be printed. What is first in an
-// argument must make no option of it.
+// value returns the text of a value that is about to be printed. A value at the start of an argument
+// must not make it an option.
 func (r *rendering) value(v any) (string, error) {
 	text := textOf(v)
 	switch {
 	case r.ended || text == "" || isNumber(v) && r.out.Len() > 0:
-	case r.below: // -5 is a value, and -5x may be an option
+	case r.below: // -5 is a value, but -5x may be an option
 		return "", errOption
 	case r.out.Len() == 0 && strings.HasPrefix(text, "-"):
 		if !isNumber(v) {
@@ -278,8 +277,7 @@ func (r *rendering) value(v any) (string, error) {
 	return text, nil
 }
 
-// isNumber reports whether a value is a number, which is a value also where it is
-// below zero.
+// isNumber reports whether a value is a number; a negative one is still a value and not an option.
 func isNumber(v any) bool {
 	switch v.(type) {
 	case json.Number, int, int64, float64:
@@ -290,10 +288,9 @@ func isNumber(v any) bool {
 
 func (r *rendering) own(v any) string { return textOf(v) }
 
-// made calls a function that writes its arguments, unless these are so long that
-// what it writes might be too long.
+// made calls a function that formats its arguments, unless its output might be too long.
 func (r *rendering) made(args []any, write func() string) (string, error) {
-	const each = 8 // how many bytes one may become: \u2028, &#34;, %e2%80%a8
+	const each = 8 // how many bytes one byte may become: \u2028, &#34;, %e2%80%a8
 	size := 0
 	for _, arg := range args {
 		if size += each * lengthOf(arg); size > maxMade {
@@ -303,10 +300,10 @@ func (r *rendering) made(args []any, write func() string) (string, error) {
 	return write(), r.over()
 }
 
-// printf is fmt.Sprintf, whose result is bounded before it is made: a format may
-// be a value.
+// printf is fmt.Sprintf with a bound for its output, which is checked before: the format may be a
+// value of the call.
 func (r *rendering) printf(format string, args ...any) (string, error) {
-	const each = 12 // how many bytes one may become, as a part of %+q or of % #x
+	const each = 12 // how many bytes one byte may become, with %+q or % #x
 	longest := 0
 	for _, arg := range args {
 		longest = max(longest, lengthOf(arg))
@@ -319,7 +316,7 @@ func (r *rendering) printf(format string, args ...any) (string, error) {
 		}
 		rest = strings.TrimLeft(rest[i+1:], "+-# 0")
 		size += each*longest + 64
-		// Width and precision, indexes of arguments taken for one.
+		// This treats width, precision and argument indexes alike.
 		for digits := 0; rest != "" && strings.IndexByte("0123456789.[]*", rest[0]) >= 0; rest = rest[1:] {
 			if rest[0] == '*' {
 				return "", errors.New("a width * is not for templates of arguments")
@@ -340,7 +337,7 @@ func (r *rendering) printf(format string, args ...any) (string, error) {
 	return fmt.Sprintf(format, shown(args)...), r.over()
 }
 
-// lengthOf is about how long a value is as text.
+// lengthOf returns roughly how long a value is as text.
 func lengthOf(v any) int {
 	switch v := v.(type) {
 	case string:
@@ -354,8 +351,7 @@ func lengthOf(v any) int {
 	}
 }
 
-// shown is what print and its like are given: texts in place of what they would
-// show as Go has it.
+// shown converts the arguments of print and the like, so that Go's formatting does not show in them.
 func shown(args []any) []any {
 	list := make([]any, len(args))
 	for i, arg := range args {
@@ -369,8 +365,8 @@ func shown(args []any) []any {
 	return list
 }
 
-// textOf is a value as an argument has it: what there is not is empty, an object
-// or an array is compact JSON, and anything else is as it was written.
+// textOf returns a value as an argument has it: a missing value is empty, an object or an array is
+// compact JSON, and anything else is as it was written.
 func textOf(v any) string {
 	switch v := v.(type) {
 	case nil, null:
@@ -382,7 +378,7 @@ func textOf(v any) string {
 		e := json.NewEncoder(&out)
 		e.SetEscapeHTML(false)
 		if err := e.Encode(v); err != nil {
-			return "" // it came out of a decoder
+			return "" // it was decoded from JSON
 		}
 		return strings.TrimSuffix(out.String(), "\n")
 	default:
@@ -390,15 +386,15 @@ func textOf(v any) string {
 	}
 }
 
-// null is JSON's. As an empty map it has no members, is false, and has nothing to
-// go through, as what is missing has not.
+// null is JSON's null. As an empty map it behaves in templates like a missing value: it has no
+// members, is false, and a range over it has no rounds.
 type null map[string]any
 
-// MarshalJSON writes null as it was read.
+// MarshalJSON returns null.
 func (null) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// plain has numbers be Go's where these print with the same digits, so that
-// templates can compare and count with them.
+// plain converts numbers to Go's types if they print with the same digits, so that templates can
+// compare and count with them.
 func plain(v any) any {
 	switch v := v.(type) {
 	case nil:

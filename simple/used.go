@@ -10,17 +10,17 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// maxUsed bounds the values of the arguments that templates use: no loop goes through
-// more, and a command line has no room for them.
+// maxUsed bounds the values in the arguments that templates use: no loop visits more, and they would
+// not fit into a command line.
 const maxUsed = maxSteps
 
-// uses is which of a call's arguments a template can use.
+// uses says which arguments of a call a template can use.
 type uses struct {
 	names map[string]bool
 	all   bool
 }
 
-// usesOf looks through a template. Those that it calls know only what it gives them.
+// usesOf examines a template. Nested templates know only the value that they are called with.
 func usesOf(trees map[string]*parse.Tree) uses {
 	u := uses{names: map[string]bool{}}
 	if tree := trees[manifest.TemplateName]; tree != nil {
@@ -29,8 +29,8 @@ func usesOf(trees map[string]*parse.Tree) uses {
 	return u
 }
 
-// look looks at a node. outside says that the dot is all arguments there: a range or a
-// with has another one inside.
+// look examines a node. outside says that the dot is the object of all arguments there; inside a
+// range or a with it is another value.
 func (u *uses) look(node parse.Node, outside bool) {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -69,7 +69,7 @@ func (u *uses) look(node parse.Node, outside bool) {
 		}
 	case *parse.VariableNode:
 		switch {
-		case n.Ident[0] != "$": // it has been looked at where it was set
+		case n.Ident[0] != "$": // its value was examined where it was set
 		case len(n.Ident) == 1:
 			u.all = true
 		default:
@@ -84,14 +84,14 @@ func (u *uses) branch(n *parse.BranchNode, outside, inside bool) {
 	u.look(n.ElseList, outside)
 }
 
-// used are the arguments of a call that templates can use, not decoded yet.
+// used are the arguments that templates can use, not decoded yet.
 type used struct {
 	members map[string]json.RawMessage
 	values  int
-	cost    int64 // about how many bytes they take once they are decoded
+	cost    int64 // roughly how many bytes they take when decoded
 }
 
-// used finds what the command's templates can use. The other arguments are only looked over.
+// used finds the arguments that the command's templates can use. It does not decode the others.
 func (c *cli) used(args json.RawMessage) (used, error) {
 	found := used{members: map[string]json.RawMessage{}}
 	if none(args) {
@@ -124,7 +124,7 @@ func (c *cli) uses(name string) bool {
 	return false
 }
 
-// decoded returns them as templates take them.
+// decoded returns the arguments in the form that templates get.
 func (u used) decoded() (map[string]any, error) {
 	object := make(map[string]any, len(u.members))
 	for key, raw := range u.members {

@@ -1,7 +1,7 @@
 // Command orla finds tools and serves them to MCP clients.
 //
-// The commands are in internal/app/cli. Here is the process alone: its arguments, its
-// streams and its exit code.
+// The commands are in internal/app/cli. This package only connects them to the process: its
+// arguments, its streams and its exit code.
 package main
 
 import (
