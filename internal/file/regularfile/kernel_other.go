@@ -4,5 +4,5 @@ package regularfile
 
 import "os"
 
-// isKernelMade reports whether the kernel makes a file while it is read.
+// isKernelMade returns false: these systems have no such file systems.
 func isKernelMade(*os.File) bool { return false }

@@ -1,6 +1,5 @@
-// Package regularfile opens regular files and nothing else: a tool folder may
-// hold devices, FIFOs and links that lead elsewhere. It also says in one way
-// what is wrong with an entry of a folder.
+// Package regularfile opens regular files and nothing else: a tools folder may contain devices,
+// FIFOs and links that lead elsewhere. It also has the error messages for other entries of a folder.
 package regularfile
 
 import (
@@ -12,10 +11,9 @@ import (
 	"syscall"
 )
 
-// Open opens a regular file to read it. Anything else is not opened, as
-// that has effects on some devices. It never waits: neither for the writer of a
-// FIFO that has just taken the file's place, nor for a process with a lease on it.
-// No read of what it opens waits for data.
+// Open opens a regular file for reading. It does not open anything else, since opening some devices
+// has effects. It never blocks: not for the writer of a FIFO that has just replaced the file, nor
+// for a process with a lease on it. Reads from the file do not block either.
 func Open(file string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -49,7 +47,7 @@ func notRegular(info fs.FileInfo) error {
 	return fmt.Errorf("is not a regular file but %s", KindOf(info.Mode()))
 }
 
-// Read returns the first bytes of a regular file, at most so many.
+// Read returns the first most bytes of a regular file.
 func Read(file string, most int64) ([]byte, error) {
 	f, info, err := Open(file)
 	if err != nil {
@@ -64,8 +62,7 @@ func Read(file string, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// Within reports whether file is dir or below it. Both are absolute and
-// without links.
+// Within reports whether file is dir or below it. Both are absolute paths without links.
 func Within(dir, file string) bool {
 	rel, err := filepath.Rel(dir, file)
 	return err == nil && filepath.IsLocal(rel)
@@ -87,8 +84,8 @@ func KindOf(mode fs.FileMode) string {
 	}
 }
 
-// ReadError returns an *UnreadableError for an error of package os, without the
-// path, which the message of the caller has.
+// ReadError returns an *UnreadableError for an error of package os. It removes the path, which the
+// caller's message has.
 func ReadError(err error) error {
 	if pathErr, ok := errors.AsType[*os.PathError](err); ok {
 		err = pathErr.Err
@@ -96,23 +93,23 @@ func ReadError(err error) error {
 	return &UnreadableError{err}
 }
 
-// An UnreadableError is trouble with reading an entry, not with what it says.
+// An UnreadableError says that an entry cannot be read; it says nothing about its content.
 type UnreadableError struct{ cause error }
 
-// Error gives the reason.
+// Error returns the reason.
 func (e *UnreadableError) Error() string { return "cannot be read: " + e.cause.Error() }
 
 // Unwrap returns the error of package os.
 func (e *UnreadableError) Unwrap() error { return e.cause }
 
-// IsProgram reports whether a file, or what a link leads to, can be executed.
+// IsProgram reports whether a file, or the target of a link, is executable.
 func IsProgram(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// Resolve returns the path of a file without links, or "" if there is no such
-// file. A path that is not absolute counts from dir.
+// Resolve returns the path of a file without links, or "" if it does not exist. A relative path is
+// relative to dir.
 func Resolve(dir, file string) string {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(dir, file)

@@ -2,9 +2,8 @@ package watch
 
 import "time"
 
-// burst is a run of events that ends when it has been quiet for a while, or has
-// gone on for too long. Its timer is waited for by its owner's select and by
-// nobody else.
+// burst is a series of events. It ends when no event has come for a while, or when it has lasted too
+// long. Only the owner's select may wait for its timer.
 type burst struct {
 	quiet   time.Duration
 	maxWait time.Duration
@@ -20,8 +19,7 @@ func newBurst(quiet, maxWait time.Duration) *burst {
 	return &burst{quiet: quiet, maxWait: maxWait, timer: t}
 }
 
-// add counts one event and reports whether the burst goes on: it does not if
-// it has lasted for too long already.
+// add counts one event. It reports false if the burst has already lasted too long.
 func (b *burst) add() bool {
 	now := time.Now()
 	if !b.open {
@@ -32,10 +30,10 @@ func (b *burst) add() bool {
 	return wait > 0
 }
 
-// due is ready once the burst is over. It stays silent while there is none.
+// due is ready once the burst is over. It is never ready if there is no burst.
 func (b *burst) due() <-chan time.Time { return b.timer.C }
 
-// end closes the burst; the next event opens another.
+// end closes the burst; the next event starts another one.
 func (b *burst) end() {
 	b.timer.Stop()
 	b.open = false

@@ -8,13 +8,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// came is what happens to a path when something else takes its place.
+// came are the operations that happen to a path when something else replaces it.
 const came = fsnotify.Create | fsnotify.Remove | fsnotify.Rename
 
-// rootTrail is the key of the subs that tell where the root is.
+// rootTrail is the key of the subs that watch where the root is.
 const rootTrail = ""
 
-// drain takes in what the Hub has, and reports whether anything of it counts.
+// drain takes the notes from the inbox, and reports whether any of them counts.
 func (w *Watcher) drain() (counts bool) {
 	notes, lost, err := w.box.take()
 	if err != nil {
@@ -30,9 +30,8 @@ func (w *Watcher) drain() (counts bool) {
 	return counts || lost
 }
 
-// note takes in one event and reports whether it may count. What it comes to
-// is found out when the burst is over; here new folders are watched, so that
-// what happens in them belongs to the burst.
+// note records one event, and reports whether it may count. settle finds out later what it has
+// changed. note watches new folders at once, so that events in them belong to the same burst.
 func (w *Watcher) note(n note) bool {
 	if n.path == w.root {
 		return w.noteRoot(n.op)
@@ -55,7 +54,7 @@ func (w *Watcher) note(n note) bool {
 	t := touched{path: rel, written: n.op&^(fsnotify.Chmod|lookAgain) != 0}
 	switch {
 	case err != nil:
-		// Gone. What came and went was never there.
+		// Gone. If it came and went within the burst, nothing has changed.
 		if !known && !w.pending.has(rel) && w.subs[rel] == nil {
 			return isRules
 		}
@@ -63,7 +62,7 @@ func (w *Watcher) note(n note) bool {
 	case scope.skips(rel, now.mode.IsDir()):
 		return isRules
 	case n.op == fsnotify.Chmod && known && was.looks(now):
-		return isRules // its other permissions, or the time of its last read
+		return isRules // other permissions, or the access time
 	case now.mode.IsDir():
 		t.tree, t.written = true, n.op&came != 0
 		w.cover(rel)
@@ -72,7 +71,7 @@ func (w *Watcher) note(n note) bool {
 	return true
 }
 
-// noteRoot takes in an event of the root, or of a step on the way to it.
+// noteRoot records an event of the root, or of a step on the way to it.
 func (w *Watcher) noteRoot(op fsnotify.Op) bool {
 	if op&lookAgain != 0 {
 		w.renew()
@@ -97,7 +96,7 @@ func (w *Watcher) noteRoot(op fsnotify.Op) bool {
 	return true
 }
 
-// renew finds the root anew and watches all that is below it.
+// renew finds the root again and watches everything below it.
 func (w *Watcher) renew() {
 	if w.polling {
 		return
@@ -119,12 +118,12 @@ func (w *Watcher) cover(rel string) {
 	}
 }
 
-// followRoot watches what tells that the root comes, goes or is replaced.
+// followRoot watches the steps that lead to the root.
 func (w *Watcher) followRoot() error {
 	return w.follow(rootTrail, w.root, func() []step { return trail(string(filepath.Separator), w.root) })
 }
 
-// enter watches a folder, or what tells that a link leads elsewhere.
+// enter watches a folder, or the steps that lead to the target of a link.
 func (w *Watcher) enter(rel string, link bool) error {
 	abs := w.tree.abs(rel)
 	if !link {
@@ -140,13 +139,13 @@ func (w *Watcher) enter(rel string, link bool) error {
 		if err != nil {
 			return nil
 		}
-		// The first step is the link's own, whose folder is watched anyway.
+		// The first step is the link itself, whose folder is watched anyway.
 		steps := trail(dir, filepath.Base(abs))
 		return steps[min(1, len(steps)):]
 	})
 }
 
-// follow watches the steps of a trail and reports what happens there as at.
+// follow watches the steps that find returns, under key, and reports events there as events of at.
 func (w *Watcher) follow(key, at string, find func() []step) error {
 	for range 10 {
 		steps := find()
@@ -162,15 +161,15 @@ func (w *Watcher) follow(key, at string, find func() []step) error {
 			}
 		}
 		w.replace(key, subs)
-		// A step may have been made or moved before its watch was there.
+		// A step may have been made or moved before it was watched.
 		if slices.Equal(find(), steps) {
 			return nil
 		}
 	}
-	return nil // it has no rest: who moves it next tells us
+	return nil // it keeps changing: the next move is an event
 }
 
-// replace keeps subs in the place of those under key.
+// hold replaces the subs under key.
 func (w *Watcher) replace(key string, subs []*sub) {
 	old := w.subs[key]
 	w.subs[key] = subs
@@ -179,7 +178,7 @@ func (w *Watcher) replace(key string, subs []*sub) {
 	}
 }
 
-// release releases the subs of rel and what is below it, but those to be kept.
+// release releases the subs of rel and of everything below it, except those in keep.
 func (w *Watcher) release(rel string, keep map[string]bool) {
 	for key, subs := range w.subs {
 		if key == rootTrail || !within(key, rel) || keep[key] {
@@ -192,13 +191,13 @@ func (w *Watcher) release(rel string, keep map[string]bool) {
 	}
 }
 
-// compare looks at rel again, watches what is there, and lets go what is not.
+// compare looks at rel again, watches the folders that exist and releases those that do not.
 func (w *Watcher) compare(t touched) (first string, differs bool) {
 	if w.polling {
 		first, differs, err := w.tree.compare(t.path, t.written, nil)
 		if err != nil {
-			// A tree half read must not look like one half deleted: the old one is
-			// kept, and looks different at the next tick.
+			// A tree that was read only in part must not look like one with deletions: keep the old
+			// state, which will differ at the next tick.
 			w.log.Debug("reading the watched folder", "path", w.root, "err", err)
 		}
 		return first, differs
@@ -218,8 +217,7 @@ func (w *Watcher) compare(t touched) (first string, differs bool) {
 	return first, differs
 }
 
-// settle finds out what the burst comes to: the first path that is truly not
-// what it was becomes w.found.
+// settle finds out what the burst has changed: the first path that really differs becomes w.found.
 func (w *Watcher) settle() {
 	defer w.sayRules()
 	burst := w.pending.take()
@@ -230,7 +228,7 @@ func (w *Watcher) settle() {
 	}
 	for _, t := range burst.list {
 		if t.tree && burst.all {
-			continue // seen below
+			continue // compared below
 		}
 		first(w.compare(t))
 	}
@@ -241,14 +239,15 @@ func (w *Watcher) settle() {
 	first(w.compare(touched{path: ".", tree: true}))
 	_, exists := w.tree.seen["."]
 	if w.tree.content {
-		// Whoever stands in the old root stands nowhere, whatever the new one has.
+		// A process whose working directory was the old root is nowhere now, even if the new one looks
+		// the same.
 		first(".", burst.replaced && existed && exists)
 	} else {
 		first(".", burst.replaced && (existed || exists))
 	}
 }
 
-// begin starts to listen, or to poll, and has everything looked at.
+// begin starts listening or polling, and marks everything to be compared.
 func (w *Watcher) begin() {
 	w.pending = pending{all: true}
 	w.polling = w.poll
@@ -263,7 +262,7 @@ func (w *Watcher) begin() {
 	}
 }
 
-// end gives back all that the Hub holds for w.
+// end releases everything that the Hub has for w.
 func (w *Watcher) end() {
 	if w.polling {
 		return
@@ -275,10 +274,10 @@ func (w *Watcher) end() {
 	}
 	w.subs = nil
 	w.hub.leave(w.box)
-	_, _, _ = w.box.take() // what is left in it nobody needs
+	_, _, _ = w.box.take() // the rest is not needed
 }
 
-// pollInstead gives up on events for this run, and says why.
+// pollInstead switches to polling for this run, and logs why.
 func (w *Watcher) pollInstead(err error) {
 	if w.polling {
 		return
@@ -288,7 +287,7 @@ func (w *Watcher) pollInstead(err error) {
 	w.complain(err)
 }
 
-// complain says why there are no events. The limit to raise is named once.
+// complain logs why there are no events. It names the limit to raise only once.
 func (w *Watcher) complain(err error) {
 	const msg = "cannot watch for file events: reading the folder once a second instead"
 	hint := limitHint(err)

@@ -24,7 +24,7 @@ const (
 	maxGitignore = 256 << 10 // bytes of a file, whose lines need not be rules
 )
 
-// rules are the lines of a .gitignore, of which the last that matches decides.
+// rules are the lines of a .gitignore. The last one that matches decides.
 type rules []rule
 
 type rule struct {
@@ -66,7 +66,7 @@ func parseRule(line string) (r rule, ok bool) {
 	line, r.negated = strings.CutPrefix(line, "!")
 	line, r.dirOnly = strings.CutSuffix(line, "/")
 	if line == "" || strings.HasSuffix(line, "/") || strings.Contains(line, "//") {
-		return rule{}, false // no path has a name like that
+		return rule{}, false // no path can match it
 	}
 	if !strings.Contains(line, "/") {
 		if r.pattern = translate(line); r.pattern != "**" {
@@ -76,7 +76,7 @@ func parseRule(line string) (r rule, ok bool) {
 		line = "**/" + line
 	}
 	line = translate(strings.TrimPrefix(line, "/"))
-	// Git: all that is inside. The library: the folder too.
+	// In git it matches everything inside; in the library, the folder too.
 	if inside, found := strings.CutSuffix(line, "/**"); found {
 		line = inside + "/**/*"
 	}
@@ -84,9 +84,8 @@ func parseRule(line string) (r rule, ok bool) {
 	return r, doublestar.ValidatePattern(line)
 }
 
-// translate makes git's pattern one of the library's, which knows {} where git
-// does not, and takes more than two stars, or two beside a name, for something
-// else.
+// translate converts a git pattern for the library, which has {} as a special form, and differs in
+// patterns with more than two stars or with two next to a name.
 func translate(pattern string) string {
 	names := strings.Split(pattern, "/")
 	for i, name := range names {
@@ -117,8 +116,8 @@ func translate(pattern string) string {
 	return strings.Join(names, "/")
 }
 
-// emptied are rules for the folders that count for nothing since nothing inside
-// them can, so that they are not watched in vain.
+// emptied returns rules for the folders in which everything is ignored, so that they are not
+// watched.
 func (rs rules) emptied() (folders rules) {
 	if rs.negate() {
 		return nil
@@ -131,7 +130,7 @@ func (rs rules) emptied() (folders rules) {
 	return folders
 }
 
-// negate reports whether a rule brings something back.
+// negate reports whether a rule makes paths not ignored.
 func (rs rules) negate() bool {
 	return slices.ContainsFunc(rs, func(r rule) bool { return r.negated })
 }
@@ -163,8 +162,8 @@ func (rs rules) ignore(rel string, isDir bool) bool {
 	return ignored
 }
 
-// gitignore is what the .gitignore files from a root downwards say. It reads
-// each when it is first asked about something in its folder.
+// gitignore has the rules of the .gitignore files from a root downwards. It reads each file when a
+// path in its folder is checked for the first time.
 type gitignore struct {
 	root    string
 	folders map[string]folderRules // by folder, relative to the root
@@ -178,8 +177,8 @@ type folderRules struct {
 	emptied rules
 }
 
-// ignores reports whether rel is ignored. What is inside an ignored folder is
-// not asked about, since nobody goes there.
+// ignores reports whether rel is ignored. It is not used for paths inside ignored folders, which are
+// not entered.
 func (g *gitignore) ignores(rel string, isDir bool) bool {
 	for dir := path.Dir(rel); ; dir = path.Dir(dir) {
 		name := rel
@@ -190,7 +189,7 @@ func (g *gitignore) ignores(rel string, isDir bool) bool {
 		if ignored, decided := rs.decide(name, isDir); decided {
 			return ignored
 		}
-		if isDir && rs.emptied.ignore(name, true) && !g.of(rel).negate() { // which could bring back what is in it
+		if isDir && rs.emptied.ignore(name, true) && !g.of(rel).negate() { // a negated rule in the folder could match files in it
 			return true
 		}
 		if dir == "." {

@@ -13,46 +13,45 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Hub is what the Watchers of a process share: one of the kernel's few
-// instances for file events, and one watch for each folder, however many of
-// them want it. It is there, with its goroutines, as long as one of its
+// Hub is shared by the Watchers of a process: one inotify instance, of which a user can have only a
+// few, and one watch for each folder, however many Watchers watch it. It runs as long as one of its
 // Watchers serves. All methods may be called from any goroutine.
 type Hub struct {
-	mu      sync.Mutex // guards what follows; held while the library is asked
-	line    *line      // nil while nobody listens
-	boxes   []*inbox   // of those who listen
+	mu      sync.Mutex // guards the fields that follow; held during calls of the library
+	line    *line      // nil if no Watcher serves
+	boxes   []*inbox   // of the Watchers that serve
 	byID    map[identity]*entry
 	byLabel map[string]*entry
-	inside  map[string]map[*entry]bool // entries by the folder that their label is in
-	warned  []string                   // limits that the log has heard of
+	inside  map[string]map[*entry]bool // entries by the parent folder of their label
+	warned  []string                   // limits that were logged
 }
 
-// NewHub makes a Hub. Give it to all Watchers of the process.
+// NewHub returns a Hub, to be used by all Watchers of the process.
 func NewHub() *Hub { return &Hub{} }
 
-// entry is one folder that the kernel watches.
+// entry is a folder that the kernel watches.
 type entry struct {
 	id    identity
-	label string // the path it was added by, under which its events come for as long as it is watched
+	label string // the path that it was added by, which its events have as long as it is watched
 	subs  []*sub
 }
 
-// sub is what one Watcher wants of an entry. Only the Hub looks inside.
+// sub is a Watcher's subscription to an entry. Only the Hub uses its fields.
 type sub struct {
-	entry *entry // nil once the watch has been dropped or released
+	entry *entry // nil once the watch has ended or was released
 	box   *inbox
-	at    string // what the Watcher calls the folder; with only, what it is told instead
-	only  string // the one name in the folder that matters, if not empty
+	at    string // the folder's path for the Watcher; with only, the path that all its events get
+	only  string // if not empty, the only name in the folder that matters
 }
 
-// line is one life of the library, with the goroutines that listen to it.
+// line is one run of the library, with its goroutines.
 type line struct {
 	lib  *fsnotify.Watcher
 	lost chan error
 	wg   sync.WaitGroup
 }
 
-// join begins to fill box. Each join is to be followed by one leave.
+// join starts sending events to box. Each join must be followed by one leave.
 func (h *Hub) join(box *inbox) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,8 +69,8 @@ func (h *Hub) join(box *inbox) error {
 	return nil
 }
 
-// leave ends what join began. The box's subs have been released. With the last
-// box all goes, and leave waits for it.
+// leave ends what join started. The subs of box must have been released. The last leave closes the
+// library, and waits until its goroutines have ended.
 func (h *Hub) leave(box *inbox) {
 	h.mu.Lock()
 	h.boxes = slices.DeleteFunc(h.boxes, func(b *inbox) bool { return b == box })
@@ -83,15 +82,14 @@ func (h *Hub) leave(box *inbox) {
 	}
 	h.mu.Unlock()
 	if last != nil {
-		_ = last.lib.Close() // it can only fail to close a descriptor, which is then gone as well
+		_ = last.lib.Close() // if closing fails, the descriptor is closed as well
 		last.wg.Wait()
 	}
 }
 
-// watch puts what happens directly inside dir, which may be a link, into box:
-// with the path that at is the folder's name in, or, if only is not empty, with
-// the path at for the one name in dir that matters. What happens to dir itself
-// is put there with the path at. Events under way may be older than the watch.
+// watch sends the events directly inside dir, which may be a link, to box. If only is empty, their
+// paths are relative to at; else only events of that name in dir are sent, all with the path at.
+// Events of dir itself have the path at. Events that were under way may be older than the watch.
 func (h *Hub) watch(box *inbox, dir, only, at string) (*sub, error) {
 	for range 10 {
 		id, err := identify(dir)
@@ -105,17 +103,17 @@ func (h *Hub) watch(box *inbox, dir, only, at string) (*sub, error) {
 		if now, err := identify(dir); err == nil && now == id {
 			return s, nil
 		}
-		h.release(s) // another folder took its place at that moment
+		h.release(s) // another folder replaced it at that moment
 	}
-	return nil, fs.ErrNotExist // it has no rest: whoever makes it anew tells us
+	return nil, fs.ErrNotExist // it keeps changing: the next one to make it causes an event
 }
 
 func (h *Hub) add(s *sub, dir string, id identity) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e := h.byID[id]
-	// The library knows a watch by the path it was added by. That path may
-	// lead elsewhere now, and that folder may be watched by another.
+	// The library knows a watch by the path it was added by. That path may now lead to another folder,
+	// which may already be watched under another path.
 	if e != nil && e.label != dir {
 		if now, err := identify(e.label); err != nil || now != id {
 			h.drop(e)
@@ -129,8 +127,8 @@ func (h *Hub) add(s *sub, dir string, id identity) error {
 	if other := h.byLabel[label]; other != nil && other != e {
 		h.drop(other)
 	}
-	// Also if there is an entry: its watch may have ended, and the event that
-	// says so be under way.
+	// Add it even if there is an entry: its watch may have ended, and the event that says so may be
+	// under way.
 	if err := h.line.lib.Add(label); err != nil {
 		return err
 	}
@@ -143,9 +141,8 @@ func (h *Hub) add(s *sub, dir string, id identity) error {
 	return nil
 }
 
-// keep remembers a new entry. From now on the library leaves it to this folder to tell
-// of the end of folders in it: those that ended before, nobody tells of. The caller
-// holds h.mu.
+// keep adds a new entry. From now on the library expects this folder's watch to report the end of
+// folders in it, so folders in it that ended before have to be watched again. The caller holds h.mu.
 func (h *Hub) keep(e *entry) {
 	h.byID[e.id], h.byLabel[e.label] = e, e
 	dir := filepath.Dir(e.label)
@@ -160,7 +157,7 @@ func (h *Hub) keep(e *entry) {
 	}
 }
 
-// release ends a sub. It is harmless if the watch has gone, or s is nil.
+// release ends a sub. The watch may be gone already, and s may be nil.
 func (h *Hub) release(s *sub) {
 	if s == nil {
 		return
@@ -178,8 +175,7 @@ func (h *Hub) release(s *sub) {
 	}
 }
 
-// drop forgets an entry, and has those who wanted it look again. The caller
-// holds h.mu.
+// drop removes an entry, and makes its subscribers look again. The caller holds h.mu.
 func (h *Hub) drop(e *entry) {
 	delete(h.byID, e.id)
 	delete(h.byLabel, e.label)
@@ -195,32 +191,31 @@ func (h *Hub) drop(e *entry) {
 	}
 }
 
-// unwatch ends a watch, which the kernel may have ended already. When a watched
-// folder takes the place of another and is added under that name, the library
-// keeps the name without its watch, and panics over it here (fsnotify 1.10.1,
-// watches.updatePath and removePath). Its lock is released then, and nothing is
-// left to be ended. By itself it ends only watches that it has.
+// unwatch ends a watch, which the kernel may have ended already. If a watched folder replaces
+// another one and is added under its name, the library keeps the name without a watch and panics
+// here (fsnotify 1.10.1, watches.updatePath and removePath). The library's lock is released then,
+// and there is no watch to end.
 func unwatch(lib *fsnotify.Watcher, path string) {
 	defer func() { _ = recover() }()
 	_ = lib.Remove(path)
 }
 
-// fetchErrors never calls the library: that sends some errors under the lock
-// that Add takes, so whoever does both, or waits for who does, waits for itself.
+// fetchErrors never calls the library: the library sends some errors while it holds the lock that
+// Add needs, so a goroutine that did both, or waited for one that does, would deadlock.
 func (l *line) fetchErrors() {
 	for err := range l.lib.Errors {
-		// A folder that was moved and then removed: its watch had ended.
+		// A folder that was moved and then removed: its watch had already ended.
 		if errors.Is(err, syscall.EINVAL) {
 			continue
 		}
 		select {
 		case l.lost <- err:
-		default: // one is as good as many
+		default: // one pending error is enough
 		}
 	}
 }
 
-// listen passes on events until the line ends.
+// listen passes events on until the line ends.
 func (h *Hub) listen(l *line) {
 	for {
 		select {
@@ -235,7 +230,7 @@ func (h *Hub) listen(l *line) {
 	}
 }
 
-// passOrLose is pass. After a panic everybody looks at everything again.
+// passOrLose is pass. After a panic all Watchers look at everything again.
 func (h *Hub) passOrLose(l *line, path string, op fsnotify.Op) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -245,12 +240,12 @@ func (h *Hub) passOrLose(l *line, path string, op fsnotify.Op) {
 	h.pass(l, path, op)
 }
 
-// pass puts an event into the boxes that it concerns.
+// pass puts an event into the inboxes of the Watchers that it concerns.
 func (h *Hub) pass(l *line, path string, op fsnotify.Op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l != h.line {
-		return // a late word of what was closed
+		return // a late event of a line that was closed
 	}
 	dir, name := filepath.Split(path)
 	if e := h.byLabel[filepath.Clean(dir)]; e != nil {
@@ -263,8 +258,8 @@ func (h *Hub) pass(l *line, path string, op fsnotify.Op) {
 			}
 		}
 	}
-	// If the kernel or the library has ended the watch, those who still find the
-	// folder there watch it again.
+	// The kernel or the library may have ended the watch. Watchers that still find the folder watch it
+	// again.
 	if e := h.byLabel[path]; e != nil {
 		for _, s := range e.subs {
 			s.box.put(s.at, op)
@@ -272,7 +267,7 @@ func (h *Hub) pass(l *line, path string, op fsnotify.Op) {
 	}
 }
 
-// lose has everybody look at everything again. One says why.
+// lose makes all Watchers look at everything again. Only one of them gets the error.
 func (h *Hub) lose(l *line, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -287,7 +282,7 @@ func (h *Hub) lose(l *line, err error) {
 	}
 }
 
-// firstOf reports whether nobody has asked about this limit before.
+// firstOf reports whether it is called for this limit for the first time.
 func (h *Hub) firstOf(limit string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -298,7 +293,7 @@ func (h *Hub) firstOf(limit string) bool {
 	return true
 }
 
-// limitHint says which of the kernel's limits was met, and how to raise it.
+// limitHint says which limit of the kernel was reached, and how to raise it.
 func limitHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):

@@ -5,14 +5,14 @@ import (
 	"syscall"
 )
 
-// identity tells one folder from another, whatever it is called. The number of a folder
-// that was removed is soon given to the next one, so it takes the time of its birth too.
+// identity identifies a folder, whatever its path. It includes the birth time, since file systems
+// reuse the inode number of a removed folder.
 type identity struct {
 	dev, ino uint64
-	born     int64 // in nanoseconds since 1970; 0 where nobody knows it
+	born     int64 // in nanoseconds since 1970; 0 if not known
 }
 
-// inodeOf returns the number that a file or folder has in its file system.
+// inodeOf returns the inode number of a file or folder.
 func inodeOf(info fs.FileInfo) uint64 {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

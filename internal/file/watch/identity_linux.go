@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identify returns the identity of what path leads to.
+// identify returns the identity of the folder at path.
 func identify(path string) (identity, error) {
 	var s unix.Statx_t
 	for {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Ignored is the list that holds when Options.Ignore is nil: what version
-// control, package managers and interpreters keep beside the source, and what
-// editors write while they save. It looks at the last element of the path only.
+// Ignored is used if Options.Ignore is nil. It ignores what version control, package managers and
+// interpreters keep next to source files, and what editors write while they save. It checks only the
+// last element of the path.
 func Ignored(name string, isDir bool) bool {
 	base := path.Base(name)
 	if isDir {
@@ -16,7 +16,7 @@ func Ignored(name string, isDir bool) bool {
 	}
 	switch base {
 	case ".git", // a worktree's or submodule's pointer file
-		"4913", // vim asks with it whether the folder can be written to
+		"4913", // vim makes it to find out whether the folder is writable
 		".DS_Store":
 		return true
 	}

@@ -6,29 +6,28 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A burst of more paths than that is not listed: the whole tree is looked at.
+// maxNotes bounds the paths of a burst: if there are more, the whole tree is compared.
 const maxNotes = 4096
 
-// lookAgain is not an event of the library's: the watch of a path has gone, whatever
-// has become of it. It has a bit of its own, since the notes of a path are put together.
+// lookAgain is not an event of the library: it says that the watch of a path has ended, for any
+// reason. It has its own bit, since the notes of a path are combined.
 const lookAgain fsnotify.Op = 1 << 31
 
-// note says that something happened to a path.
+// note is an event of a path.
 type note struct {
 	path string
 	op   fsnotify.Op
 }
 
-// inbox holds what a Hub has for a Watcher until it is fetched. Whoever puts
-// something in never waits.
+// inbox holds the notes of a Hub for a Watcher until it takes them. Adding notes never blocks.
 type inbox struct {
-	ready chan struct{} // holds a value when there is something to fetch
+	ready chan struct{} // has a value if there is something to take
 
-	mu    sync.Mutex // guards what follows
-	notes []note     // in the order of each path's first event
+	mu    sync.Mutex // guards the fields that follow
+	notes []note     // ordered by each path's first event
 	index map[string]int
-	lost  bool  // there was more than notes can tell
-	err   error // why, for the log
+	lost  bool  // events are missing
+	err   error // the reason, for the log
 }
 
 func newInbox() *inbox { return &inbox{ready: make(chan struct{}, 1)} }
@@ -38,7 +37,7 @@ func (b *inbox) put(path string, op fsnotify.Op) {
 	defer b.mu.Unlock()
 	if i, there := b.index[path]; there {
 		b.notes[i].op |= op
-		return // the signal is still to be fetched, or on its way
+		return // the signal is pending, or will be sent
 	}
 	if len(b.notes) == maxNotes {
 		b.lost = true
@@ -52,7 +51,7 @@ func (b *inbox) put(path string, op fsnotify.Op) {
 	b.signal()
 }
 
-// lose says that events are missing. An err is for the log.
+// lose records that events are missing. err is for the log.
 func (b *inbox) lose(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,21 +1,21 @@
 package watch
 
-// pending is what a burst has touched so far. Its zero value is an empty one.
+// pending has the paths that a burst has touched. The zero value has none.
 type pending struct {
 	list     []touched
 	index    map[string]int
-	all      bool // look at everything
-	replaced bool // another root may stand in the place of the root
+	all      bool // compare everything
+	replaced bool // another folder may have replaced the root
 }
 
-// touched is a path, relative to the root, that something happened to.
+// touched is a path, relative to the root, that had an event.
 type touched struct {
 	path    string
-	written bool // not only its attributes
+	written bool // not only its attributes changed
 	tree    bool // it is or was a folder
 }
 
-// A burst that touches more than that is not looked at path by path.
+// Limits for comparing path by path: beyond them, the whole tree is compared.
 const (
 	maxTouched      = 4096
 	maxTouchedTrees = 64
@@ -43,7 +43,8 @@ func (p *pending) touch(t touched) {
 	p.list = append(p.list, t)
 }
 
-// take empties p. Too many folders, each of which is a walk, become one walk.
+// take returns the content of p and empties it. Too many folders, each of which needs a walk, become
+// one walk of the whole tree.
 func (p *pending) take() pending {
 	was := *p
 	*p = pending{}

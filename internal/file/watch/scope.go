@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// scope says what counts below a root. Paths are relative to it, with forward
-// slashes.
+// scope says which paths below a root count. Paths are relative to the root, with forward slashes.
 type scope struct {
-	entries []string // what was named to be watched; empty: all
+	entries []string // the paths to watch; empty means all
 	except  []string
 	ignore  func(path string, isDir bool) bool
 	globs   rules
-	git     *gitignore // nil unless wanted
+	git     *gitignore // nil unless .gitignore files are respected
 }
 
 func newScope(root string, opts Options) *scope {
@@ -21,7 +20,7 @@ func newScope(root string, opts Options) *scope {
 	var globs []string
 	for _, g := range opts.Globs {
 		if rest, found := strings.CutPrefix(g, "./"); found {
-			g = "/" + rest // git has no use for it; whoever writes it means the root
+			g = "/" + rest // git ignores such a pattern; its author means the root
 		}
 		globs = append(globs, g)
 	}
@@ -42,24 +41,23 @@ func newScope(root string, opts Options) *scope {
 	return s
 }
 
-// clean makes a path the way the tree has it. One that leads out of the root
-// matches nothing there.
+// clean returns a path in the form that the tree uses. A path outside the root matches nothing.
 func clean(p string) string { return path.Clean(strings.TrimLeft(p, "/")) }
 
-// named reports whether rel was named to be watched, which the root always is.
+// named reports whether rel is one of the paths to watch, which the root always is.
 func (s *scope) named(rel string) bool { return rel == "." || slices.Contains(s.entries, rel) }
 
-// counts reports whether rel was named, or is below something that was.
+// counts reports whether rel is one of the paths to watch, or below one.
 func (s *scope) counts(rel string) bool {
 	return len(s.entries) == 0 || slices.ContainsFunc(s.entries, func(e string) bool { return within(rel, e) })
 }
 
-// leads reports whether something below rel was named.
+// leads reports whether one of the paths to watch is below rel.
 func (s *scope) leads(rel string) bool {
 	return rel == "." || slices.ContainsFunc(s.entries, func(e string) bool { return e != rel && within(e, rel) })
 }
 
-// skips reports whether rel counts for nothing, and a folder is not entered.
+// skips reports whether rel is ignored. An ignored folder is not entered.
 func (s *scope) skips(rel string, isDir bool) bool {
 	if rel == "." {
 		return false
@@ -73,15 +71,15 @@ func (s *scope) skips(rel string, isDir bool) bool {
 	case s.globs.ignore(rel, isDir):
 		return true
 	default:
-		// Whoever names a path means it, also if git does not want it.
+		// A path that was named counts, even if git ignores it.
 		return s.git != nil && !leads && !s.named(rel) && s.git.ignores(rel, isDir)
 	}
 }
 
-// isRules reports whether rel is a file of rules.
+// isRules reports whether rel is a .gitignore that matters.
 func (s *scope) isRules(rel string) bool { return s.git != nil && path.Base(rel) == gitignoreName }
 
-// forgetRules drops the rules of a folder: they are read again when needed.
+// forgetRules removes the rules of a folder, which are read again when needed.
 func (s *scope) forgetRules(dir string) {
 	if s.git != nil {
 		s.git.forget(dir)

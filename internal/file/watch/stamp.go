@@ -10,28 +10,27 @@ import (
 )
 
 const (
-	// A larger file counts by what it looks like from outside.
+	// maxRead is the largest file whose content is compared. Larger ones are compared by their metadata.
 	maxRead = 16 << 20
 
-	// So do the files after that many bytes of one look at a tree: it must not
-	// take minutes to start because somebody keeps a data set beside a tool.
+	// maxReadAtOnce bounds the bytes of one look at a tree: files beyond it are compared by their
+	// metadata, so that a data set next to a tool does not delay the start by minutes.
 	maxReadAtOnce = 256 << 20
 
-	// A file system's clock may tick as slowly as that. What changed so
-	// recently may change again and bear the same time.
+	// clockTick is the coarsest time stamp of a file system. A file that changed so recently may change
+	// again and have the same time.
 	clockTick = 2 * time.Second
 )
 
-// stamp is what a file or a folder was when it was looked at. Permissions of a
-// file other than the executable bits are left out: they change nothing about
-// a tool.
+// stamp is the state of a file or a folder when it was looked at. Of a file's permissions, only the
+// executable bits count: the others do not change a tool.
 type stamp struct {
 	size  int64
 	mtime int64 // in nanoseconds
 	ino   uint64
-	sum   uint64 // of the content, never 0 if that was read
+	sum   uint64 // a hash of the content; 0 if it was not read
 	mode  fs.FileMode
-	fresh bool // what it was may have changed since, unseen
+	fresh bool // the file may have changed since without a new mtime
 }
 
 func stampOf(info fs.FileInfo) stamp {
@@ -46,20 +45,20 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// looks reports whether both look the same from outside.
+// looks reports whether both have the same metadata.
 func (s stamp) looks(o stamp) bool {
 	return s.mode == o.mode && s.size == o.size && s.mtime == o.mtime && (s.mode.IsDir() || s.ino == o.ino)
 }
 
-// reader reads contents for one look at a tree.
+// reader reads the contents for one look at a tree.
 type reader struct {
 	seed maphash.Seed
 	left int64
 	buf  []byte
 }
 
-// sum returns what stands for the content of the file at path, which looks
-// like s, or 0 if that is too large, not a file's, or cannot be read.
+// sum returns a hash of the content of the file at path with the stamp s; 0 if it is too large, not
+// a file, or cannot be read.
 func (r *reader) sum(path string, s stamp) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
@@ -81,7 +80,7 @@ func (r *reader) sum(path string, s stamp) uint64 {
 }
 
 func (r *reader) read(h *maphash.Hash, path string) bool {
-	// A pipe may have taken the file's place by now: do not wait for its writer.
+	// A FIFO may have replaced the file: do not wait for its writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false

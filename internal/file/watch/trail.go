@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// step is a name in a folder on which it depends where a path leads.
+// step is a name in a folder. If the name changes, the path that it is a part of leads elsewhere.
 type step struct{ dir, name string }
 
-// trail returns the steps from dir, which must be reached without links, along
-// path: each link on the way, and the last name, or the first that is missing.
+// trail returns the steps of path from dir, which must have no links: each link on the way, and the
+// last name, or the first one that does not exist.
 func trail(dir, path string) []step {
-	const maxLinks = 40 // as in the kernel
+	const maxLinks = 40 // the kernel's limit
 	var steps []step
 	names := split(path)
 	for links := 0; len(names) > 0; {
@@ -49,7 +49,7 @@ func trail(dir, path string) []step {
 	return steps
 }
 
-// split returns the names in path that say anything.
+// split returns the elements of path, without empty ones and dots.
 func split(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, string(filepath.Separator)), func(name string) bool {
 		return name == "" || name == "."

@@ -13,15 +13,15 @@ import (
 	"syscall"
 )
 
-// tree is what stands below a root and counts, as it was when it was last
-// compared. Paths are relative to the root, which is ".", with forward slashes.
+// tree has the state of everything below a root that counts, at the last comparison. Paths are
+// relative to the root, which is ".", with forward slashes.
 type tree struct {
 	root    string
 	scope   *scope
-	content bool // files differ by what is in them
+	content bool // compare the contents of files
 	seed    maphash.Seed
 	seen    map[string]stamp
-	looked  uint64 // the signature of all that stirred found since, or 0
+	looked  uint64 // the signature at the last call of stirred since then, or 0
 }
 
 func newTree(root string, s *scope, content bool) *tree {
@@ -39,9 +39,9 @@ func (t *tree) rel(abs string) (string, bool) {
 	return filepath.ToSlash(rest[1:]), true
 }
 
-// look returns what rel looks like from outside, and whether it is a link that
-// is followed. The root is followed, and what was named to be watched; of other
-// links the file they lead to, but only where the content counts.
+// look returns the metadata of rel, and whether it is a link that is followed. The root and the
+// paths to watch are followed. Other links are followed if they lead to files and contents are
+// compared.
 func (t *tree) look(rel string) (s stamp, link bool, err error) {
 	abs := t.abs(rel)
 	info, err := os.Lstat(abs)
@@ -62,11 +62,11 @@ func (t *tree) look(rel string) (s stamp, link bool, err error) {
 	return stampOf(info), !info.IsDir(), nil
 }
 
-// walk calls visit for rel and all that is below it and counts or leads to
-// something that does. It calls enter, if not nil, for each folder before it
-// lists it and for each followed link before it looks at it, so that a watch
-// set there misses nothing. What vanishes meanwhile, or may not be read, is
-// left out; any other trouble ends the walk.
+// walk calls visit for rel and for everything below it that counts or leads to something that does.
+// If enter is not nil, walk calls it for each folder before it lists the folder, and for each
+// followed link before it looks at the target, so that a watch that is set there misses nothing.
+// Paths that vanish during the walk or that must not be read are left out; any other error ends the
+// walk.
 func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit func(string, stamp)) error {
 	s, link, err := t.look(rel)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit f
 	if t.scope.skips(rel, isDir) {
 		return nil
 	}
-	if link && rel != "." && enter != nil { // what leads to the root is watched apart
+	if link && rel != "." && enter != nil { // the steps to the root are watched separately
 		if err := unlessLeftOut(enter(rel, true)); err != nil {
 			return err
 		}
@@ -106,10 +106,10 @@ func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit f
 	return nil
 }
 
-// compare looks at rel and all that is below it, remembers what it finds, and
-// names the first path, in order, that is not what it was. An event may have
-// told that rel was written, which counts as much as a new look. The root is
-// named if nothing else is. After an error nothing has been remembered.
+// compare looks at rel and everything below it, stores what it finds, and returns the first path, in
+// order, that differs. written says that an event reported a write to rel, which makes rel differ
+// even if it looks the same. If nothing else differs, the root is named. After an error nothing has
+// been stored.
 func (t *tree) compare(rel string, written bool, enter func(rel string, link bool) error) (first string, differs bool, err error) {
 	t.looked = 0
 	if t.seen[rel].mode.IsDir() {
@@ -161,18 +161,18 @@ func (t *tree) compare(rel string, written bool, enter func(rel string, link boo
 		gone(rel)
 	}
 	if rel == "." {
-		t.seen = now // as small as it can be
+		t.seen = now // as small as possible
 	} else {
 		maps.Copy(t.seen, now)
 	}
 	return first, differs, nil
 }
 
-// differs reports whether p, which is there now, is not what it was.
+// differs reports whether p, which exists, differs from its old stamp.
 func (t *tree) differs(p string, old stamp, known bool, now stamp) bool {
 	switch {
 	case p == "." && known && old.mode.IsDir() && now.mode.IsDir() && old.ino != now.ino:
-		return true // another folder: whoever stands in the old one stands nowhere
+		return true // another folder: processes in the old one are nowhere now
 	case now.mode.IsDir() && (!known || old.mode.IsDir()):
 		return !t.content && t.scope.counts(p) && (!known || old.mode != now.mode)
 	case !known || old.mode != now.mode:
@@ -186,11 +186,11 @@ func (t *tree) differs(p string, old stamp, known bool, now stamp) bool {
 	}
 }
 
-// stirred reports whether anything looks different from outside than when it was
-// last compared or, if that was later, than stirred last found it: what goes on
-// changing is told from what has changed.
+// stirred reports whether any metadata differs from the last comparison or, if that was later, the
+// last call of stirred. So a tree that is still changing can be distinguished from one that has
+// changed.
 func (t *tree) stirred() (bool, error) {
-	// Sums of what stands for each path: they do not depend on an order.
+	// A sum of the signatures of all paths does not depend on the order.
 	was := t.looked
 	if was == 0 {
 		for p, s := range t.seen {
@@ -201,28 +201,28 @@ func (t *tree) stirred() (bool, error) {
 	if err := t.walk(".", nil, func(p string, s stamp) { now += t.signature(p, s) }); err != nil {
 		return false, err
 	}
-	t.looked = max(now, 1) // of nothing it is 0
+	t.looked = max(now, 1) // 0 means that there is none
 	return max(was, 1) != t.looked, nil
 }
 
-// signature stands for what p looks like from outside.
+// signature returns a hash of the path and metadata of p.
 func (t *tree) signature(p string, s stamp) uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.seed)
-	h.WriteString(p) // never fails, nor does Write
+	h.WriteString(p) // never fails; Write does not either
 	b := make([]byte, 0, 33)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.size))
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.mtime))
 	b = binary.LittleEndian.AppendUint64(b, s.ino)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.mode))
 	if t.content && s.fresh {
-		b = append(b, 1) // to be read once more when that is over
+		b = append(b, 1) // to be read again once it is not fresh
 	}
 	h.Write(b)
 	return h.Sum64()
 }
 
-// unlessLeftOut drops the errors that say that a path is gone or not for us.
+// unlessLeftOut removes the errors which say that a path is gone or must not be read.
 func unlessLeftOut(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
 		return nil

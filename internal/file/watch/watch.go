@@ -1,13 +1,12 @@
-// Package watch turns file events into one debounced signal: "something below
-// this folder changed, look again". It knows nothing of tools, and it does not
-// say what changed beyond naming one file for the log; whoever listens reads the
-// folder anew.
+// Package watch turns file events into one debounced signal: "something below this folder changed,
+// look again". It knows nothing about tools. It does not say what changed, except for naming one
+// file for the log; the listener reads the folder again.
 //
 //	kernel ─► Hub ─► inbox ─► Watcher: counts? ─► burst: quiet yet? ─► tree: differs? ─► Changed
 //
-// Its invariant: when a Change is sent, every folder below the root that can
-// hold what counts is watched, or polled. What the watches missed therefore
-// happened before the Change, and is seen by whoever reads the folder after it.
+// Its invariant: when a Change is sent, every folder below the root that can contain a path that
+// counts is watched or polled. So a change that the watches missed happened before the Change was
+// sent, and a listener that reads the folder after it sees the change.
 package watch
 
 import (
@@ -23,73 +22,70 @@ const (
 	pollInterval    = time.Second
 )
 
-// Options says how a Watcher behaves. The zero value works.
+// Options configures a Watcher. The zero value works.
 type Options struct {
-	// Debounce is how long it must have been quiet before a burst of events
-	// becomes one Change. If zero, 100 ms.
+	// Debounce is how long no event must come before a burst of events becomes one Change. If zero, 100
+	// ms.
 	Debounce time.Duration
 
-	// MaxWait is the longest a burst that never falls quiet can hold back its
-	// Change, counted from its first event. If zero, 2 s.
+	// MaxWait is the longest time from the first event of a burst to its Change, if the events do not
+	// stop. If zero, 2 s.
 	MaxWait time.Duration
 
-	// Ignore reports whether a path counts for nothing; an ignored folder is not
-	// entered. The path is relative to the root, with forward slashes. It is
-	// called by New, and then only from Serve's goroutine. If nil, Ignored.
+	// Ignore reports whether a path is ignored; an ignored folder is not entered. The path is relative
+	// to the root, with forward slashes. Ignore is called by New, and later only from Serve's goroutine.
+	// If nil, Ignored.
 	Ignore func(path string, isDir bool) bool
 
-	// Paths are the files and folders that count, relative to the root, whether
-	// they are there yet or not; "./" is all. One that is a link is followed.
-	// They are names, not patterns. If empty, all.
+	// Paths are the files and folders that count, relative to the root, whether they exist yet or not;
+	// "./" means all. Links in the list are followed. They are names, not patterns. If empty, all paths
+	// count.
 	Paths []string
 
-	// Except are the paths, relative to the root, that never count.
+	// Except are paths, relative to the root, that never count.
 	Except []string
 
-	// Globs are lines of a .gitignore at the root: what they match counts for
-	// nothing. "*.log" and "build/" match at any depth, "/out", "./out" and
-	// "data/**" from the root, and "!" brings back what an earlier line took out.
-	// A malformed line matches nothing.
+	// Globs are lines of a .gitignore at the root; paths that match do not count. "*.log" and "build/"
+	// match at any depth, "/out", "./out" and "data/**" from the root, and "!" makes the matches of an
+	// earlier line count again. A malformed line matches nothing.
 	Globs []string
 
-	// Gitignore leaves out what the .gitignore files at the root and below it
-	// say, unless Paths names it. A change of such a file takes effect at once:
-	// what it takes out counts as removed, what it brings in as added. A "!"
-	// there brings back nothing that Ignore, Except or Globs left out.
+	// Gitignore ignores the paths that the .gitignore files at the root and below it ignore, unless
+	// Paths names them. A change of such a file takes effect at once: paths that become ignored count as
+	// removed, paths that are not ignored any more as added. A "!" in them has no effect on paths that
+	// Ignore, Except or Globs ignore.
 	Gitignore bool
 
-	// Content makes files count by what is in them, by their executable bits,
-	// and by whether they are there; folders count for nothing by themselves.
-	// What is as it was at the end of a burst makes no Change. A link counts as
-	// the file it leads to. A file over 16 MiB counts by its size and time. If
-	// false, a file counts as soon as it is written.
+	// Content compares files by their content, their executable bits and their existence; folders by
+	// themselves do not count. If everything is the same at the end of a burst as before it, there is no
+	// Change. A link counts as the file it leads to. A file over 16 MiB is compared by size and time. If
+	// false, every write to a file counts.
 	Content bool
 
-	// Hub is what the Watchers of a process share. If nil, one of its own.
+	// Hub is shared by the Watchers of a process. If nil, the Watcher has its own.
 	Hub *Hub
 
-	// Poll reads the whole tree once a second instead of asking the kernel for
-	// events, for file systems that send none (NFS, some container mounts).
+	// Poll reads the whole tree once a second instead of using the kernel's events. It is for file
+	// systems without events (NFS, some container mounts).
 	Poll bool
 
-	// Log gets a line when the kernel's limits or an overflow get in the way. If
-	// nil, nothing is logged.
+	// Log receives a line when a limit of the kernel or an overflow prevents events. If nil, nothing is
+	// logged.
 	Log *slog.Logger
 }
 
-// Change says that files below the root are no longer what they were.
+// Change says that files below the root have changed.
 type Change struct {
-	// Path names the first file of the burst that is not what it was, or the
-	// root if that was replaced as a whole. It is absolute.
+	// Path names the first file of the burst that differs, or the root if that was replaced as a whole.
+	// It is absolute.
 	Path string
 
-	// At is when the burst was over: whoever reads a file that it changed later than
-	// that sees the change.
+	// At is when the burst was over: a file that is read later than that is read with its change.
 	At time.Time
 }
 
-// Watcher watches one folder, or one file, and all that is below it. The root
-// need not exist yet, and may go and come back.
+// Watcher watches one folder or file, and everything below it. The root need not exist yet, and may
+// go and come back.
 type Watcher struct {
 	root     string
 	poll     bool
@@ -101,7 +97,7 @@ type Watcher struct {
 	box      *inbox
 
 	// Owned by Serve.
-	tree    *tree // what is below the root, as far as it has been signalled
+	tree    *tree // the tree, as of the last Change
 	pending pending
 	told    bool   // that there are more rules than are read
 	found   string // the first path that is not what it was and has not been signalled, if any
@@ -109,9 +105,8 @@ type Watcher struct {
 	subs    map[string][]*sub // while not polling: by folder or link, relative to the root, or rootTrail
 }
 
-// New makes a Watcher of root and remembers what is there now: a change made
-// between New and Serve is signalled too. Call it before reading the folder, and
-// no change can slip between the two.
+// New returns a Watcher of root, and reads its present state: a change between New and Serve is
+// reported as well. Call New before you read the folder, so that no change is missed in between.
 func New(root string, opts Options) *Watcher {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
@@ -143,8 +138,7 @@ func New(root string, opts Options) *Watcher {
 		tree:     newTree(root, newScope(root, opts), opts.Content),
 		polling:  true,
 	}
-	// A tree that cannot be read now is an empty one; Serve reads it again and
-	// says what is wrong.
+	// A tree that cannot be read counts as empty; Serve reads it again and logs the error.
 	_, _, _ = w.tree.compare(".", false, nil)
 	w.sayRules()
 	return w
@@ -164,23 +158,23 @@ func (w *Watcher) sayRules() {
 // one's At. It is never closed. It is for one reader.
 func (w *Watcher) Changed() <-chan Change { return w.changed }
 
-// String names the service in the logs of its supervisor.
+// String returns the name of the service for its supervisor's log.
 func (w *Watcher) String() string { return "watch " + w.root }
 
-// Serve watches until ctx ends and returns ctx.Err(). It may be called again
-// after it has returned, and then signals what changed in between; it must not
-// run twice at once. It leaves no goroutine and no watch behind.
+// Serve watches until ctx ends and returns ctx.Err(). It may be called again after it has returned,
+// and then reports the changes in between; it must not run twice at once. It leaves no goroutine and
+// no watch behind.
 //
-// Past one of the kernel's limits it polls, and says so in the log: as an error
-// with the limit to raise the first time that the Hub meets it, and then as a
-// warning. The next Serve tries events again.
+// If a limit of the kernel is reached, Serve polls. It logs an error with the limit to raise when
+// the Hub reaches the limit for the first time, and a warning later. The next Serve tries events
+// again.
 func (w *Watcher) Serve(ctx context.Context) error {
 	b := newBurst(w.debounce, w.maxWait)
 	defer b.stop()
 	w.begin()
 	defer w.end()
 
-	var ticks <-chan time.Time // nil as long as the kernel tells us: nothing wakes up in vain
+	var ticks <-chan time.Time // nil unless polling, so that nothing wakes up without need
 
 	if w.settle(); w.found != "" {
 		b.add()
@@ -203,21 +197,21 @@ func (w *Watcher) Serve(ctx context.Context) error {
 				b.add()
 			}
 		case <-b.due():
-			// What is under way belongs to the burst, as long as that may last.
+			// More events belong to the same burst, as long as that may last.
 			if w.drain() && b.add() {
 				continue
 			}
 			w.settle()
 			b.end()
 			if w.found != "" {
-				w.publish(Change{Path: w.found, At: time.Now()}) // settle may have seen what no event has told yet
+				w.publish(Change{Path: w.found, At: time.Now()}) // settle may have found a change whose event has not come yet
 				w.found = ""
 			}
 		}
 	}
 }
 
-// publish puts c where the reader finds it, and never waits for the reader.
+// publish sends c, or merges it with the one that was not received. It never blocks.
 func (w *Watcher) publish(c Change) {
 	select {
 	case unread := <-w.changed:
@@ -226,6 +220,6 @@ func (w *Watcher) publish(c Change) {
 	}
 	select {
 	case w.changed <- c:
-	default: // cannot be: only Serve sends, and the place was made free above
+	default: // cannot happen: only Serve sends, and the buffer was emptied above
 	}
 }

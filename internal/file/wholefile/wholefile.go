@@ -1,5 +1,5 @@
-// Package wholefile writes files that are there as a whole or not at all,
-// whoever reads them meanwhile and whenever Orla is killed.
+// Package wholefile writes files atomically: a reader sees the old or the new file, also if Orla is
+// killed during the write.
 package wholefile
 
 import (
@@ -11,17 +11,16 @@ import (
 	"time"
 )
 
-// Prefix begins the name of a file that is being written, or that was when its
-// process was killed.
+// Prefix begins the name of a file while it is being written. Such a file remains if the process is
+// killed.
 const Prefix = ".new-"
 
-// abandoned is the age at which no process is writing such a file any more.
+// abandoned is the age after which no process is writing to such a file any more.
 const abandoned = time.Hour
 
-// Write puts a file with mode 0600 at path, in the place of what is there. Folders
-// that are missing are made with mode 0700. The file is not synced: after a crash
-// of the machine it may be empty. Write may be called from any goroutine, also for
-// one path.
+// Write replaces the file at path, with mode 0600. It makes missing folders with mode 0700. It does
+// not sync the file: after a crash of the machine it may be empty. Write may be called from any
+// goroutine, also for the same path.
 func Write(path string, data []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -36,25 +35,24 @@ func Write(path string, data []byte) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // err says more
+		_ = os.Remove(f.Name()) // err is more useful
 	}
 	return err
 }
 
-// Sweep removes from dir what processes that were killed had begun to write. A
-// dir that cannot be read has none.
+// Sweep removes from dir the unfinished files of processes that were killed. It ignores errors.
 func Sweep(dir string) {
-	names, _ := fs.Glob(os.DirFS(dir), Prefix+"*") // the pattern is a good one
+	names, _ := fs.Glob(os.DirFS(dir), Prefix+"*") // the pattern is valid
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if info, err := os.Lstat(path); err == nil && Abandoned(info) {
-			_ = os.Remove(path) // another may have
+			_ = os.Remove(path) // another process may have removed it
 		}
 	}
 }
 
-// Abandoned reports whether a file is one whose writer was killed: it bears Prefix,
-// and has not been written to for an hour.
+// Abandoned reports whether the writer of a file was killed: the name has Prefix, and the last write
+// was over an hour ago.
 func Abandoned(info fs.FileInfo) bool {
 	return strings.HasPrefix(info.Name(), Prefix) && info.Mode().IsRegular() && time.Since(info.ModTime()) > abandoned
 }

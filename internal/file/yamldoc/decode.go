@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// maxDepth is how deep values may be nested, aliases included.
+	// maxDepth is how deep values may be nested, including those of aliases.
 	maxDepth = 100
-	// maxAliased is how many bytes all aliases of a file may stand for.
+	// maxAliased is how many bytes all aliases of a file together may expand to.
 	maxAliased = 4 << 20
 )
 
-// An Enum is a string type that has no values but these.
+// An Enum is a string type with a fixed set of values.
 type Enum interface {
 	Values() []string
 }
 
-// decoder walks one document and fills the structs.
+// decoder decodes one document into structs.
 type decoder struct {
 	doc     *Doc
 	refuse  map[string]string
-	top     []field // of the struct that the document is decoded into
-	inAlias int     // aliases that are being followed
-	aliased int     // bytes that aliases have stood for so far
+	top     []field // the fields of the document's struct
+	inAlias int     // nesting depth of aliases
+	aliased int     // bytes that aliases have expanded to so far
 	spent   bool
 }
 
-// enter follows an alias and bounds what comes of it. It returns the node to
-// decode and what to call when done, or nil when that is too much.
+// enter resolves an alias, within the limits. It returns the node to decode and a function to call
+// when done, or nil if a limit is reached.
 func (d *decoder) enter(n *yaml.Node, key string, depth int) (*yaml.Node, func()) {
 	leave := func() {}
 	if depth > maxDepth {
@@ -114,7 +114,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, depth int) {
 	}
 }
 
-// wants reports whether n is of the kind, and faults it if not.
+// wants reports whether n is of the kind, and adds a fault if not.
 func (d *decoder) wants(n *yaml.Node, key string, kind yaml.Kind, name string) bool {
 	if n.Kind == kind {
 		return true
@@ -123,7 +123,7 @@ func (d *decoder) wants(n *yaml.Node, key string, kind yaml.Kind, name string) b
 	return false
 }
 
-// unmarshal hands a subtree to a type that decodes itself.
+// unmarshal passes a subtree to a type that decodes itself.
 func (d *decoder) unmarshal(n *yaml.Node, u json.Unmarshaler, key string, depth int) {
 	if isNull(n) {
 		d.doc.fault(n, key, "wants a value, got nothing")
@@ -181,7 +181,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, depth int) 
 	v.Set(m)
 }
 
-// entries calls each for every entry of a mapping whose key is sound.
+// entries calls each for every entry of a mapping that has a valid key.
 func (d *decoder) entries(n *yaml.Node, key string, each func(name string, k, value *yaml.Node)) {
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -203,7 +203,7 @@ func (d *decoder) entries(n *yaml.Node, key string, each func(name string, k, va
 	}
 }
 
-// line is where n stands in the file.
+// line returns the line of n in the file.
 func (d *decoder) line(n *yaml.Node) int {
 	if d.doc.position == nil {
 		return n.Line
@@ -212,7 +212,7 @@ func (d *decoder) line(n *yaml.Node) int {
 	return line
 }
 
-// field is a struct field as a file names it.
+// field is a struct field with its name in files.
 type field struct {
 	name     string
 	index    []int

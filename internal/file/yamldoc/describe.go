@@ -11,21 +11,21 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// SchemaOptions says what a generated schema says of itself.
+// SchemaOptions has the title and the id of a generated schema.
 type SchemaOptions struct {
 	Title       string
 	Description string
 	ID          string // its $id; "" for none
 }
 
-// A selfDescribed type gives the JSON Schema of what it decodes, where the
-// type's kind does not say it. The method is called on a zero value.
+// A selfDescribed type returns the JSON Schema of its values, if that does not follow from its kind.
+// The method is called on a zero value.
 type selfDescribed interface {
 	JSONSchema() string
 }
 
-// Schema returns the JSON Schema (2020-12), indented, of the files that Decode
-// takes into a T. Descriptions are those of the fields' jsonschema tags.
+// Schema returns the JSON Schema (2020-12), indented, of the files that Decode accepts for a T.
+// Descriptions are those of the fields' jsonschema tags.
 func Schema[T any](opts SchemaOptions) (json.RawMessage, error) {
 	s, err := schemaOf(reflect.TypeFor[T]())
 	if err != nil {
@@ -47,7 +47,7 @@ func SchemaOneOf(opts SchemaOptions, of ...reflect.Type) (json.RawMessage, error
 	return describeAs(whole, opts)
 }
 
-// schemaOf returns the schema of what is decoded into a t.
+// schemaOf returns the schema of the values that decode into a t.
 func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	types := map[reflect.Type]*jsonschema.Schema{}
 	if err := collect(t, types); err != nil {
@@ -61,7 +61,7 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// describeAs gives the whole schema of a file as JSON.
+// describeAs returns the complete schema of a file as JSON.
 func describeAs(s *jsonschema.Schema, opts SchemaOptions) (json.RawMessage, error) {
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
 	s.ID, s.Title, s.Description = opts.ID, opts.Title, opts.Description
@@ -77,7 +77,7 @@ func describeAs(s *jsonschema.Schema, opts SchemaOptions) (json.RawMessage, erro
 	return out.Bytes(), nil
 }
 
-// collect finds the types below t that describe themselves.
+// collect finds the selfDescribed types below t.
 func collect(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) error {
 	if _, ok := types[t]; ok {
 		return nil
@@ -117,8 +117,8 @@ func collect(t reflect.Type, types map[reflect.Type]*jsonschema.Schema) error {
 	return nil
 }
 
-// refuseNull takes back the null that the generator allows for pointers and
-// slices: Decode wants a value wherever there is a key.
+// refuseNull removes null from the schema, which the generator allows for pointers and slices:
+// Decode requires a value for every key.
 func refuseNull(s *jsonschema.Schema) {
 	if i := slices.Index(s.Types, "null"); i >= 0 {
 		s.Types = slices.Delete(s.Types, i, i+1)

@@ -19,36 +19,35 @@ const (
 	maxKey    = 500  // bytes of its key in Error
 )
 
-// Doc is a decoded file, kept to say where in it a key stands. A key is a
-// path such as "runtime.timeout" or "args[1]". A Doc is not safe for
-// concurrent use.
+// Doc is a decoded file, which knows the positions of its keys. A key is a path such as
+// "runtime.timeout" or "args[1]". A Doc is not safe for concurrent use.
 type Doc struct {
 	file     string
 	position func(line, column int) (int, int)
 	refuse   map[string]string
-	hide     bool       // no fault tells a value
-	secret   []string   // keys whose values none tells either
-	root     *yaml.Node // nil when the file could not be parsed
+	hide     bool       // no fault shows a value
+	secret   []string   // keys whose values no fault shows
+	root     *yaml.Node // nil if the file could not be parsed
 	empty    bool
 	faults   Faults
-	unlisted int // faults past maxFaults
-	decoded  int // how many of faults Decode found
+	unlisted int // number of faults beyond maxFaults
+	decoded  int // number of faults that Decode found
 }
 
-// Has reports whether the file gives the key.
+// Has reports whether the file has the key.
 func (d *Doc) Has(key string) bool {
 	_, found := d.find(key)
 	return found
 }
 
-// Reveal ends Options.Hide: faults from now on tell values again, but for those
-// of the keys of secret. What is below such a key is told.
+// Reveal ends Options.Hide: further faults show values again, except those of the keys in secret.
+// Values below such a key are shown.
 func (d *Doc) Reveal(secret ...string) { d.hide, d.secret = false, secret }
 
-// hides reports whether the value of a key is told to nobody.
+// hides reports whether faults must not show the value of a key.
 func (d *Doc) hides(key string) bool { return d.hide || slices.Contains(d.secret, key) }
 
-// Text returns what the file gives for the key, if that is a scalar.
+// Text returns the value of the key, if it is a scalar.
 func (d *Doc) Text(key string) (string, bool) {
 	node, found := d.root, d.root != nil
 	for rest := key; found && rest != ""; {
@@ -64,13 +63,13 @@ func (d *Doc) Text(key string) (string, bool) {
 	return node.Value, true
 }
 
-// A Member is an entry of the mapping that a document is.
+// A Member is an entry of the top-level mapping.
 type Member struct {
 	Key, Value   string // Value is "" if it is not a scalar, or null
-	Line, Column int    // of the value, as FaultAt takes them
+	Line, Column int    // of the value, as for FaultAt
 }
 
-// Members lists the entries of the top level, and then those that its merge keys add.
+// Members lists the entries of the top level, and then those of its merge keys.
 func (d *Doc) Members() (list []Member) {
 	const mostMerged = 100
 	if d.root == nil {
@@ -97,7 +96,7 @@ func (d *Doc) Members() (list []Member) {
 	return list
 }
 
-// Items returns the items of a list of the top level, each as a document of its own.
+// Items returns the items of a list at the top level, each as its own document.
 func (d *Doc) Items(key string) (list []*Doc) {
 	if d.root == nil {
 		return nil
@@ -112,7 +111,7 @@ func (d *Doc) Items(key string) (list []*Doc) {
 	return list
 }
 
-// target is the node that an alias stands for, or the node itself.
+// target returns the node that an alias refers to, or the node itself.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -120,8 +119,8 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// scalarText is the text of a scalar; of one that is tagged !!binary what it
-// encodes, as other readers see that.
+// scalarText returns the text of a scalar. If it is tagged !!binary, that is the decoded text, as
+// other readers see it.
 func scalarText(n *yaml.Node) string {
 	if n.ShortTag() != "!!binary" {
 		return n.Value
@@ -133,31 +132,28 @@ func scalarText(n *yaml.Node) string {
 	return string(text)
 }
 
-// Faultf adds a fault at the place of key, or of its nearest parent that the
-// file gives. If Decode found a fault with the key itself, that is enough, and
-// this does nothing.
+// Faultf adds a fault at the position of key, or of its nearest parent in the file. It does nothing
+// if Decode has already found a fault at the key itself.
 func (d *Doc) Faultf(key, format string, args ...any) {
 	if slices.ContainsFunc(d.faults[:d.decoded], func(f Fault) bool { return f.Key == key }) {
 		return
 	}
 	if d.full() {
-		d.unlisted++ // finding its place would cost as much as the file is long
+		d.unlisted++ // finding the position would take time in proportion to the file
 		return
 	}
 	d.add(d.At(key, format, args...))
 }
 
-// FaultAt adds a fault at a place in the decoded data, lines and columns counted
-// from 1.
+// FaultAt adds a fault at a position in the decoded data. Lines and columns count from 1.
 func (d *Doc) FaultAt(line, column int, format string, args ...any) {
 	d.faultAt(line, column, "", format, args...)
 }
 
-// full reports whether there are as many faults as are listed.
+// full reports whether there are maxFaults faults.
 func (d *Doc) full() bool { return len(d.faults) >= maxFaults }
 
-// At is Faultf that returns the fault and does not add it: for what deserves a
-// warning and no more.
+// At returns a fault like Faultf, but does not add it: it is for warnings.
 func (d *Doc) At(key, format string, args ...any) Fault {
 	line, column := 1, 1
 	if at, _ := d.find(key); at != nil {
@@ -166,7 +162,7 @@ func (d *Doc) At(key, format string, args ...any) Fault {
 	return d.placed(line, column, key, format, args...)
 }
 
-// Err returns every fault so far as Faults, sorted by place, or nil.
+// Err returns all faults as Faults, sorted by position, or nil.
 func (d *Doc) Err() error {
 	if len(d.faults) == 0 {
 		return nil
@@ -186,8 +182,8 @@ func (d *Doc) Err() error {
 	return faults
 }
 
-// find returns the node that stands for key in messages, and whether the whole
-// key is there; if not, the node is that of its nearest parent.
+// find returns the node that messages about key point to, and whether the whole key exists; if not,
+// the node is that of its nearest parent.
 func (d *Doc) find(key string) (at *yaml.Node, found bool) {
 	if d.root == nil {
 		return nil, false
@@ -203,15 +199,15 @@ func (d *Doc) find(key string) (at *yaml.Node, found bool) {
 	return at, true
 }
 
-// step goes one element of a path down from node. The label is the child
-// itself where that is a scalar one can point at, else its key.
+// step goes one element of a path down from node. The label is the child itself if that is a scalar
+// with a position, else its key.
 func step(node *yaml.Node, path string) (label, child *yaml.Node, rest string) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
 	switch node.Kind {
 	case yaml.MappingNode:
-		// The longest key wins, since a key may itself hold a dot.
+		// The longest key wins, since a key may contain dots.
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			k, v := node.Content[i], node.Content[i+1]
 			tail, ok := strings.CutPrefix(path, k.Value)
@@ -225,7 +221,7 @@ func step(node *yaml.Node, path string) (label, child *yaml.Node, rest string) {
 		}
 		return label, child, strings.TrimPrefix(rest, ".")
 	case yaml.SequenceNode:
-		// Both items[2] and items.2 are understood.
+		// Both items[2] and items.2 are valid.
 		path = strings.TrimPrefix(path, "[")
 		end := strings.IndexFunc(path, func(c rune) bool { return c < '0' || c > '9' })
 		if end < 0 {
@@ -241,7 +237,7 @@ func step(node *yaml.Node, path string) (label, child *yaml.Node, rest string) {
 	return nil, nil, ""
 }
 
-// describe says what the node of a key is, for messages.
+// describe describes the value of a key, for messages.
 func (d *Doc) describe(n *yaml.Node, key string) string {
 	if d.hides(key) && n.Kind == yaml.ScalarNode && !isNull(n) {
 		return "a value"
@@ -257,7 +253,7 @@ func (d *Doc) faultAt(line, column int, key, format string, args ...any) {
 	d.add(d.placed(line, column, key, format, args...))
 }
 
-// placed makes a fault at a place in the decoded data.
+// placed makes a fault at a position in the decoded data.
 func (d *Doc) placed(line, column int, key, format string, args ...any) Fault {
 	line, column = max(line, 1), max(column, 1)
 	if d.position != nil {

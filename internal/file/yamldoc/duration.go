@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Duration is a span of time, written as 30s, 1m30s, or a plain number of
-// seconds (SPEC H1). It is never negative.
+// Duration is a duration, written as 30s, 1m30s, or a plain number of seconds (SPEC H1). It is never
+// negative.
 type Duration time.Duration
 
-// UnmarshalText reads a duration from the text of a file, a flag or a variable.
+// UnmarshalText parses a duration from a file, a flag or a variable.
 func (d *Duration) UnmarshalText(b []byte) error {
 	s := strings.TrimSpace(string(b))
 	span, err := time.ParseDuration(s)
@@ -33,8 +33,8 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// plainNumber reads a finite decimal number; ParseFloat alone would take "inf"
-// and hexadecimal as well.
+// plainNumber parses a finite decimal number; ParseFloat alone accepts "inf" and hexadecimal as
+// well.
 func plainNumber(s string) (float64, bool) {
 	if s == "" || strings.Trim(s, "0123456789.eE+-") != "" {
 		return 0, false
@@ -43,7 +43,7 @@ func plainNumber(s string) (float64, bool) {
 	return f, err == nil
 }
 
-// UnmarshalJSON reads a duration from a string or a number of seconds.
+// UnmarshalJSON parses a duration from a string or a number of seconds.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	s, err := text(raw)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return d.UnmarshalText([]byte(s))
 }
 
-// String gives the shortest form that UnmarshalText reads back.
+// String returns the shortest form that UnmarshalText accepts.
 func (d Duration) String() string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -64,10 +64,10 @@ func (d Duration) String() string {
 	return s
 }
 
-// MarshalText gives String; JSON takes it as well.
+// MarshalText returns String, also for JSON.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// JSONSchema describes what UnmarshalJSON reads.
+// JSONSchema describes the values that UnmarshalJSON accepts.
 func (Duration) JSONSchema() string {
 	return `{"anyOf":[{"type":"number","minimum":0},{"type":"string","pattern":"^\\s*\\+?([0-9.]+(ns|us|µs|μs|ms|s|m|h))+\\s*$|^\\s*\\+?[0-9.]+([eE][+-]?[0-9]+)?\\s*$"}]}`
 }

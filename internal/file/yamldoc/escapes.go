@@ -7,16 +7,15 @@ import (
 	"unicode/utf16"
 )
 
-// asYAML returns a JSON document as YAML that the parser understands, and
-// anything else as it is. The two differ in two escapes that JSON alone has:
-// \/ and pairs of surrogates.
+// asYAML converts a JSON document to YAML that the parser accepts, and returns other documents
+// unchanged. Two escapes exist only in JSON: \/ and surrogate pairs.
 func asYAML(data []byte) []byte {
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) || !bytes.ContainsAny(data, `\`) || !json.Valid(data) {
 		return data
 	}
 	out := make([]byte, 0, len(data))
 	for i := 0; i < len(data); {
-		// In sound JSON a backslash stands in strings alone, never last.
+		// In valid JSON, backslashes are only in strings, and never last.
 		switch {
 		case data[i] != '\\':
 			out = append(out, data[i])

@@ -7,20 +7,20 @@ import (
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
-// Fault is one thing that is wrong in a file, and where.
+// Fault is an error in a file, with its position.
 type Fault struct {
 	File         string
 	Line, Column int    // from 1
 	Key          string // the path of the key; "" for the file as a whole
 	Msg          string
 
-	cause error // what the message wrapped by %w; nil for nothing
+	cause error // the error that the message wraps by %w; nil for none
 }
 
-// Unwrap returns what the message wrapped.
+// Unwrap returns the wrapped error.
 func (f Fault) Unwrap() error { return f.cause }
 
-// Error gives FILE:LINE:COLUMN: key.path: what is wrong.
+// Error returns FILE:LINE:COLUMN: key.path: message.
 func (f Fault) Error() string {
 	if f.Key == "" {
 		return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Msg)
@@ -28,10 +28,10 @@ func (f Fault) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, brief.Cut(f.Key, maxKey), f.Msg)
 }
 
-// Faults are all the faults of a file, sorted by place. It is never empty.
+// Faults are all the faults of a file, sorted by position. It is never empty.
 type Faults []Fault
 
-// Error gives one fault a line.
+// Error returns one fault per line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {
@@ -40,7 +40,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns the faults one by one.
+// Unwrap returns the faults.
 func (f Faults) Unwrap() []error {
 	errs := make([]error, len(f))
 	for i, fault := range f {

@@ -8,8 +8,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// JSON is a subtree of any shape as compact JSON: keys in the order of the
-// file, numbers with every digit.
+// JSON is a subtree of any shape as compact JSON, with keys in the order of the file and numbers
+// with all their digits.
 type JSON []byte
 
 // UnmarshalJSON keeps a copy of raw.
@@ -18,7 +18,7 @@ func (j *JSON) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the subtree, and null for none.
+// MarshalJSON returns the subtree; null if it is empty.
 func (j JSON) MarshalJSON() ([]byte, error) {
 	if j == nil {
 		return []byte("null"), nil
@@ -29,8 +29,7 @@ func (j JSON) MarshalJSON() ([]byte, error) {
 // JSONSchema allows any value.
 func (JSON) JSONSchema() string { return `{}` }
 
-// appendJSON adds the JSON of n to out. It reports whether that could be done;
-// if not, there is a fault.
+// appendJSON appends the JSON of n to out. It reports false after it has added a fault.
 func (d *decoder) appendJSON(out []byte, n *yaml.Node, key string, depth int) ([]byte, bool) {
 	n, leave := d.enter(n, key, depth)
 	defer leave()
@@ -88,13 +87,13 @@ func (d *decoder) appendArray(out []byte, n *yaml.Node, key string, depth int) (
 	return append(out, ']'), all
 }
 
-// appendString adds s as a JSON string without the escapes for HTML.
+// appendString appends s as a JSON string without escapes for HTML.
 func appendString(out []byte, s string) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(s); err != nil {
-		panic(err) // strings can always be encoded
+		panic(err) // encoding a string cannot fail
 	}
 	return append(out, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Nearest returns the known word that somebody who wrote the given one is most
-// likely to have meant, or "".
+// Nearest returns the known word that the given one is most likely a misspelling of, or "".
 func Nearest(given string, known []string) string {
 	best, bestCost := "", 3
 	for _, k := range known {
@@ -17,7 +16,7 @@ func Nearest(given string, known []string) string {
 		case squash(given) == squash(k):
 			cost = 0
 		case 2*cost > min(len(given), len(k)):
-			continue // less than half of the word is left
+			continue // more than half of the word would change
 		}
 		if cost < bestCost {
 			best, bestCost = k, cost
@@ -26,14 +25,13 @@ func Nearest(given string, known []string) string {
 	return best
 }
 
-// squash makes read_only_hint, read-only-hint and readOnlyHint the same.
+// squash makes read_only_hint, read-only-hint and readOnlyHint equal.
 func squash(s string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
 }
 
-// distance is the least number of characters to insert, drop, replace or swap
-// with their neighbour to make a into b, or a large number when that is
-// plainly more than Nearest looks at.
+// distance is the smallest number of insertions, deletions, replacements and swaps of neighbours
+// that turn a into b, or a large number if that is clearly more than Nearest accepts.
 func distance(a, b string) int {
 	if len(a)-len(b) > 2 || len(b)-len(a) > 2 {
 		return 99
@@ -60,8 +58,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// hint says what an unknown key may have been meant to be, for the end of a
-// message, or nothing.
+// hint suggests a key in place of an unknown one, for the end of a message; "" if none is similar.
 func hint(name string, fields []field) string {
 	known := make([]string, len(fields))
 	for i, f := range fields {
@@ -73,8 +70,8 @@ func hint(name string, fields []field) string {
 	return below(name, fields)
 }
 
-// belongs says where in the document an unknown key belongs, for the end of a message, or
-// nothing. top are the document's own fields.
+// place says where in the document an unknown key belongs, for the end of a message, or "". top are
+// the document's own fields.
 func belongs(name string, top []field) string {
 	if slices.ContainsFunc(top, func(f field) bool { return f.name == name }) {
 		return "; it belongs at the top level"
@@ -82,7 +79,7 @@ func belongs(name string, top []field) string {
 	return below(name, top)
 }
 
-// below says which of some fields has an unknown key, for the end of a message, or nothing.
+// below says which of some fields has the unknown key below it, for the end of a message, or "".
 func below(name string, fields []field) string {
 	for _, f := range fields {
 		t := f.typ

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// NotJSON returns the fault of a file that is not JSON, or nil. The decoder takes more
-// than JSON; what it takes for YAML alone, other readers of the file would not.
+// NotJSON returns the fault of a file that is not JSON, or nil. The decoder also accepts YAML, but
+// other readers of the file would not.
 func NotJSON(file string, data []byte) error {
 	if len(data) > MaxFile || !utf8.Valid(data) {
-		return nil // the decoder says so
+		return nil // Decode reports it
 	}
 	text := bytes.TrimPrefix(data, byteOrderMark)
 	var whole json.RawMessage
@@ -21,10 +21,10 @@ func NotJSON(file string, data []byte) error {
 	if !ok {
 		return nil
 	}
-	// The offset is how much was read, the offending byte included.
+	// The offset is the number of bytes read, including the invalid one.
 	before := text[:max(0, min(int(syntax.Offset)-1, len(text)))]
 	if strings.HasPrefix(syntax.Error(), "unexpected end") {
-		before = bytes.TrimRight(text, " \t\r\n") // no byte offends; it is one that is not there
+		before = bytes.TrimRight(text, " \t\r\n") // the text ends too early, so no byte is invalid
 	}
 	line := bytes.Count(before, []byte("\n"))
 	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])

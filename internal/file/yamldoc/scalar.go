@@ -15,14 +15,14 @@ import (
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
-// setScalar gives v the value of a node that has to be a scalar.
+// setScalar sets v to the value of a node that must be a scalar.
 func setScalar(n *yaml.Node, v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.String:
 		return setString(n, v)
 	case reflect.Bool:
 		if n.Kind == yaml.ScalarNode && n.Tag == "!!bool" {
-			// The other spellings of YAML's bools arrive here as strings.
+			// YAML's other spellings of booleans are strings here.
 			if b, err := strconv.ParseBool(strings.ToLower(n.Value)); err == nil {
 				v.SetBool(b)
 				return nil
@@ -58,8 +58,8 @@ func setScalar(n *yaml.Node, v reflect.Value) error {
 	return nil
 }
 
-// setString takes the text of any scalar but null as it is written, so that
-// version: 1.0 stays "1.0" and LOG: yes stays "yes".
+// setString sets v to the text of any scalar except null as it is written, so that version: 1.0
+// stays "1.0" and LOG: yes stays "yes".
 func setString(n *yaml.Node, v reflect.Value) error {
 	enum, isEnum := reflect.TypeAssert[Enum](v)
 	if n.Kind != yaml.ScalarNode || isNull(n) {
@@ -99,7 +99,7 @@ func wholeNumber(n *yaml.Node) (string, error) {
 	return "", fmt.Errorf("wants a whole number, got %s", describe(n))
 }
 
-// number returns a YAML number as JSON, digit for digit.
+// number returns a YAML number as JSON with all its digits.
 func number(literal string) (string, error) {
 	s := strings.ReplaceAll(literal, "_", "")
 	s = strings.TrimPrefix(s, "+")
@@ -131,7 +131,7 @@ func number(literal string) (string, error) {
 	return s, nil
 }
 
-// text reads the value of an unmarshaler that takes a string or a number.
+// text returns the text for an unmarshaler that accepts a string or a number.
 func text(raw []byte) (string, error) {
 	var s string
 	if err := json.Unmarshal(raw, &s); err == nil {
@@ -144,7 +144,7 @@ func text(raw []byte) (string, error) {
 	return "", errors.New("neither a string nor a number")
 }
 
-// describe says what a node is, for messages.
+// describe describes the value of a node, for messages.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.AliasNode:

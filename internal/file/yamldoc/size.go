@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes, written as 8MiB, 16MB or a plain number. It is
-// never negative.
+// Size is a number of bytes, written as 8MiB, 16MB or a plain number. It is never negative.
 type Size int64
 
-// units are tried in this order: MiB before B.
+// units in the order in which they are tried: MiB before B.
 var units = []struct {
 	suffix string
 	bytes  int64
@@ -27,7 +26,7 @@ var units = []struct {
 	{"b", 1},
 }
 
-// UnmarshalText reads a size from the text of a file, a flag or a variable.
+// UnmarshalText parses a size from a file, a flag or a variable.
 func (z *Size) UnmarshalText(b []byte) error {
 	s := strings.TrimSpace(string(b))
 	digits, unit := strings.ToLower(s), int64(1)
@@ -57,7 +56,7 @@ func (z *Size) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a size from a string or a number of bytes.
+// UnmarshalJSON parses a size from a string or a number of bytes.
 func (z *Size) UnmarshalJSON(raw []byte) error {
 	s, err := text(raw)
 	if err != nil {
@@ -66,7 +65,7 @@ func (z *Size) UnmarshalJSON(raw []byte) error {
 	return z.UnmarshalText([]byte(s))
 }
 
-// String gives the size in the largest unit that has no fraction.
+// String returns the size in the largest unit without a fraction.
 func (z Size) String() string {
 	for _, u := range []struct {
 		suffix string
@@ -79,10 +78,10 @@ func (z Size) String() string {
 	return strconv.FormatInt(int64(z), 10)
 }
 
-// MarshalText gives String; JSON takes it as well.
+// MarshalText returns String, also for JSON.
 func (z Size) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
 
-// JSONSchema describes what UnmarshalJSON reads.
+// JSONSchema describes the values that UnmarshalJSON accepts.
 func (Size) JSONSchema() string {
 	return `{"anyOf":[{"type":"integer","minimum":0},{"type":"string","pattern":"^\\s*\\+?[0-9.]+([eE][+-]?[0-9]+)?\\s*([kKmMgGtT][iI]?)?[bB]?\\s*$"}]}`
 }

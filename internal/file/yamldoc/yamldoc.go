@@ -1,10 +1,9 @@
-// Package yamldoc decodes YAML and JSON files into Go structs, strictly: every
-// fault of a file is reported at once, each as FILE:LINE:COLUMN: key.path: what
-// is wrong (SPEC B5). It knows nothing of what the keys mean; that is for its
-// callers, who add their own faults to the same Doc.
+// Package yamldoc decodes YAML and JSON files into Go structs, strictly: it reports all faults of a
+// file at once, each as FILE:LINE:COLUMN: key.path: message (SPEC B5). It does not know what the
+// keys mean; its callers add their own faults to the same Doc.
 //
-// Its invariant: nothing in a file is lost silently. A key is decoded, or it
-// is a fault; a number keeps every digit.
+// Its invariant: nothing in a file is lost silently. A key is decoded or causes a fault; a number
+// keeps all its digits.
 package yamldoc
 
 import (
@@ -21,43 +20,41 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// MaxFile is the size in bytes over which a file is refused unread.
+// MaxFile is the largest size of a file in bytes. A larger one is refused without being read.
 const MaxFile = 1 << 20
 
-// Options adjusts Decode. The zero value decodes a file of its own.
+// Options configures Decode. The zero value is for data that is a whole file.
 type Options struct {
-	// Position maps a place in data to the place in the file that data was
-	// taken from; lines and columns count from 1. If nil, they are the same.
+	// Position maps a position in data to the one in the file that data was taken from; lines and
+	// columns count from 1. If nil, they are the same.
 	Position func(line, column int) (int, int)
-	// Refuse maps keys of the top level that must not be given to the reason
-	// why, which becomes their fault.
+	// Refuse has keys of the top level that are not allowed, with the reasons, which become the messages
+	// of their faults.
 	Refuse map[string]string
-	// Hide keeps the values that the file gives out of its faults. It is for
-	// files that hold secrets.
+	// Hide keeps the values of the file out of its faults. It is for files that contain secrets.
 	Hide bool
-	// MaxSize is how many bytes data may have. If 0, they are 1 MiB.
+	// MaxSize is the largest length of data in bytes. If 0, 1 MiB.
 	MaxSize int
-	// Reader wraps the reader that data is parsed from, so that a parse can be
-	// ended by an error. If nil, none does.
+	// Reader wraps the reader that data is parsed from, so that an error from it can end the parsing. If
+	// nil, it is not wrapped.
 	Reader func(io.Reader) io.Reader
 }
 
-// Decode decodes data into v, a pointer to a struct. Keys are those of the
-// fields' json tags, embedded structs are part of the one that holds them, and
-// a field without omitempty or omitzero is required. What data does not mention keeps its
-// value. A type that implements json.Unmarshaler gets its subtree as compact
-// JSON; a string type that implements Enum takes only those values.
+// Decode decodes data into v, a pointer to a struct. Keys are those of the fields' json tags,
+// embedded structs are part of the struct that contains them, and a field without omitempty or
+// omitzero is required. Fields that data does not mention keep their values. A type that implements
+// json.Unmarshaler gets its subtree as compact JSON; a string type that implements Enum accepts only
+// those values.
 //
-// The Doc is never nil. The error is its Err: nil or Faults, after which v may
-// be filled in part. file is used in messages alone.
+// The Doc is never nil. The error is its Err: nil or Faults, after which v may be set in part. file
+// is used only in messages.
 func Decode(file string, data []byte, v any, opts Options) (*Doc, error) {
 	doc := Parse(file, data, opts)
 	return doc, doc.Decode(v)
 }
 
-// Parse reads data and decodes nothing yet, for whoever has to know what a file
-// says before it is known what to decode it into. A Doc that could not be
-// parsed has its faults already.
+// Parse parses data without decoding it, for callers that must read some keys before they know what
+// to decode the file into. If data cannot be parsed, the Doc has the faults.
 func Parse(file string, data []byte, opts Options) *Doc {
 	doc := &Doc{file: file, position: opts.Position, refuse: opts.Refuse, hide: opts.Hide}
 	most := MaxFile
@@ -79,18 +76,17 @@ func Parse(file string, data []byte, opts Options) *Doc {
 	return doc
 }
 
-// Empty reports whether the file was parsed and says nothing.
+// Empty reports whether the file was parsed and has no value.
 func (d *Doc) Empty() bool { return d.empty }
 
-// Decode decodes the file into v, as the function of that name does. It may be
-// called once.
+// Decode decodes the file into v, as the function Decode does. It may be called once.
 func (d *Doc) Decode(v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.Elem().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("yamldoc: Decode into %T, want a pointer to a struct", v))
 	}
 	switch {
-	case d.root == nil: // it has its faults
+	case d.root == nil: // the faults are there already
 	case d.root.Kind != yaml.MappingNode:
 		d.fault(d.root, "", "the top level wants a mapping (key: value), got %s", d.describe(d.root, ""))
 	default:
@@ -101,7 +97,7 @@ func (d *Doc) Decode(v any) error {
 	return d.Err()
 }
 
-// readable reports whether data can be text at all, and faults it if not.
+// readable reports whether data can be text, and adds a fault if not.
 func (d *Doc) readable(data []byte, most int) bool {
 	if len(data) > most {
 		d.faultAt(1, 1, "", "the file has %d bytes, more than the %d allowed", len(data), most)
@@ -126,10 +122,10 @@ func (d *Doc) readable(data []byte, most int) bool {
 	return true
 }
 
-// parse returns the root of data's only document, nil for an empty one.
+// parse returns the root of data's only document; nil if that is empty.
 func (d *Doc) parse(data []byte, wrap func(io.Reader) io.Reader) (root *yaml.Node, ok bool) {
-	// The parser is not ours and reads what strangers write: a panic in it is
-	// a fault of the file, not the end of the process.
+	// The parser is third-party code that reads untrusted input: a panic in it is reported as a fault of
+	// the file, and does not end the process.
 	defer func() {
 		if r := recover(); r != nil {
 			if d.hide {
@@ -170,14 +166,14 @@ var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// syntaxFault turns the parser's text into a fault. The text has a line for
-// most errors and never a column.
+// syntaxFault turns an error of the parser into a fault. The text has a line for most errors and
+// never a column.
 func (d *Doc) syntaxFault(data []byte, err error) {
 	m := syntaxLine.FindStringSubmatch(err.Error())
 	line, _ := strconv.Atoi(m[1]) // "" is line 0, which becomes 1 below
 	msg := m[2]
 	if strings.HasPrefix(msg, "did not find expected") {
-		line++ // the parser counts these from 0, the scanner its own from 1
+		line++ // the parser counts these lines from 0, the scanner its own from 1
 	}
 	if a := unknownAnchor.FindStringSubmatch(msg); a != nil {
 		if i := bytes.Index(data, []byte("*"+a[1])); i >= 0 {
@@ -189,7 +185,7 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 	}
 	lines := bytes.Split(data, []byte("\n"))
 	line = min(max(line, 1), len(lines))
-	if strings.HasPrefix(msg, "found a tab character") { // its line is that of what stands before
+	if strings.HasPrefix(msg, "found a tab character") { // its line is that of the preceding token
 		for i := line - 1; i < len(lines); i++ {
 			if bytes.ContainsRune(indentOf(lines[i]), '\t') {
 				line = i + 1
@@ -205,10 +201,10 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 	d.faultAt(line, len(indent)+1, "", "%s", msg)
 }
 
-// bareQuestion is a word with a ? at its end that is not in quotes, in braces or brackets.
+// bareQuestion matches an unquoted word that ends in ?, in braces or brackets.
 var bareQuestion = regexp.MustCompile(`[\[{][^"']*[:,\[ ](\w+\?)[ \t]*[,}\]]`)
 
-// syntaxHint says what to do about an error of the parser in a line.
+// syntaxHint says how to fix an error of the parser in a line.
 func (d *Doc) syntaxHint(msg string, line []byte) string {
 	question := bareQuestion.FindSubmatch(line)
 	switch {
@@ -222,5 +218,5 @@ func (d *Doc) syntaxHint(msg string, line []byte) string {
 	return "; look at the indentation, quotes and brackets around here"
 }
 
-// indentOf is what a line begins with.
+// indentOf returns the indentation of a line.
 func indentOf(line []byte) []byte { return line[:len(line)-len(bytes.TrimLeft(line, " \t"))] }
