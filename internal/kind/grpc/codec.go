@@ -2,10 +2,10 @@ package grpc
 
 import "fmt"
 
-// message is an envelope as the JSON that it is.
+// message is an envelope as JSON.
 type message []byte
 
-// codec passes messages as they are, under the name that makes the content type
+// codec passes JSON messages through unchanged. Its name makes the content type
 // application/grpc+json (SPEC-TOOLS 3.3).
 type codec struct{}
 
@@ -14,11 +14,10 @@ func (codec) Name() string { return codecName }
 
 const codecName = "json"
 
-// Marshal implements connect.Codec. The result is the caller's, who uses its
-// memory again.
+// Marshal implements connect.Codec. The caller owns the result and reuses its memory.
 func (c codec) Marshal(m any) ([]byte, error) { return c.MarshalAppend(nil, m) }
 
-// MarshalAppend lets connect write into a buffer that it has already.
+// MarshalAppend lets connect write into its own buffer.
 func (codec) MarshalAppend(dst []byte, m any) ([]byte, error) {
 	own, ok := m.(*message)
 	if !ok {
@@ -27,8 +26,8 @@ func (codec) MarshalAppend(dst []byte, m any) ([]byte, error) {
 	return append(dst, *own...), nil
 }
 
-// Unmarshal implements connect.Codec. It keeps nothing of data, which connect
-// overwrites by the next message.
+// Unmarshal implements connect.Codec. It copies data, which connect overwrites with the next
+// message.
 func (codec) Unmarshal(data []byte, m any) error {
 	own, ok := m.(*message)
 	if !ok {

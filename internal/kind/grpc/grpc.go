@@ -1,11 +1,10 @@
-// Package grpc answers calls by services that speak gRPC: one unary method, with
-// the envelopes of the tool contract as JSON (SPEC-TOOLS 3.3).
+// Package grpc handles calls of tools that are gRPC services: one unary method, with the envelopes
+// of the tool contract as JSON (SPEC-TOOLS 3.3).
 //
-// It knows this one method, and neither descriptors nor protobuf messages. It
-// makes one attempt and never tries again: that is for who knows the policy.
+// It knows only this method, and neither descriptors nor protobuf messages. It makes one attempt per
+// call; the bridge, which knows the policy, makes further ones.
 //
-// Its invariant: of what a service sends, no more than max_output is ever read,
-// let alone kept.
+// Its invariant: it never reads more than max_output bytes of what a service sends.
 package grpc
 
 import (
@@ -27,24 +26,24 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// method is what every service has, as the path of a URL.
+// method is the method of every service, as the path of a URL.
 const method = "/orloj.tool.v1.ToolService/Execute"
 
 // Options is what speaking to services needs.
 type Options struct {
 	// Client makes the requests. Required.
 	Client *outbound.Client
-	// Auth is what credentials are made of. Required for tools with auth.
+	// Auth has what credentials are made from. Required for tools with auth.
 	Auth auth.Options
-	// UserAgent is Orla's name for itself. If empty, that of connect.
+	// UserAgent is the User-Agent header. If empty, that of connect.
 	UserAgent string
 }
 
-// Tool answers the calls of one tool. Call may be used from any number of
-// goroutines, which share a connection.
+// Tool handles the calls of one tool. Call may be used from any goroutine; all calls share a
+// connection.
 type Tool struct {
 	name     string
-	host     string // and port
+	host     string // with the port
 	agent    string
 	contract *contract.Tool
 	auth     *auth.Source
@@ -53,7 +52,7 @@ type Tool struct {
 	listed   []*mcp.Tool
 }
 
-// New returns the Tool that t describes.
+// New returns the Tool for a manifest.
 func New(t manifest.Tool, opts Options) (*Tool, error) {
 	spoken, err := contract.For(t)
 	if err != nil {
@@ -78,7 +77,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 		service:  opts.Client.Service(t.Resource.Endpoint),
 		client: connect.NewClient[message, message](wire, (&url.URL{Scheme: scheme, Host: at.Host, Path: method}).String(),
 			connect.WithGRPC(), connect.WithCodec(codec{}),
-			// A small message could unpack to a large one.
+			// No compression: a small message could unpack to a large one.
 			connect.WithAcceptCompression("gzip", nil, nil)),
 		listed: []*mcp.Tool{t.Listed()},
 	}, nil
@@ -87,7 +86,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 // Tools returns the one tool.
 func (t *Tool) Tools() []*mcp.Tool { return t.listed }
 
-// String names the tool in logs.
+// String returns the name of the tool for logs.
 func (t *Tool) String() string { return "grpc " + t.name }
 
 // Call makes one attempt. Its error is a *fault.Error.
@@ -101,7 +100,7 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 	return answer, err
 }
 
-// execute asks the service, when it may be asked, and reads its answer.
+// execute makes the request, when the client has room for it, and reads the answer.
 func (t *Tool) execute(ctx context.Context, owner turns.Owner, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
 	envelope := message(x.Request().JSON())
 	req := connect.NewRequest(&envelope)

@@ -17,8 +17,8 @@ import (
 	"github.com/orla-project/orla/internal/service/outbound"
 )
 
-// meaning is what a status of the service means (SPEC-TOOLS 3.3), and whether
-// trying again can help.
+// meaning returns the code for a status of the service (SPEC-TOOLS 3.3), and whether a retry can
+// help.
 func meaning(status connect.Code) (code fault.Code, retry bool) {
 	switch status {
 	case connect.CodeUnauthenticated:
@@ -38,7 +38,7 @@ func meaning(status connect.Code) (code fault.Code, retry bool) {
 	}
 }
 
-// failure is why a call has no answer.
+// failure returns the error of a call without an answer.
 func (t *Tool) failure(ctx context.Context, err error, c auth.Credentials) *fault.Error {
 	if ctx.Err() != nil {
 		return fault.From(context.Cause(ctx))
@@ -61,7 +61,7 @@ func (t *Tool) failure(ctx context.Context, err error, c auth.Credentials) *faul
 	return t.broken(status, c)
 }
 
-// answered is the fault of a call that the service ended with a status.
+// answered is the error for a call that the service ended with a status.
 func (t *Tool) answered(status *connect.Error, c auth.Credentials) *fault.Error {
 	code, retry := meaning(status.Code())
 	f := fault.New(code, "%s answered %s", t.name, status.Code())
@@ -73,9 +73,8 @@ func (t *Tool) answered(status *connect.Error, c auth.Credentials) *fault.Error 
 	return f
 }
 
-// broken is the fault of an answer that is not what gRPC has. One that was cut
-// off may be whole the next time; one without a message, or with two, is as the
-// service makes them.
+// broken is the error for an answer that is not valid gRPC. A retry can help if the answer was cut
+// off, but not if it has no message or two.
 func (t *Tool) broken(status *connect.Error, c auth.Credentials) *fault.Error {
 	retry := status.Code() != connect.CodeUnimplemented
 	f := fault.New(fault.ExecutionFailed, "the answer of %s is not a whole gRPC answer: %s", t.name, words(c.Redact(status.Message())))
@@ -84,25 +83,25 @@ func (t *Tool) broken(status *connect.Error, c auth.Credentials) *fault.Error {
 	return f
 }
 
-// maxWords bounds what a service says of its trouble, in bytes.
+// maxWords bounds how much of a service's error message is used, in bytes.
 const maxWords = 512
 
-// words is the beginning of a text of a service's, on one line.
+// words returns the beginning of a service's text, on one line.
 func words(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	return brief.Cut(text, maxWords)
 }
 
-// A google.rpc.RetryInfo, and its one field, a google.protobuf.Duration.
+// The type of google.rpc.RetryInfo, and its one field, a google.protobuf.Duration.
 const (
 	retryInfo  = "google.rpc.RetryInfo"
 	retryDelay = protowire.Number(1)
 )
 
-// maxRetryAfter is more than any call waits.
+// maxRetryAfter is longer than any call waits.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter is how long the service asks to be left alone; 0 if it does not say.
+// retryAfter returns the pause that the service asks for; 0 if it does not.
 func retryAfter(status *connect.Error) time.Duration {
 	for _, d := range status.Details() {
 		if d.Type() == retryInfo {
@@ -112,7 +111,7 @@ func retryAfter(status *connect.Error) time.Duration {
 	return 0
 }
 
-// delay reads a RetryInfo as far as it is wanted.
+// delay reads the retry_delay of a RetryInfo.
 func delay(raw []byte) time.Duration {
 	field, kind, n := protowire.ConsumeTag(raw)
 	if n < 0 || field != retryDelay || kind != protowire.BytesType {

@@ -10,14 +10,15 @@ import (
 	"github.com/orla-project/orla/internal/service/outbound"
 )
 
-// contentType is what requests and answers are (gRPC over HTTP/2, "Requests").
+// contentType is that of requests and answers (gRPC over HTTP/2, "Requests").
 const contentType = "application/grpc"
 
-// maxKind bounds the content type that an error tells, in bytes.
+// maxKind bounds how much of a content type an error shows, in bytes.
 const maxKind = 80
 
-// wire stands between connect and the connections: what it lets through is gRPC,
-// and bounded. Its errors are *fault.Error.
+// wire is the HTTP client for connect. It lets only gRPC answers through, and bounds them. Its
+// errors are
+// *fault.Error.
 type wire struct {
 	tool   string
 	client *http.Client
@@ -31,20 +32,20 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if f := w.refuse(resp); f != nil {
-		_ = resp.Body.Close() // nothing of it is wanted
+		_ = resp.Body.Close() // the body is not needed
 		return nil, f
 	}
-	// Whatever the service calls its codec, it was asked in this one: grpc-js
-	// says proto of all that it sends.
+	// The answer uses this codec, since the request did, whatever the service calls it: grpc-js says
+	// proto for every answer.
 	resp.Header.Set("Content-Type", contentType+"+"+codecName)
 	resp.Body = &bounded{Reader: turns.AccountOf(req.Context()).Reader(req.Context(), resp.Body), Closer: resp.Body, tool: w.tool, most: w.most}
 	return resp, nil
 }
 
-// refuse is why an answer is not gRPC; nil if it is.
+// refuse returns why an answer is not gRPC; nil if it is.
 func (w *wire) refuse(resp *http.Response) *fault.Error {
 	if resp.StatusCode != http.StatusOK {
-		return outbound.StatusFault(w.tool, resp, nil) // a proxy's word, in HTML most likely
+		return outbound.StatusFault(w.tool, resp, nil) // from a proxy, usually as HTML
 	}
 	kind, _, _ := strings.Cut(strings.ToLower(resp.Header.Get("Content-Type")), ";")
 	kind = strings.TrimSpace(kind)
@@ -52,7 +53,7 @@ func (w *wire) refuse(resp *http.Response) *fault.Error {
 	case resp.ProtoMajor < 2:
 		return fault.New(fault.ExecutionFailed, "%s answered over HTTP/1.1, and gRPC needs HTTP/2", w.tool)
 	case kind != contentType && !strings.HasPrefix(kind, contentType+"+"):
-		if len(kind) > maxKind { // a part of it could hold a part of a secret, which nobody would find
+		if len(kind) > maxKind { // redaction would miss a secret that is cut
 			kind = "…"
 		}
 		f := fault.New(fault.ExecutionFailed, "%s answered something else than gRPC (content type %q)", w.tool, kind)
@@ -66,10 +67,10 @@ func (w *wire) refuse(resp *http.Response) *fault.Error {
 
 func compressed(encoding string) bool { return encoding != "" && encoding != "identity" }
 
-// prefix is the flag and the length that stand before a message.
+// prefix is the size of the flag and the length before a message.
 const prefix = 5
 
-// bounded is the body of an answer, which ends with a fault where it is too long.
+// bounded is the body of an answer. A body that is too long ends with an error.
 type bounded struct {
 	io.Reader
 	io.Closer
@@ -84,7 +85,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	if left < 0 {
 		return 0, fault.New(fault.ExecutionFailed, "%s answered more than max_output (%d bytes)", b.tool, b.most)
 	}
-	// One byte more tells whether there is more.
+	// One byte more shows whether the body is too long.
 	n, err := b.Reader.Read(p[:min(int64(len(p)), left+1)])
 	b.read += int64(n)
 	return n, err

@@ -1,8 +1,8 @@
-// Package mcptool serves one tool of an MCP server under a name of its own
-// (SPEC-TOOLS 3.5, type mcp), with a timeout, retries and rules of its own.
+// Package mcptool serves one tool of an MCP server under a name of its own (SPEC-TOOLS 3.5, type
+// mcp), with its own timeout, retries and permissions.
 //
-// It holds no session. The server is a provider beside it, a capsule, which is
-// found by its name at each call: it may come, go and change at any time.
+// It has no session. The server is another provider, a capsule, which is looked up by its name at
+// each call: it may be added, replaced or removed at any time.
 package mcptool
 
 import (
@@ -21,38 +21,38 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// Options is what a Tool needs beside its manifest.
+// Options configures a Tool, in addition to its manifest.
 type Options struct {
-	// Find finds the provider of a manifest that lives, by its name. Required.
+	// Find returns the running provider with a manifest's name. Required.
 	Find func(name string) (supervisor.Peer, bool)
 	// Log is required.
 	Log *slog.Logger
 }
 
-// Tool is one tool of a server. Its methods may be called from any goroutine,
-// but Follow from one at a time.
+// Tool is one tool of a server. Its methods may be called from any goroutine, except that calls of
+// Follow must not overlap.
 type Tool struct {
 	tool   manifest.Tool
 	opts   Options
 	listed atomic.Pointer[mcp.Tool]
 
 	// Owned by Follow.
-	made   *mcp.Tool // what the server lists, and listed was made of; nil for nothing
+	made   *mcp.Tool // the server's tool that listed was made from; nil for none
 	warned string
 }
 
 var _ supervisor.Follower = (*Tool)(nil)
 
-// server is what a Tool needs of the peer that it is a tool of.
+// server is what a Tool uses of its server.
 type server interface {
-	// Original returns a tool by the server's own name for it; known is false
-	// while the server has not said what it has.
+	// Original returns a tool by the server's own name for it. known is false until the server has
+	// listed its tools.
 	Original(name string) (tool *mcp.Tool, known bool)
 	// CallOriginal is Call with the server's own name for the tool.
 	CallOriginal(ctx context.Context, call peer.Call) (peer.Answer, error)
 }
 
-// New returns the Tool that t describes, whose Kind is MCP.
+// New returns the Tool for a manifest of kind MCP.
 func New(t manifest.Tool, opts Options) (*Tool, error) {
 	if t.Resource == nil || t.Resource.Server == "" || t.Resource.ServerTool == "" {
 		return nil, fault.New(fault.RuntimePolicyInvalid, "%s: a tool of type mcp needs mcp_server_ref and mcp_tool_name", t.Name)
@@ -62,14 +62,14 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 	return m, nil
 }
 
-// Tools returns the tool as its manifest and the server's list have it.
+// Tools returns the tool, described by its manifest and by the server's list.
 func (m *Tool) Tools() []*mcp.Tool { return []*mcp.Tool{m.listed.Load()} }
 
-// Talks reports that the server may speak to clients while it answers them.
+// Talks reports that the server may send messages to clients during calls.
 func (m *Tool) Talks() bool { return true }
 
-// Follow takes what the manifest does not say from the server's list. While the
-// server is not there, what it said last stands.
+// Follow updates what the manifest does not say from the server's list. If the server is not there,
+// the tool stays as it was.
 func (m *Tool) Follow(find func(string) (supervisor.Peer, bool)) {
 	_, original, err := m.find(find)
 	switch {
@@ -88,7 +88,7 @@ func (m *Tool) Follow(find func(string) (supervisor.Peer, bool)) {
 
 var errNoServer = errors.New("there is no McpServer of that name")
 
-// find finds the server, and the tool as it lists it; nil while that is not known.
+// find returns the server, and the tool as it lists it; the tool is nil if that is not known.
 func (m *Tool) find(find func(string) (supervisor.Peer, bool)) (server, *mcp.Tool, error) {
 	r := m.tool.Resource
 	p, ok := find(r.Server)
@@ -106,8 +106,8 @@ func (m *Tool) find(find func(string) (supervisor.Peer, bool)) (server, *mcp.Too
 	return s, original, nil
 }
 
-// with is the tool as its manifest has it, and where that says nothing as the
-// server does.
+// with returns the tool with the fields of its manifest, and those of the server where the manifest
+// has none.
 func (m *Tool) with(original *mcp.Tool) *mcp.Tool {
 	listed := m.tool.Listed()
 	if listed.Title == "" {
@@ -129,11 +129,11 @@ func (m *Tool) with(original *mcp.Tool) *mcp.Tool {
 	return listed
 }
 
-// anyObject is the input schema of a manifest that gives none.
+// anyObject is the input schema if the manifest has none.
 const anyObject = `{"type":"object"}`
 
-// objects reports whether a schema is one of objects, as an input schema must be:
-// one that is not would keep the tool from being listed at all.
+// objects reports whether a schema is one for objects, as an input schema must be: otherwise the
+// tool could not be listed.
 func objects(schema any) bool {
 	raw, ok := schema.(json.RawMessage)
 	var s struct {
@@ -142,7 +142,7 @@ func objects(schema any) bool {
 	return ok && json.Unmarshal(raw, &s) == nil && s.Type == "object"
 }
 
-// Call asks the server for the tool by the server's own name.
+// Call calls the tool by the server's own name.
 func (m *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	r := m.tool.Resource
 	call.Tool = r.ServerTool
@@ -156,6 +156,6 @@ func (m *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 		if !errors.Is(err, peer.ErrGone) || s == last {
 			return answer, err
 		}
-		last = s // its manifest has changed, and its successor may be there
+		last = s // its manifest has changed; the new server may be there
 	}
 }

@@ -1,10 +1,9 @@
-// Package post answers calls by an HTTP POST each (SPEC-TOOLS 3.1, 3.2): of the
-// arguments, for a service that knows nothing of Orla, or of the contract's
-// envelope. How a request is sent and what its status means is shared with the
-// kinds that say more over HTTP.
+// Package post handles calls by one HTTP POST each (SPEC-TOOLS 3.1, 3.2): of the arguments, for any
+// service, or of the contract's envelope. Other kinds that use HTTP share its code for sending a
+// request and for the meaning of a status.
 //
-// It keeps nothing between two calls, tries nothing twice but for an access
-// token that is not accepted any more, and has no deadline but its context's.
+// It keeps no state between calls and has no deadline except the context's. It repeats a request
+// only if the access token is not accepted any more.
 package post
 
 import (
@@ -18,21 +17,21 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// What is wanted of a service: an envelope, or whatever it has.
+// What the Accept header asks for: an envelope, or anything.
 const (
 	acceptEnvelope = "application/json"
 	acceptAny      = "application/json, text/*;q=0.9, */*;q=0.8"
 )
 
-// Tool answers the calls of one tool of type http or external.
+// Tool handles the calls of one tool of type http or external.
 type Tool struct {
 	sender   *Sender
 	endpoint string
-	strict   bool // envelopes in both directions
+	strict   bool // answers must be envelopes
 	listed   []*mcp.Tool
 }
 
-// New returns the Tool that t describes.
+// New returns the Tool for a manifest.
 func New(t manifest.Tool, opts Options) (*Tool, error) {
 	sender, err := NewSender(t, opts)
 	if err != nil {
@@ -80,8 +79,7 @@ func (t *Tool) attempt(ctx context.Context, a *Attempt) (peer.Answer, error) {
 	return answer, reply.RetryAfter(err)
 }
 
-// Envelope is the request that hands an attempt to a service that speaks the
-// contract.
+// Envelope returns the request that sends an attempt to a service that speaks the contract.
 func Envelope(a *Attempt, url string) Request {
 	return Request{Method: http.MethodPost, URL: url, Accept: acceptEnvelope, Contract: true, Body: a.Request().JSON()}
 }

@@ -22,18 +22,17 @@ import (
 // call nobody counts, and more than that has no place in the room for answers.
 const maxWords = turns.Little
 
-// Options is what speaking to services needs.
+// Options has what all tools that are services share.
 type Options struct {
 	// Client makes the requests. Required.
 	Client *outbound.Client
-	// Auth is what credentials are made of. Required for tools with auth.
+	// Auth has what credentials are made from. Required for tools with auth.
 	Auth auth.Options
-	// UserAgent is Orla's name for itself. If empty, that of net/http.
+	// UserAgent is the User-Agent header. If empty, that of net/http.
 	UserAgent string
 }
 
-// Sender sends the requests of one tool. It may be used from any number of
-// goroutines.
+// Sender sends the requests of one tool. It may be used from any goroutine.
 type Sender struct {
 	name     string
 	contract *contract.Tool
@@ -43,7 +42,7 @@ type Sender struct {
 	opts     Options
 }
 
-// NewSender returns the Sender of a tool that is a service.
+// NewSender returns the Sender for a tool that is a service.
 func NewSender(t manifest.Tool, opts Options) (*Sender, error) {
 	spoken, err := contract.For(t)
 	if err != nil {
@@ -56,11 +55,11 @@ func NewSender(t manifest.Tool, opts Options) (*Sender, error) {
 	return s, nil
 }
 
-// Max is how many bytes an answer may have.
+// Max is the largest size of an answer in bytes.
 func (s *Sender) Max() int64 { return s.max }
 
-// Do makes one attempt with fresh credentials, or, where an access token is not
-// accepted, two (SPEC-TOOLS 5.2).
+// Do makes one attempt with current credentials, and a second one if the access token is not
+// accepted (SPEC-TOOLS 5.2).
 func (s *Sender) Do(ctx context.Context, call peer.Call, attempt func(*Attempt) error) error {
 	return s.auth.Do(ctx, func(c auth.Credentials) error {
 		a := &Attempt{Exchange: s.contract.Exchange(ctx, call, c), sender: s, owner: call.Owner, credentials: c}
@@ -68,11 +67,11 @@ func (s *Sender) Do(ctx context.Context, call peer.Call, attempt func(*Attempt) 
 	})
 }
 
-// Attempt is an exchange with the credentials that it is made with.
+// Attempt is an exchange with the credentials that it uses.
 type Attempt struct {
 	*contract.Exchange
 	sender      *Sender
-	owner       turns.Owner // of the call
+	owner       turns.Owner // whose share the call uses
 	credentials auth.Credentials
 }
 
@@ -80,21 +79,22 @@ type Attempt struct {
 type Request struct {
 	Method, URL string
 	Accept      string
-	// Contract says that Body is an envelope, or that one is asked for.
+	// Contract says that Body or the wanted answer is an envelope.
 	Contract bool
-	// Later says that 202 promises an answer, and that its body is none.
+	// Later says that a 202 promises an answer, so that its body is not the answer.
 	Later bool
 	Body  []byte // JSON; nil for none
 }
 
-// Reply is what a service answered to a request.
+// Reply is the answer to a request.
 type Reply struct {
 	*http.Response        // its Body has been read
-	Said           []byte // the body; of what is not a result as much as matters
+	Said           []byte // the body; for an answer that is not a result, its beginning
 	attempt        *Attempt
 }
 
-// Send makes one request when the service may be sent one. An answer of any status is a Reply; the error is a
+// Send makes one request, when the client has room for it. An answer with any status is a Reply; the
+// error is a
 // *fault.Error.
 func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 	var body io.Reader
@@ -103,7 +103,7 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, body)
 	if err != nil {
-		// It quotes the address, which may have a secret in its query.
+		// The error quotes the URL, which may have a secret in its query.
 		return nil, fault.New(fault.RuntimePolicyInvalid, "the endpoint of %s is no address", a.sender.name)
 	}
 	a.head(ctx, req, r)
@@ -115,20 +115,20 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }() // all that matters has been read
+	defer func() { _ = resp.Body.Close() }() // everything needed has been read
 	reply := &Reply{Response: resp, attempt: a}
 	switch {
 	case r.Later && resp.StatusCode == http.StatusAccepted:
-		_, _ = io.CopyN(io.Discard, resp.Body, maxWords) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, resp.Body, maxWords) // so that the connection can be reused
 		return reply, nil
 	case !reply.Succeeded():
-		// The status says enough, even where what follows it breaks off.
+		// The status is enough, even if the body breaks off.
 		reply.Said, _ = io.ReadAll(io.LimitReader(resp.Body, min(a.sender.max, maxWords)))
 		return reply, nil
 	}
 	if coding := resp.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		const enough = 32
-		if len(coding) > enough { // a part of it could hold a part of a secret, which nobody would find
+		if len(coding) > enough { // redaction would miss a secret that is cut
 			coding = "…"
 		}
 		return nil, fault.New(fault.ExecutionFailed, "%s answered in a form that nobody asked for (Content-Encoding: %q)", a.sender.name, coding)
@@ -137,7 +137,7 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 	return reply, err
 }
 
-// head writes the headers of a request.
+// head sets the headers of a request.
 func (a *Attempt) head(ctx context.Context, req *http.Request, r Request) {
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -161,7 +161,7 @@ func (a *Attempt) head(ctx context.Context, req *http.Request, r Request) {
 // Succeeded reports whether the status is 2xx.
 func (r *Reply) Succeeded() bool { return r.StatusCode/100 == 2 }
 
-// RetryAfter gives a fault the pause that the service asks for.
+// RetryAfter adds the pause that the service asks for to an error.
 func (r *Reply) RetryAfter(err error) error {
 	if pause := outbound.RetryAfter(r.Header); pause > 0 {
 		if f := fault.From(err); f != nil && f.Retryable() {
@@ -173,9 +173,9 @@ func (r *Reply) RetryAfter(err error) error {
 	return err
 }
 
-// Fault is what a status other than 2xx means. An envelope that says more than
-// the status wins, but for 401: that the credentials were not accepted is for
-// auth to know, which may have newer ones. strict is as of contract.Failure.
+// Fault returns the error for a status other than 2xx. An envelope is more precise than the status
+// and wins, except for 401: package auth has to learn that the credentials were not accepted, and
+// may have newer ones. strict is as for contract.Failure.
 func (r *Reply) Fault(strict bool) *fault.Error {
 	a := r.attempt
 	f := outbound.StatusFault(a.sender.name, r.Response, []byte(a.credentials.Redact(string(r.Said))))

@@ -21,34 +21,34 @@ import (
 )
 
 const (
-	// lasting is for how long what an address has is taken for what it has, where
-	// no digest says so.
+	// lasting is how long the module from an address is used before it is fetched again, if there is no
+	// digest.
 	lasting = 5 * time.Minute
-	// settled is how old a change of a file is that no second one can look like.
+	// settled is the age after which a changed file can no longer change without a new mtime.
 	settled = 2 * time.Second
 )
 
-// source finds a tool's module, and keeps it compiled. A file is looked at for
-// each call, so that a module that was built anew is the next call's.
+// source loads a tool's module and keeps it compiled. It checks the file at each call, so that the
+// next call after a build uses the new module.
 type source struct {
 	from    manifest.WASM
 	opts    Options
-	loading chan struct{} // holds one while a call loads
+	loading chan struct{} // holds a value while a call loads the module
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields that follow
 	last loaded
 }
 
-// loaded is what came of a load; the zero loaded of none.
+// loaded is the result of a load; zero if there was none.
 type loaded struct {
 	module *wasm.Module
 	err    error
-	stamp  stamp     // of a file
-	had    bool      // the module was there, whatever came of it
-	at     time.Time // when it was loaded
+	stamp  stamp     // of the file, if local
+	had    bool      // the module was read or fetched, even if it is not valid
+	at     time.Time // when the load ended
 }
 
-// stamp tells two contents of a file apart.
+// stamp distinguishes two contents of a file.
 type stamp struct {
 	size    int64
 	changed time.Time
@@ -66,8 +66,9 @@ func newSource(from manifest.WASM, opts Options) *source {
 // local reports whether the module is a file.
 func (s *source) local() bool { return filepath.IsAbs(s.from.Module) }
 
-// get returns the module for a call of an owner, which is loaded once for all that ask meanwhile. The
-// error is a *fault.Error.
+// get returns the module for a call of an owner. Calls that need it at the same time share one load.
+// The error is a
+// *fault.Error.
 func (s *source) get(ctx context.Context, owner turns.Owner) (*wasm.Module, error) {
 	if l, ok := s.current(); ok {
 		return l.module, l.err
@@ -78,7 +79,7 @@ func (s *source) get(ctx context.Context, owner turns.Owner) (*wasm.Module, erro
 	case <-ctx.Done():
 		return nil, fault.From(context.Cause(ctx))
 	}
-	if l, ok := s.current(); ok { // somebody has, meanwhile
+	if l, ok := s.current(); ok { // another call has loaded it
 		return l.module, l.err
 	}
 	l := s.load(ctx, owner)
@@ -90,7 +91,7 @@ func (s *source) get(ctx context.Context, owner turns.Owner) (*wasm.Module, erro
 	return l.module, l.err
 }
 
-// drop forgets a module that was let go.
+// drop forgets a module that was released.
 func (s *source) drop(m *wasm.Module) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +100,7 @@ func (s *source) drop(m *wasm.Module) {
 	}
 }
 
-// current returns what is loaded, if it is the module as it is now.
+// current returns what is loaded, if it is still up to date.
 func (s *source) current() (loaded, bool) {
 	s.mu.Lock()
 	l := s.last
@@ -116,8 +117,8 @@ func (s *source) current() (loaded, bool) {
 	return l, time.Since(l.at) < lasting
 }
 
-// keeps reports whether what came of a load holds for the next call too. A module
-// that is no good stays so until it changes, where that can be told.
+// keeps reports whether the next call can use the result of a load too. An invalid module stays
+// invalid until it changes, if changes can be noticed.
 func (s *source) keeps(l loaded) bool {
 	switch {
 	case l.err == nil:
@@ -125,12 +126,12 @@ func (s *source) keeps(l loaded) bool {
 	case fault.CodeOf(l.err) != fault.RuntimePolicyInvalid:
 		return false
 	case !s.local():
-		return l.had // what an address refuses it may give in a moment
+		return l.had // the address may serve a valid module soon
 	}
 	return l.stamp.file != nil && time.Since(l.stamp.changed) > settled
 }
 
-// load reads or fetches the module and compiles it.
+// load reads or fetches the module, and compiles it.
 func (s *source) load(ctx context.Context, owner turns.Owner) loaded {
 	l := loaded{at: time.Now()}
 	read := func(ctx context.Context) (module []byte, err error) {
@@ -148,8 +149,8 @@ func (s *source) load(ctx context.Context, owner turns.Owner) loaded {
 	return l
 }
 
-// origin is what the module shares room with until it is compiled: all modules of its host. A
-// file stands for itself.
+// origin is the owner whose share of memory a module uses until it is compiled: all modules of a
+// host together, or the file.
 func (s *source) origin() turns.Owner {
 	if s.local() {
 		return turns.Owner{Session: s.from.Module}
@@ -161,8 +162,8 @@ func (s *source) origin() turns.Owner {
 	return turns.Owner{Session: strings.ToLower(host)}
 }
 
-// read reads the module's file when there is room for it, and checks its digest. The
-// stamp is zero if the file changed meanwhile.
+// read reads the module's file when there is memory for it, and checks its digest. The stamp is zero
+// if the file changed during the read.
 func (s *source) read(ctx context.Context) ([]byte, stamp, error) {
 	before, err := stampOf(s.from.Module)
 	if err != nil {
@@ -181,7 +182,7 @@ func (s *source) read(ctx context.Context) ([]byte, stamp, error) {
 	}
 	module := make([]byte, before.size)
 	n, err := io.ReadFull(f, module)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // which it has when it was cut meanwhile
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // the file was cut during the read
 		return nil, stamp{}, unreadable(err)
 	}
 	module = module[:n]
@@ -203,8 +204,8 @@ func stampOf(path string) (stamp, error) {
 	return stamp{size: info.Size(), changed: info.ModTime(), file: info}, nil
 }
 
-// unreadable is the fault of a module that cannot be read. Its path is Orla's to
-// know: the reason says what people can do.
+// unreadable is the error for a module that cannot be read. It does not show the path, but says what
+// to do.
 func unreadable(err error) *fault.Error {
 	why := "it cannot be read"
 	switch {

@@ -1,10 +1,10 @@
-// Package wasm answers calls by WebAssembly modules (SPEC-TOOLS 3.7): it finds the
-// module, tells it of the call by the tool contract v1, and takes its answer.
+// Package wasm handles calls of WebAssembly modules (SPEC-TOOLS 3.7): it loads the module, sends it
+// the call by the tool contract v1, and reads its answer.
 //
-// It keeps nothing of a call: each attempt is a fresh instance with fresh
-// credentials, and makes no other. How a module is run and bounded is internal/wasm's.
+// It keeps no state of a call: each call makes one attempt, with a new instance and current
+// credentials. Package internal/wasm runs and limits modules.
 //
-// Its invariant: no secret that a module was given is in anything that it gives back.
+// Its invariant: no secret that a module was given is in an answer or a log line.
 package wasm
 
 import (
@@ -30,48 +30,47 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// What a result says of the call beside its answer, under _meta.
+// Keys in the _meta of a result.
 const (
 	MetaFuelUsed   = "fuel_used"
 	MetaMemoryPeak = "memory_peak_bytes"
 )
 
-// Options is what a Tool needs beside its manifest.
+// Options configures a Tool, in addition to its manifest.
 type Options struct {
 	// Runtime compiles and runs modules. Required.
 	Runtime *wasm.Runtime
 	// Fetch returns the module at an https:// or oci:// address. Required for those.
 	Fetch func(ctx context.Context, address, digest string, pull secret.Ref) ([]byte, error)
-	// Slots bounds the calls that run at once. If nil, nothing does.
+	// Slots bounds how many calls run at once. If nil, there is no limit.
 	Slots Slots
-	// Auth is what credentials are made of. Required for tools with auth.
+	// Auth has what credentials are made from. Required for tools with auth.
 	Auth auth.Options
-	// Log takes what modules write to stderr. Required.
+	// Log receives what modules write to stderr. Required.
 	Log *slog.Logger
 }
 
-// Slots are places to run. The tools that run processes have the same.
+// Slots are places to run, shared with the tools that run processes.
 type Slots interface {
-	// Take waits for a place, and returns how to give it back.
+	// Take waits for a place. give returns the place.
 	Take(ctx context.Context, owner turns.Owner) (give func(), err error)
 }
 
-// Tool answers the calls of one tool of type wasm. Call may be used from any
-// number of goroutines.
+// Tool handles the calls of one tool of type wasm. Call may be used from any goroutine.
 type Tool struct {
 	name     string
 	resource *manifest.Resource
 	timeout  string
-	most     int64 // bytes of an answer
+	most     int64 // largest size of an answer, in bytes
 	contract *contract.Tool
 	auth     *auth.Source
 	module   *source
 	opts     Options
 	listed   []*mcp.Tool
-	quota    tail.Quota // of what modules write to stderr
+	quota    tail.Quota // how much of stderr is logged
 }
 
-// New returns the Tool that t describes. It does not look at the module.
+// New returns the Tool for a manifest. It does not read the module.
 func New(t manifest.Tool, opts Options) (*Tool, error) {
 	spoken, err := contract.For(t)
 	if err != nil {
@@ -93,7 +92,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 // Tools returns the one tool.
 func (t *Tool) Tools() []*mcp.Tool { return t.listed }
 
-// String names the tool in logs.
+// String returns the name of the tool for logs.
 func (t *Tool) String() string { return "wasm " + t.name }
 
 // Call makes one attempt. Its error is a *fault.Error.
@@ -112,7 +111,7 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 	return answer, err
 }
 
-// attempt asks the module once.
+// attempt runs the module for one call.
 func (t *Tool) attempt(ctx context.Context, owner turns.Owner, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
 	outcome, err := t.run(ctx, owner, t.request(x, c).JSON())
 	t.logStderr(ctx, c.RedactBytes(outcome.Stderr))
@@ -123,7 +122,7 @@ func (t *Tool) attempt(ctx context.Context, owner turns.Owner, x *contract.Excha
 	return measured(answer, outcome), err
 }
 
-// run runs the module, once: one that was let go before it began is found again.
+// run runs the module. If it was released before it could start, run loads it once more.
 func (t *Tool) run(ctx context.Context, owner turns.Owner, request []byte) (wasm.Outcome, error) {
 	for {
 		m, err := t.module.get(ctx, owner)
@@ -138,7 +137,7 @@ func (t *Tool) run(ctx context.Context, owner turns.Owner, request []byte) (wasm
 	}
 }
 
-// request is what the module is told.
+// request returns the input of the module.
 func (t *Tool) request(x *contract.Exchange, c auth.Credentials) contract.ModuleRequest {
 	shown := http.Header{}
 	c.Apply(shown)
@@ -157,8 +156,7 @@ func (t *Tool) request(x *contract.Exchange, c auth.Credentials) contract.Module
 	})
 }
 
-// logStderr logs what the module wrote to stderr, a line each, as far as the tool's
-// quota goes.
+// logStderr logs the lines that the module wrote to stderr, within the tool's quota.
 func (t *Tool) logStderr(ctx context.Context, said []byte) {
 	for line := range bytes.Lines(said) {
 		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 && t.quota.Allow(len(line), t.reportStderr) {
@@ -167,17 +165,17 @@ func (t *Tool) logStderr(ctx context.Context, said []byte) {
 	}
 }
 
-// reportStderr says how much of stderr was not logged, if something was not.
+// reportStderr logs how much of stderr was not logged, if any.
 func (t *Tool) reportStderr() {
 	if lines, bytes := t.quota.Left(); lines > 0 {
 		t.opts.Log.Warn("a module printed too much on stderr; these lines are not in the log", "tool", t.name, "lines", lines, "bytes", bytes)
 	}
 }
 
-// measured adds to an answer what the call took. A failed one has it too.
+// measured adds the usage of the call to an answer, including a failed one.
 func measured(answer peer.Answer, took wasm.Outcome) peer.Answer {
 	if took.FuelUsed == 0 && took.MemoryPeak == 0 {
-		return answer // nothing has run
+		return answer // the module did not run
 	}
 	if answer.Result == nil {
 		answer.Result = &mcp.CallToolResult{}

@@ -13,22 +13,21 @@ import (
 	"github.com/orla-project/orla/internal/service/contract"
 )
 
-// CallbackPattern is where a Callbacks has to be served, as http.ServeMux has it.
+// CallbackPattern is the pattern to serve Callbacks at, for http.ServeMux.
 const CallbackPattern = "/callbacks/{request_id}"
 
-// Callbacks takes the answers that services push, and gives each to the call
-// that waits for it. The id of the request is the secret that a service shows: it
-// is random, known to the service alone, and good for one answer. A nil
-// *Callbacks takes none.
+// Callbacks receives the answers that services push, and passes each to the call that waits for it.
+// The id of the request authenticates the service: it is random, only the service knows it, and it
+// is valid for one answer. A nil *Callbacks accepts no answers.
 type Callbacks struct {
-	mu    sync.Mutex       // guards what follows, and of each wait what it says
+	mu    sync.Mutex       // guards waits, and the fields of each wait that say so
 	waits map[string]*wait // by the id of the request
 }
 
-// NewCallbacks returns a Callbacks that nobody waits for.
+// NewCallbacks returns an empty Callbacks.
 func NewCallbacks() *Callbacks { return &Callbacks{waits: map[string]*wait{}} }
 
-// expect lets w have what is pushed for its request, read by x.
+// expect registers w for answers to its request, which x reads.
 func (c *Callbacks) expect(w *wait, x *contract.Exchange) {
 	if c == nil {
 		return
@@ -39,7 +38,7 @@ func (c *Callbacks) expect(w *wait, x *contract.Exchange) {
 	c.waits[x.RequestID()] = w
 }
 
-// making notes the request that w makes now; nil for none.
+// making records the request that w is making; nil for none.
 func (c *Callbacks) making(w *wait, r *request) {
 	if c == nil {
 		return
@@ -52,7 +51,7 @@ func (c *Callbacks) making(w *wait, r *request) {
 	}
 }
 
-// forget ends that, and returns what was pushed, if anything was.
+// forget unregisters w, and returns the pushed answer, if there is one.
 func (c *Callbacks) forget(w *wait) (contract.Response, bool) {
 	if c == nil {
 		return contract.Response{}, false
@@ -68,9 +67,9 @@ func (c *Callbacks) forget(w *wait) (contract.Response, bool) {
 	return *w.pushed, true
 }
 
-// begin finds the wait for a request and what reads its answer; nil if there is none. It
-// reports whether an answer may be pushed now: one at a time, until there is one. end
-// comes after it then.
+// begin returns the wait for a request and the Exchange that reads its answer; nil if there is none.
+// ok reports whether an answer may be pushed now: only one at a time, and only if there is none yet.
+// If ok, end must be called afterwards.
 func (c *Callbacks) begin(id string) (w *wait, x *contract.Exchange, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +89,8 @@ func (c *Callbacks) end(w *wait) {
 	w.pushing = false
 }
 
-// take gives w its answer with the room that it has, and so ends it. It reports false for a
-// second one, and for one that nobody waits for any more.
+// take gives w its answer with the memory reserved for it, and so ends the wait. It reports false if
+// w already has one, or does not wait any more.
 func (c *Callbacks) take(id string, w *wait, r contract.Response, has *turns.Account) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +104,8 @@ func (c *Callbacks) take(id string, w *wait, r contract.Response, has *turns.Acc
 	return true
 }
 
-// ServeHTTP takes what a service pushes. A page in a browser, which says its
-// Origin, is no service.
+// ServeHTTP receives an answer from a service. It refuses requests with an Origin header, which come
+// from a page in a browser.
 func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Origin") != "" {
 		refuse(rw, http.StatusForbidden, "callbacks are for services, not for web pages")
@@ -160,15 +159,15 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	rw.WriteHeader(http.StatusNoContent)
 }
 
-// errCrowded is why an answer is not read that is pushed.
+// errCrowded is the error for a pushed answer that there is no memory for.
 var errCrowded = fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; try again")
 
 func refuse(rw http.ResponseWriter, status int, why string) {
 	body, err := json.Marshal(map[string]string{"error": why})
-	if err != nil { // it is a text
+	if err != nil { // encoding a string cannot fail
 		panic(err)
 	}
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(status)
-	_, _ = rw.Write(append(body, '\n')) // the service's leaving is its own business
+	_, _ = rw.Write(append(body, '\n')) // it does not matter if the service has gone
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
-// before is the pause before the next poll: what the service asks for, else
-// ours, with a little more so that waits that began together drift apart.
+// before returns the pause before the next poll: the one that the service asks for, else ours, plus
+// a random part so that waits that began together do not poll together.
 func before(asked, ours time.Duration) time.Duration {
 	if asked > 0 {
 		return asked
@@ -21,7 +21,7 @@ func before(asked, ours time.Duration) time.Duration {
 	return ours + rand.N(ours/10+1)
 }
 
-// sleep waits. The error is why the wait is over.
+// sleep waits for d. The error is why the wait ended early.
 func (w *wait) sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -33,18 +33,18 @@ func (w *wait) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// grace is for how long a request goes on when the answer is there: a service
-// that pushes it while it is being asked is about to be done, and what is given
-// up takes its connection with it.
+// grace is how long a request may go on after the answer was pushed. A service that pushes the
+// answer during a poll will soon answer the poll too, and cancelling a request closes its
+// connection.
 const grace = time.Second
 
-// request is one that is made while an answer may be pushed.
+// request is a request during which an answer may be pushed.
 type request struct {
-	over   chan struct{} // closed when it has been made
+	over   chan struct{} // closed when it has ended
 	giveUp context.CancelCauseFunc
 }
 
-// endSoon ends the request a grace from now, unless it ends by itself.
+// endSoon cancels the request after grace, unless it ends before.
 func (r *request) endSoon() {
 	select {
 	case <-time.After(grace):
@@ -53,16 +53,16 @@ func (r *request) endSoon() {
 	}
 }
 
-// endSoonLocked has the request ended that is being made, if there is one. The
-// caller holds Callbacks.mu.
+// endSoonLocked starts endSoon for the current request, if there is one. The caller holds
+// Callbacks.mu.
 func (w *wait) endSoonLocked() {
 	if w.request != nil {
-		w.watching.Go(w.request.endSoon) // Call, which waits for it, is in the request
+		w.watching.Go(w.request.endSoon) // Call, which waits for watching, is in the request
 	}
 }
 
-// unlessArrived returns the context of a request, which ends a grace after an
-// answer was pushed. The function must be called when the request is over.
+// unlessArrived returns a context for a request, which ends a grace after an answer was pushed. The
+// function must be called when the request has ended.
 func (w *wait) unlessArrived(ctx context.Context) (context.Context, func()) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	r := &request{over: make(chan struct{}), giveUp: giveUp}
@@ -74,17 +74,16 @@ func (w *wait) unlessArrived(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// teller tells a client how a wait goes, without the wait having to wait for the
-// client. A nil teller tells nobody.
+// teller sends progress to a client, without blocking the wait. A nil teller sends nothing.
 type teller struct {
-	texts chan string // holds the one to be told next
+	texts chan string // buffers the next text
 	end   context.CancelFunc
 	told  sync.WaitGroup
 
 	panicked recovered.Later
 }
 
-// tellProgress begins to tell the client, if it wants to know.
+// tellProgress starts a teller, if the client wants progress.
 func (w *wait) tellProgress(ctx context.Context) *teller {
 	client := w.call.Client
 	if client == nil || !client.WantsProgress() {
@@ -99,7 +98,7 @@ func (w *wait) tellProgress(ctx context.Context) *teller {
 	return t
 }
 
-// say has the client told, unless it is still being told something else.
+// say queues a text for the client, unless another one is queued.
 func (t *teller) say(text string) {
 	if t == nil {
 		return
@@ -115,10 +114,10 @@ func (t *teller) tell(ctx context.Context, client peer.Client) {
 		select {
 		case text := <-t.texts:
 			if ctx.Err() != nil {
-				return // it is about what is over
+				return // it is out of date
 			}
 			params, err := json.Marshal(map[string]any{"progress": n, "message": text})
-			if err != nil { // it is a number and a text
+			if err != nil { // encoding a number and a string cannot fail
 				panic(err)
 			}
 			client.Notify(ctx, "notifications/progress", params)

@@ -1,13 +1,13 @@
-// Package webhook answers calls by services that take their time (SPEC-TOOLS
-// 3.4): an envelope is POSTed, and the answer comes at once, or is asked for
-// until it is there, or is pushed to Orla.
+// Package webhook handles calls of services that take a long time (SPEC-TOOLS 3.4): it POSTs an
+// envelope; the answer comes at once, or Orla polls until it is there, or the service pushes it to
+// Orla.
 //
 //	POST ─┬─ 200, an envelope ───────────────► answer
 //	      └─ 202 ─► GET …/{id}, again and again ─► answer
 //	  POST /callbacks/{id}, at any time meanwhile ─► answer
 //
-// A wait is one goroutine with one timer. It ends with its context, and nothing
-// is asked of the service any more.
+// Each wait is one goroutine with one timer. When its context ends, it ends and sends no more
+// requests.
 package webhook
 
 import (
@@ -31,34 +31,34 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Options is what a Tool needs beside its description.
+// Options configures a Tool, in addition to its manifest.
 type Options struct {
 	post.Options
-	// Callbacks takes what services push. If nil, services are only asked.
+	// Callbacks receives pushed answers. If nil, services can only be polled.
 	Callbacks *Callbacks
 }
 
-// pace is how often a service is asked.
+// pace has the intervals of polling.
 type pace struct {
-	first, most time.Duration // the pause before the first poll, and the longest
-	patience    time.Duration // with one poll, which says no more than the next will
-	room        time.Duration // with what is pushed, to find room
+	first, most time.Duration // the first and the longest pause between polls
+	patience    time.Duration // time limit of one poll; the next one will tell as much
+	room        time.Duration // time limit for a pushed answer to get memory
 }
 
 var usualPace = pace{first: 2 * time.Second, most: 15 * time.Second, patience: 30 * time.Second, room: 10 * time.Second}
 
-// Tool answers the calls of one tool of type webhook-callback.
+// Tool handles the calls of one tool of type webhook-callback.
 type Tool struct {
 	name      string
 	sender    *post.Sender
 	endpoint  *url.URL
-	address   string // the same
+	address   string // endpoint as a string
 	callbacks *Callbacks
 	pace      pace
 	listed    []*mcp.Tool
 }
 
-// New returns the Tool that t describes.
+// New returns the Tool for a manifest.
 func New(t manifest.Tool, opts Options) (*Tool, error) {
 	sender, err := post.NewSender(t, opts.Options)
 	if err != nil {
@@ -77,7 +77,7 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 // Tools implements supervisor.Provider.
 func (t *Tool) Tools() []*mcp.Tool { return t.listed }
 
-// Talks implements supervisor.Talker: clients are told how the wait goes.
+// Talks implements supervisor.Talker: clients get progress notifications.
 func (t *Tool) Talks() bool { return true }
 
 // Call makes one attempt. The error is a *fault.Error.
@@ -96,7 +96,7 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	return w.exchange.Result(r)
 }
 
-// errArrived is why a wait ends whose answer was pushed.
+// errArrived is the cause of a wait's end if its answer was pushed.
 var errArrived = fault.New(fault.Canceled, "the answer was pushed")
 
 // wait is one attempt of a call.
@@ -106,21 +106,21 @@ type wait struct {
 	began   time.Time
 	arrived chan struct{} // closed when an answer was pushed
 
-	account  *turns.Account // what is pushed counts among the answers
-	watching sync.WaitGroup // who ends a request whose answer was pushed
+	account  *turns.Account // memory of the pushed answer
+	watching sync.WaitGroup // endSoon
 
-	exchange *contract.Exchange // the last one
+	exchange *contract.Exchange // the newest one
 	said     string             // by the service when it was last asked, for people; "" before
-	pause    time.Duration      // that it asks for; 0 if it does not
+	pause    time.Duration      // the pause that the service asks for; 0 for none
 
 	// Guarded by Callbacks.mu.
-	request *request           // the one that is being made; nil for none
-	reader  *contract.Exchange // reads what is pushed
-	pushing bool               // one that pushes is being read
-	pushed  *contract.Response // nil before
+	request *request           // the current request; nil for none
+	reader  *contract.Exchange // reads pushed answers
+	pushing bool               // a pushed answer is being read
+	pushed  *contract.Response // the pushed answer; nil before
 }
 
-// serve begins the work and waits for its end.
+// serve sends the call, and waits for the answer.
 func (w *wait) serve(ctx context.Context) (contract.Response, error) {
 	r, err := w.begin(ctx)
 	if err != nil || r.Terminal() {
@@ -142,7 +142,7 @@ func (w *wait) serve(ctx context.Context) (contract.Response, error) {
 		case err == nil:
 		case ctx.Err() != nil:
 			return contract.Response{}, fault.From(context.Cause(ctx))
-		case f.Retryable(): // no answer is one that may still come
+		case f.Retryable(): // no answer to the request, but one may still be pushed
 			w.said, w.pause = f.Reason, f.RetryAfter
 		default:
 			return contract.Response{}, err
@@ -150,8 +150,8 @@ func (w *wait) serve(ctx context.Context) (contract.Response, error) {
 	}
 }
 
-// begin hands the call to the service. A response that is not terminal says
-// that the service is at work.
+// begin sends the call to the service. If the response is not terminal, the service is working on
+// it.
 func (w *wait) begin(ctx context.Context) (r contract.Response, err error) {
 	ctx, over := w.unlessArrived(ctx)
 	defer over()
@@ -176,8 +176,7 @@ func (w *wait) begin(ctx context.Context) (r contract.Response, err error) {
 	return r, err
 }
 
-// poll asks whether the work is done. An error that may be tried again says
-// nothing about it.
+// poll asks whether the answer is there. A retryable error says nothing about that.
 func (w *wait) poll(ctx context.Context) (r contract.Response, err error) {
 	ctx, over := w.unlessArrived(ctx)
 	defer over()
@@ -206,7 +205,7 @@ func (w *wait) poll(ctx context.Context) (r contract.Response, err error) {
 	return r, err
 }
 
-// errPatience is why a poll ends that takes too long.
+// errPatience is the cause of a poll's end if it takes too long.
 var errPatience = fault.New(fault.Timeout, "it does not answer when it is asked")
 
 // pending reports whether a status says that the answer is not there yet.
@@ -218,7 +217,7 @@ func pending(status int) bool {
 	return status/100 == 5
 }
 
-// at is where the answer of a request is asked for.
+// at returns the URL to poll for a request's answer.
 func (t *Tool) at(id string) string {
 	u := *t.endpoint
 	u.RawPath = strings.TrimSuffix(u.EscapedPath(), "/") + "/" + url.PathEscape(id)
@@ -226,7 +225,7 @@ func (t *Tool) at(id string) string {
 	return u.String()
 }
 
-// read reads an envelope that a service answered with.
+// read reads the envelope in a service's answer.
 func (w *wait) read(reply *post.Reply) (contract.Response, error) {
 	r, err := w.exchange.Decode(reply.Said)
 	if err != nil {
@@ -239,18 +238,18 @@ func (w *wait) read(reply *post.Reply) (contract.Response, error) {
 	return r, nil
 }
 
-// notYet notes an answer that says no more than its status.
+// notYet records an answer that only has a status.
 func (w *wait) notYet(reply *post.Reply) {
 	w.said = strings.TrimSpace(fmt.Sprintf("%d %s", reply.StatusCode, http.StatusText(reply.StatusCode)))
 	w.pause = outbound.RetryAfter(reply.Header)
 }
 
-// summary tells how long the wait has been, and what the service last said.
+// summary says how long the wait has lasted, and what the service answered last.
 func (w *wait) summary() string {
 	return fmt.Sprintf("%s is at work for %s; it said: %s", w.tool.name, time.Since(w.began).Round(time.Second), w.said)
 }
 
-// explained adds to a timeout what the service last said.
+// explained adds to a timeout what the service answered last.
 func (w *wait) explained(err error) error {
 	f := fault.From(err)
 	if f.Code != fault.Timeout || w.said == "" {
