@@ -5,30 +5,29 @@ import (
 	"iter"
 )
 
-// maxQueued bounds what waits for a follower, in bytes of JSON. A line costs
-// lineCost beside.
+// maxQueued bounds the lines that wait for a follower, in bytes of JSON. Each line counts lineCost
+// more.
 const (
 	maxQueued = 512 << 10
 	lineCost  = 128
 )
 
-// follower is somebody who wants lines as they come. Its fields but news are
-// guarded by the History's mu.
+// follower receives new lines. History.mu guards its fields except news.
 type follower struct {
 	query Query
 	queue []queued
-	bytes int           // of the queue
-	lost  int           // lines, since the last one that was queued
-	news  chan struct{} // holds one word that the queue is not empty
+	bytes int           // of the lines in queue
+	lost  int           // lines dropped since the last one that was queued
+	news  chan struct{} // holds a value if the queue is not empty
 }
 
-// queued is a line, and how many were lost before it.
+// queued is a line, and how many were dropped before it.
 type queued struct {
 	Line
 	lost int
 }
 
-// take queues a line, or counts it as lost. The caller holds the History's mu.
+// take queues a line, or counts it as dropped. The caller holds History.mu.
 func (f *follower) take(line Line) {
 	size := len(line.JSON) + lineCost
 	if f.bytes+size > maxQueued {
@@ -40,15 +39,15 @@ func (f *follower) take(line Line) {
 	f.lost = 0
 	select {
 	case f.news <- struct{}{}:
-	default: // it has been told
+	default: // a value is pending
 	}
 }
 
-// Follow returns the lines that Last would, and then those that come, until ctx
-// ends. No line is missed or comes twice in between. The number beside a line
-// says how many were dropped before it because they were not taken in time.
+// Follow returns the lines that Last would return, and then new ones until ctx ends. No line is
+// missed or comes twice in between. The number with a line says how many were dropped before it
+// because the caller was too slow.
 //
-// It begins as it is ranged over, and costs nothing before and after.
+// It begins when it is ranged over, and uses nothing before and after.
 func (h *History) Follow(ctx context.Context, q Query) iter.Seq2[Line, int] {
 	return func(yield func(Line, int) bool) {
 		f := &follower{query: q, news: make(chan struct{}, 1)}
@@ -81,7 +80,7 @@ func (h *History) Follow(ctx context.Context, q Query) iter.Seq2[Line, int] {
 	}
 }
 
-// queuedFor takes what waits for a follower.
+// queuedFor returns and empties a follower's queue.
 func (h *History) queuedFor(f *follower) []queued {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,13 +1,11 @@
-// Package history keeps the last lines of the log, for each tool and for all of
-// Orla, and passes new ones on to whoever follows.
+// Package history keeps the last lines of the log, for each tool and for Orla as a whole, and passes
+// new ones on to followers.
 //
-// It knows nothing of how lines come to be or where else they go. What it keeps
-// of a tool is bounded thrice, for its calls, for what it writes to stderr and
-// for the rest, so that neither a busy nor a talkative tool can push out why it
-// crashed, or that another did.
+// It does not know how lines are made or where else they are written. A tool's calls, its stderr and
+// its other lines have separate bounds, so that neither a busy tool nor one that prints much can
+// push out the reason for its own or another tool's crash.
 //
-// Its invariant: nothing that comes in makes it hold more than its bounds, or
-// wait for a reader.
+// Its invariant: no line makes it exceed its bounds or wait for a reader.
 package history
 
 import (
@@ -23,24 +21,24 @@ import (
 	"github.com/orla-project/orla/internal/observe/tail"
 )
 
-// The events of the lines that are kept apart from the others.
+// The events with bounds of their own.
 const (
 	CallEvent    = "call"
 	AttemptEvent = "attempt"
 	StderrEvent  = "stderr"
 )
 
-// kind is which lines push out one another.
+// kind is a group of lines that share a bound.
 type kind int
 
 const (
-	states kind = iota // all but the others
+	states kind = iota // everything else
 	calls
 	stderr
-	kinds // how many there are
+	kinds // the number of kinds
 )
 
-// What is kept of each kind.
+// The bounds of each kind.
 var (
 	ofTool = [kinds]tail.Bounds{
 		states: {Bytes: 24 << 10, Records: 250}, calls: {Bytes: 16 << 10, Records: 500}, stderr: {Bytes: 40 << 10, Records: 500},
@@ -51,15 +49,13 @@ var (
 )
 
 const (
-	// maxTools bounds the tools that are known. The one that has been silent
-	// for longest is forgotten first.
+	// maxTools bounds the number of tools. The one whose last line is oldest is removed first.
 	maxTools = 10_000
-	// maxBytes is what all tools may take before none gets more than leastBytes
-	// for each kind of line.
+	// maxBytes bounds all tools together. Beyond it, each tool gets at most leastBytes for each kind of
+	// line.
 	maxBytes   = 64 << 20
 	leastBytes = 2 << 10
-	// maxName is longer than any name of a tool. What is not a tool's belongs to
-	// Orla alone.
+	// maxName is longer than any name of a tool. A line with a longer name is not a tool's.
 	maxName = 64
 	// maxEvent bounds the name of an event.
 	maxEvent = 512
@@ -70,48 +66,47 @@ type Line struct {
 	Time  time.Time
 	Level slog.Level
 	Tool  string // that it is about; "" for Orla itself
-	Event string // the record's msg
-	JSON  []byte // the line as the JSON log has it, without its end; not to be changed
+	Event string // the msg of the record
+	JSON  []byte // the line of the JSON log, without the newline; not to be changed
 }
 
-// only is a context whose records are for the history alone.
+// only marks a context whose records go only to the history.
 type only struct{ context.Context }
 
-// Only returns a context with which a record goes to the history, and not into the log.
+// Only returns a context for records that go to the history, and not to the log.
 func Only(ctx context.Context) context.Context { return only{ctx} }
 
-// IsOnly reports whether a record with ctx does. ctx must be what Only returned.
+// IsOnly reports whether ctx was returned by Only. A context made from it does not count.
 func IsOnly(ctx context.Context) bool {
-	_, is := ctx.(only) // each record of each call asks: to look for a value would cost more
+	_, is := ctx.(only) // every record needs this: looking up a context value costs more
 	return is
 }
 
 // History keeps lines. Its methods may be called from any goroutine.
 type History struct {
-	mu        sync.Mutex               // guards what follows
-	all       story                    // of everything
-	tools     map[string]*list.Element // of recent, by name
-	recent    list.List                // of *story, the tool that spoke last in front
-	bytes     int                      // that the stories of tools take
-	lines     uint64                   // that were ever added
-	prefix    []byte                   // of the record of the line that is being added
+	mu        sync.Mutex               // guards the fields that follow
+	all       story                    // the lines of all tools and Orla itself
+	tools     map[string]*list.Element // elements of recent, by name
+	recent    list.List                // of *story, ordered by the time of the last line, the newest first
+	bytes     int                      // used by the tools' stories
+	lines     uint64                   // number of lines ever added
+	prefix    []byte                   // buffer for the record of the line being added
 	followers map[*follower]struct{}
 }
 
-// story is what is kept of a tool, or of everything.
+// story has the lines of one tool, or all lines.
 type story struct {
 	tool  string
 	kinds [kinds]tail.Ring
 }
 
-// New returns an empty History. It takes memory as lines come.
+// New returns an empty History. It uses memory only for the lines that it has.
 func New() *History {
 	return &History{tools: map[string]*list.Element{}, followers: map[*follower]struct{}{}}
 }
 
-// Add keeps a copy of a line and passes it on. It never blocks: a follower that
-// is slow loses the line. A line that is longer than half of what is kept for
-// its kind is shortened.
+// Add keeps a copy of a line and passes it on. It never blocks: a slow follower misses the line. A
+// line that is longer than half of the bound of its kind is shortened.
 func (h *History) Add(line Line) {
 	if len(line.Tool) > maxName {
 		line.Tool = ""
@@ -128,7 +123,7 @@ func (h *History) Add(line Line) {
 	if line.Tool != "" {
 		h.tell(line, k)
 	}
-	var copied []byte // for all followers
+	var copied []byte // shared by all followers
 	for f := range h.followers {
 		if f.query.matches(&line) {
 			if copied == nil {
@@ -152,7 +147,7 @@ func (h *History) tell(line Line, k kind) {
 	} else {
 		h.recent.MoveToFront(element)
 	}
-	of, _ := element.Value.(*story) // nothing else is in the list
+	of, _ := element.Value.(*story) // recent has only stories
 	ring, bounds := &of.kinds[k], ofTool[k]
 	before := ring.Size()
 	if h.bytes >= maxBytes {
@@ -163,16 +158,16 @@ func (h *History) tell(line Line, k kind) {
 	h.bytes += ring.Size() - before
 }
 
-// forget drops a tool's story.
+// forget removes a tool's story.
 func (h *History) forget(element *list.Element) {
-	of, _ := h.recent.Remove(element).(*story) // nothing else is in the list
+	of, _ := h.recent.Remove(element).(*story) // recent has only stories
 	delete(h.tools, of.tool)
 	for k := range of.kinds {
 		h.bytes -= of.kinds[k].Size()
 	}
 }
 
-// kindOf is the kind of the lines of an event.
+// kindOf returns the kind of lines with an event.
 func kindOf(event string) kind {
 	switch event {
 	case CallEvent, AttemptEvent:
@@ -191,11 +186,11 @@ func (s *story) appendTo(records [][]byte) [][]byte {
 	return records
 }
 
-// headSize is what stands before the texts of a line in a ring: which line it
-// is, its time, its level, and how long its tool and event are.
+// headSize is the size of the fixed part of a record: the line's number, its time, its level, and
+// the lengths of tool and event.
 const headSize = 8 + 8 + 4 + 2 + 2
 
-// appendPrefix appends all of line n's record but its JSON.
+// appendPrefix appends the record of line n without its JSON.
 func appendPrefix(b []byte, line Line, n uint64) []byte {
 	b = binary.LittleEndian.AppendUint64(b, n)
 	b = binary.LittleEndian.AppendUint64(b, uint64(line.Time.UnixNano()))
@@ -205,13 +200,13 @@ func appendPrefix(b []byte, line Line, n uint64) []byte {
 	return append(append(b, line.Tool...), line.Event...)
 }
 
-// numbered is a line and how many came before it.
+// numbered is a line with its number.
 type numbered struct {
 	Line
 	n uint64
 }
 
-// read makes a line of a record.
+// read decodes a record.
 func read(record []byte) numbered {
 	head, rest := record[:headSize], record[headSize:]
 	tool := int(binary.LittleEndian.Uint16(head[20:]))
@@ -228,17 +223,17 @@ func read(record []byte) numbered {
 	}
 }
 
-// Query says which lines are wanted. The zero Query wants all that are kept.
+// Query selects lines. The zero Query selects all that are kept.
 type Query struct {
-	Tools []string // of these alone; empty for all tools and Orla itself
-	// Also says of what tools beside these new lines are wanted. It must neither
-	// block nor log. nil is none.
+	Tools []string // only lines of these tools; empty for all tools and Orla itself
+	// Also reports whether to select new lines of further tools. It must neither block nor log. It may
+	// be nil.
 	Also   func(tool string) bool
-	Last   int       // at most so many of those that are kept; 0 for all, below 0 for none
-	Since  time.Time // none from before it; zero for no bound
-	Events []string  // these alone; empty for all
-	// Keep says of a line, as JSON, whether it is wanted. It must neither block nor log.
-	// nil wants all.
+	Last   int       // at most so many of the kept lines, the newest; 0 for all, below 0 for none
+	Since  time.Time // only lines from then on; zero for all
+	Events []string  // only these events; empty for all
+	// Keep reports whether to select a line, given as JSON. It must neither block nor log. nil selects
+	// all.
 	Keep func(line []byte) bool
 }
 
@@ -249,7 +244,7 @@ func (q *Query) matches(line *Line) bool {
 		(q.Keep == nil || q.Keep(line.JSON))
 }
 
-// Last returns the lines that are kept and wanted, oldest first.
+// Last returns the kept lines that q selects, oldest first.
 func (h *History) Last(q Query) []Line {
 	h.mu.Lock()
 	records := h.records(q)
@@ -257,21 +252,21 @@ func (h *History) Last(q Query) []Line {
 	return pick(q, records)
 }
 
-// records copies what is kept of what a query is about. The caller holds mu.
+// records copies the records that may match a query. The caller holds mu.
 func (h *History) records(q Query) (records [][]byte) {
 	if len(q.Tools) == 0 {
 		return h.all.appendTo(nil)
 	}
 	for _, tool := range q.Tools {
 		if element := h.tools[tool]; element != nil {
-			of, _ := element.Value.(*story) // nothing else is in the list
+			of, _ := element.Value.(*story) // recent has only stories
 			records = of.appendTo(records)
 		}
 	}
 	return records
 }
 
-// pick returns the wanted ones of records, in the order in which they came.
+// pick returns the lines of records that q selects, in the order in which they were added.
 func pick(q Query, records [][]byte) []Line {
 	if q.Last < 0 {
 		return nil
@@ -283,7 +278,7 @@ func pick(q Query, records [][]byte) []Line {
 		}
 	}
 	slices.SortFunc(found, func(a, b numbered) int { return int(int64(a.n - b.n)) })
-	found = slices.CompactFunc(found, func(a, b numbered) bool { return a.n == b.n }) // of a tool that was asked for twice
+	found = slices.CompactFunc(found, func(a, b numbered) bool { return a.n == b.n }) // from a tool that is in q.Tools twice
 	if q.Last > 0 {
 		found = found[max(0, len(found)-q.Last):]
 	}

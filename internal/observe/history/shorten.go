@@ -8,17 +8,16 @@ import (
 )
 
 const (
-	// cutKey tells how many bytes a line had more.
+	// cutKey is the member that says how many bytes were cut.
 	cutKey = "cut_bytes"
-	// cutRoom is what `,"cut_bytes":N}` takes at most.
+	// cutRoom is the largest size of `,"cut_bytes":N}`.
 	cutRoom = 40
 	// ellipsis ends a text that was cut.
 	ellipsis = "…"
 )
 
-// shortened returns a line, a JSON object, that is no longer than limit: texts
-// that do not fit are cut, what then does not fit is left out, and cut_bytes
-// says how much that is. It keeps the order of the members.
+// shortened returns a line, a JSON object, with at most limit bytes: it cuts long strings, leaves
+// out what does not fit, and adds cut_bytes. It keeps the order of the members.
 func shortened(line []byte, limit int) []byte {
 	if len(line) <= limit {
 		return line
@@ -39,19 +38,19 @@ func shortened(line []byte, limit int) []byte {
 	return append(short, '}')
 }
 
-// shortMembers appends the members that d has, as far as there is room up to limit.
+// shortMembers appends the members that d reads, within limit.
 func shortMembers(short []byte, d *json.Decoder, limit int) []byte {
 	for d.More() {
 		token, err := d.Token()
-		key, _ := token.(string) // a member begins with its name
+		key, _ := token.(string) // a member begins with its key
 		var value json.RawMessage
 		if err == nil {
 			err = d.Decode(&value)
 		}
 		if err != nil {
-			return short // no JSON, and no line of the log
+			return short // not JSON, so not a line of the log
 		}
-		name, _ := json.Marshal(key) // a string always can be
+		name, _ := json.Marshal(key) // encoding a string cannot fail
 		room := limit - len(short) - len(name) - len(",:")
 		if len(value) > room {
 			value = shortText(value, room)
@@ -67,8 +66,8 @@ func shortMembers(short []byte, d *json.Decoder, limit int) []byte {
 	return short
 }
 
-// shortText cuts a JSON string to at most room bytes. It returns nil for any
-// other value, and where there is no room for a start.
+// shortText cuts a JSON string to at most room bytes. It returns nil for any other value, and if
+// room is too small.
 func shortText(value []byte, room int) []byte {
 	end := room - len(ellipsis) - len(`"`)
 	if value[0] != '"' || end < len(`"`)+1 {

@@ -12,10 +12,10 @@ import (
 	"github.com/orla-project/orla/internal/app/systemd"
 )
 
-// fieldPrefix begins the names of the journal's fields that are Orla's.
+// fieldPrefix begins the names of Orla's journal fields.
 const fieldPrefix = "ORLA_"
 
-// priorityOf is a level as syslog and the journal count it.
+// priorityOf returns the syslog priority of a level.
 func priorityOf(level slog.Level) int {
 	switch {
 	case level >= LevelFatal:
@@ -30,9 +30,9 @@ func priorityOf(level slog.Level) int {
 	return 7
 }
 
-// appendEntry appends a record as an entry of the journal: its message is a line
-// for people, and each attribute a field of its own, as it is. given are the
-// attributes of its logger, and group is where its own belong.
+// appendEntry appends a record as a journal entry: the message is a line for people, and each
+// attribute is a field with its exact value. given are the attributes of the logger; group is the
+// group of the record's own.
 func appendEntry(entry []byte, r slog.Record, given []slog.Attr, group string) []byte {
 	entry = systemd.AppendField(entry, "SYSLOG_IDENTIFIER", "orla")
 	entry = systemd.AppendField(entry, "PRIORITY", strconv.Itoa(priorityOf(r.Level)))
@@ -53,7 +53,7 @@ func appendEntry(entry []byte, r slog.Record, given []slog.Attr, group string) [
 	return systemd.AppendField(entry, "MESSAGE", message.String())
 }
 
-// flatten gives the values of an attribute, by their keys with those of their groups.
+// flatten calls each for the values in an attribute. Keys include those of their groups.
 func flatten(group string, a slog.Attr, each func(key, value string)) {
 	value := a.Value.Resolve()
 	switch {
@@ -69,7 +69,7 @@ func flatten(group string, a slog.Attr, each func(key, value string)) {
 	}
 }
 
-// textOf is a value as the JSON log has it, a text without its quotes.
+// textOf returns a value as in the JSON log, but strings without quotes.
 func textOf(v slog.Value) string {
 	switch v.Kind() {
 	case slog.KindTime:
@@ -90,8 +90,8 @@ func textOf(v slog.Value) string {
 	}
 }
 
-// readable quotes a value that would not be told from what stands around it, or
-// that a terminal would obey.
+// readable quotes a value that contains blanks or other separators, or characters that a terminal
+// would interpret.
 func readable(value string) string {
 	odd := func(c rune) bool {
 		return c == '"' || c == '=' || c == ' ' || c == unicode.ReplacementChar || !unicode.IsPrint(c)

@@ -1,6 +1,5 @@
-// Package logging is Orla's log: JSON lines, lines for people or entries of the journal,
-// on stderr or in a file. A reader that does not read holds nobody up, and the last
-// lines are kept in a history.
+// Package logging is Orla's log: JSON lines, lines for people or journal entries, on stderr or in a
+// file. A reader that does not read cannot block Orla, and the last lines are kept in a history.
 package logging
 
 import (
@@ -15,10 +14,10 @@ import (
 	"github.com/orla-project/orla/internal/observe/history"
 )
 
-// LevelFatal is for what ends the program.
+// LevelFatal is the level of errors that end the program.
 const LevelFatal = slog.Level(12)
 
-// Levels are the names of RFC 1 §6.4.
+// Levels are the log levels by their names in RFC 1 §6.4.
 var Levels = map[string]slog.Level{
 	"debug": slog.LevelDebug,
 	"info":  slog.LevelInfo,
@@ -34,17 +33,17 @@ const (
 	Journal = "journald"
 )
 
-// Log is the program's log: where it goes and what it shows may change
-// while it runs. What was said last is in its history, shown or not.
+// Log is the program's log. Its level, format and output may change while the program runs. Its
+// history has the last lines, including those that the level hides.
 type Log struct {
 	*slog.Logger
-	handler *recorder // of Logger
+	handler *recorder // the handler of Logger
 	level   slog.LevelVar
 	look    atomic.Pointer[look]
 	out     *output
 	kept    *history.History
 
-	terminal bool // stderr is one, and its user likes colours
+	terminal bool // stderr is a terminal, and colours are allowed
 }
 
 // look is how lines are shown.
@@ -53,8 +52,7 @@ type look struct {
 	colour bool
 }
 
-// New returns a log on stderr, in JSON and at level info. journal is the
-// path of journald's socket.
+// New returns a log on stderr, in JSON and at level info. journal is the path of journald's socket.
 func New(stderr io.Writer, journal string) *Log {
 	l := &Log{out: newOutput(stderr, journal), kept: history.New(), terminal: terminal.Colourful(stderr)}
 	l.look.Store(&look{format: JSON})
@@ -63,29 +61,28 @@ func New(stderr io.Writer, journal string) *Log {
 	return l
 }
 
-// History is what the log said last: every line at info and above, and those
-// that log_level shows.
+// History returns the last lines: all those at info and above, and those that log_level shows.
 func (l *Log) History() *history.History { return l.kept }
 
-// Configure sets the log's level (log_level), its format (log_format) and its file, as
-// OpenFile returned it for log_file, from the next line on.
+// Configure sets the log's level (log_level), its format (log_format) and its file, as OpenFile
+// returned it for log_file, for all following lines.
 func (l *Log) Configure(level, format string, file *os.File) {
 	l.level.Set(Levels[level])
 	l.look.Store(&look{format: format, colour: l.terminal && file == nil})
 	l.out.use(file)
 }
 
-// Flush writes the lines that wait for others to be written with.
+// Flush writes the lines that are buffered.
 func (l *Log) Flush() { l.out.flush() }
 
 // Dropped returns how many lines were dropped since the start.
 func (l *Log) Dropped() int64 { return l.out.droppedInAll() }
 
-// lowerLevel writes the level of a line, which slog has made, as the configuration names
-// it. It may change the line in place: to have slog replace it takes a quarter of a line's time.
+// lowerLevel writes the level in a line of slog in the spelling of the configuration. It may change
+// line. A ReplaceAttr function of slog would add a quarter to a line's time.
 func lowerLevel(line []byte, level slog.Level) []byte {
 	const key = `"` + slog.LevelKey + `":"`
-	at := bytes.Index(line, []byte(key)) + len(key) // it comes before all that is given
+	at := bytes.Index(line, []byte(key)) + len(key) // the level comes before everything that a caller gave
 	end := at + bytes.IndexByte(line[at:], '"')
 	if level >= LevelFatal {
 		return slices.Concat(line[:at], []byte("fatal"), line[end:])

@@ -13,31 +13,31 @@ import (
 // stallAfter is how long a line of the log waits for its reader.
 const stallAfter = time.Second
 
-// logWriter writes lines to a reader that may stop reading, such as an MCP client that
-// never reads its server's stderr. When a line has not been written within stallAfter,
-// the lines after it are dropped until it is, so that Orla goes on.
+// logWriter writes lines to a reader that may stop reading, such as an MCP client that never reads
+// its server's stderr. If a line is not written within stallAfter, the following lines are dropped
+// until it is, so that Orla goes on.
 //
-// Until then a line has been written when Write or write returns.
+// Otherwise a line has been written when Write or write returns.
 type logWriter struct {
 	to    io.Writer
-	ready func() bool // reports whether to takes a short line without waiting
+	ready func() bool // reports whether to accepts a short line without blocking
 	lines chan []byte
-	taken chan outcome // of the line that is being written
+	taken chan outcome // of the current line
 
-	mu      sync.Mutex // guards what follows; held for stallAfter at most
-	stalled bool       // the last line has not been taken yet
-	dropped int        // lines since then, until lost has told of them
-	total   int64      // lines that were dropped in all
+	mu      sync.Mutex // guards the fields that follow; held for stallAfter at most
+	stalled bool       // the last line is still being written
+	dropped int        // lines since then, until lost has returned them
+	total   int64      // lines that were dropped since the start
 }
 
-// outcome is how the writing of a line ended.
+// outcome is the result of writing a line.
 type outcome struct {
 	n   int
 	err error
 }
 
-// newLogWriter starts a writer to w. ready may be nil, if that cannot be known. It
-// ends by end, or with the process: a write that is stuck cannot be taken back.
+// newLogWriter starts a writer to w. ready may be nil if that cannot be known. It runs until end, or
+// until the process ends: a blocked write cannot be cancelled.
 func newLogWriter(w io.Writer, ready func() bool) *logWriter {
 	s := &logWriter{to: w, ready: ready, lines: make(chan []byte), taken: make(chan outcome, 1)}
 	go func() {
@@ -46,19 +46,19 @@ func newLogWriter(w io.Writer, ready func() bool) *logWriter {
 			s.taken <- outcome{n, err}
 		}
 		if c, ok := w.(io.Closer); ok {
-			_ = c.Close() // each line has been written by itself
+			_ = c.Close() // every line was written by its own Write, so closing loses nothing
 		}
 	}()
 	return s
 }
 
-// end ends the writing, and closes what was written to when the last line has
-// been taken. Nothing may be written any more.
+// end ends the writer, and closes its output once the last line is written. Nothing may be written
+// after it.
 func (s *logWriter) end() { close(s.lines) }
 
 func (s *logWriter) Write(line []byte) (int, error) { return s.write(line, 1) }
 
-// write writes some lines as if they were one.
+// write writes count lines at once.
 func (s *logWriter) write(line []byte, count int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,10 +68,10 @@ func (s *logWriter) write(line []byte, count int) (int, error) {
 		return len(line), nil
 	}
 	if len(line) <= pipeBuf && s.ready != nil && s.ready() {
-		return s.to.Write(line) // most lines need not go the way over the goroutine
+		return s.to.Write(line) // most lines do not need the goroutine
 	}
-	s.lines <- bytes.Clone(line) // taken at once: nothing is being written
-	// In two halves: where all of Orla stood still, the second one begins after that.
+	s.lines <- bytes.Clone(line) // does not block: no line is being written
+	// In two halves: if the whole process was suspended, the second half starts after that.
 	for range 2 {
 		wait := time.NewTimer(stallAfter / 2)
 		select {
@@ -85,20 +85,20 @@ func (s *logWriter) write(line []byte, count int) (int, error) {
 	return len(line), nil
 }
 
-// pipeBuf is what a pipe that can be written to has room for (PIPE_BUF).
+// pipeBuf is how many bytes a writable pipe accepts without blocking (PIPE_BUF).
 const pipeBuf = 4 << 10
 
-// roomIn returns what reports whether the reader of a file, or the disk, takes
-// a line without waiting; nil for what is no file.
+// roomIn returns a function that reports whether a file accepts a line without blocking; nil if w is
+// not a file.
 func roomIn(w io.Writer) func() bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return nil
 	}
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		return func() bool { return true } // as poll(2) would say each time
+		return func() bool { return true } // as poll(2) would always report
 	}
-	fd := int32(f.Fd()) // it stays open for as long as it is written to
+	fd := int32(f.Fd()) // the file stays open while it is written to
 	return func() bool {
 		fds := []unix.PollFd{{Fd: fd, Events: unix.POLLOUT}}
 		n, err := unix.Poll(fds, 0)
@@ -109,7 +109,7 @@ func roomIn(w io.Writer) func() bool {
 // stuck reports whether the last line is still being written.
 func (s *logWriter) stuck() bool {
 	select {
-	case <-s.taken: // nobody is left to tell of an error
+	case <-s.taken: // its error can be reported to nobody
 		s.stalled = false
 	default:
 	}
@@ -123,8 +123,8 @@ func (s *logWriter) droppedInAll() int64 {
 	return s.total
 }
 
-// lost returns how many lines were dropped, once, and once lines are taken again, or
-// ever if the writer is to end.
+// lost returns how many lines were dropped since its last call. While lines are still being dropped
+// it returns 0, unless the writer is about to end.
 func (s *logWriter) lost(ending bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

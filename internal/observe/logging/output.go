@@ -14,32 +14,32 @@ import (
 	"github.com/orla-project/orla/internal/app/systemd"
 )
 
-// output is where the lines of the log go: log_file, which can be opened anew,
-// as logrotate wants it; the journal; or stderr, where there is no other or it
-// does not work. Nothing that it writes to can stop Orla (see logWriter).
+// output writes the lines of the log: to log_file, which can be reopened for logrotate; to the
+// journal; or to stderr if there is no other or it fails. A blocked output cannot block Orla (see
+// logWriter).
 type output struct {
 	stderr  *logWriter
 	journal *logWriter // started by the first entry; used under mu
 
-	mu       sync.Mutex // guards what follows, and the order of lines
-	socket   string     // journald's
+	mu       sync.Mutex // guards the fields that follow, and the order of lines
+	socket   string     // path of journald's socket
 	file     *logWriter // log_file; nil for none
-	torn     bool       // file ends with a part of a line
-	trouble  error      // why file could not be written the last time; nil if it could
-	told     bool       // that trouble has been told of
-	diverted int        // lines that went to stderr in place of file, until that has been told
+	torn     bool       // file ends with an incomplete line
+	trouble  error      // why the last write to file failed; nil if it succeeded
+	told     bool       // trouble was logged
+	diverted int        // lines that went to stderr instead of file, until that is logged
 	waiting  []byte     // lines of writeSoon that are not written yet
 	soon     *time.Timer
-	latest   time.Time // when writeSoon had its latest line
-	dropped  int64     // lines that files dropped which are not open any more
-	untold   int       // of these, those of which nothing has told yet
+	latest   time.Time // when writeSoon was last called
+	dropped  int64     // lines that closed files had dropped
+	untold   int       // those of them that were not logged yet
 }
 
 const (
-	// linger is how long a line of writeSoon may wait for others to be written with.
+	// linger is how long a line of writeSoon may wait for others, to be written together.
 	linger = time.Millisecond
-	// crowd is how soon the next line has to come for that: to be woken for a line
-	// costs more than to write it at once.
+	// crowd is how soon the next line must come for that: waking up later for a single line costs more
+	// than writing it at once.
 	crowd = 200 * time.Microsecond
 )
 
@@ -47,20 +47,19 @@ func newOutput(stderr io.Writer, socket string) *output {
 	return &output{stderr: newLogWriter(stderr, roomIn(stderr)), socket: socket}
 }
 
-// OpenFile opens log_file for appending. It returns nil for an empty path, which
-// is stderr.
+// OpenFile opens log_file for appending. It returns nil for an empty path, which stands for stderr.
 func OpenFile(path string) (*os.File, error) {
 	if path == "" {
 		return nil, nil
 	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640) // opening a FIFO does not wait
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o640) // opening a FIFO does not block
 	if err != nil {
 		return nil, fmt.Errorf("log_file: %w", err)
 	}
 	return file, nil
 }
 
-// use writes to file, or to stderr for nil, in place of what was open.
+// use switches to file, or to stderr if it is nil.
 func (o *output) use(file *os.File) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,16 +75,16 @@ func (o *output) use(file *os.File) {
 	}
 }
 
-// endsTorn reports whether a file ends with a part of a line: the disk was full, or
-// an Orla before this one had no time for the rest.
+// endsTorn reports whether a file ends with an incomplete line: the disk was full, or an earlier
+// Orla was killed.
 func endsTorn(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
-		return false // nobody can look into a FIFO
+		return false // a FIFO cannot be read here
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return false // it may be written and not read
+		return false // it may be writable and not readable
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	last := make([]byte, 1)
@@ -93,7 +92,7 @@ func endsTorn(path string) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// Write writes a line to log_file, or to stderr, after all that waits.
+// Write writes a line to log_file or stderr, after the buffered lines.
 func (o *output) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,9 +100,9 @@ func (o *output) Write(line []byte) (int, error) {
 	return len(line), o.writeLocked(line, 1)
 }
 
-// writeSoon writes a line within linger, in its turn. Where lines follow each
-// other closely it writes some at once: to write costs more than to make the lines
-// of some calls. What is no file gets each line by itself.
+// writeSoon writes a line within linger, in order. If lines follow each other closely, it writes
+// several at once: one write costs more than making the lines of several calls. An output that is
+// not a file gets each line at once.
 func (o *output) writeSoon(line []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,7 +123,7 @@ func (o *output) writeSoon(line []byte) error {
 	first := len(o.waiting) == 0
 	o.waiting = append(o.waiting, line...)
 	switch {
-	case !first: // it is seen to
+	case !first: // a timer is running
 	case o.soon == nil:
 		o.soon = time.AfterFunc(linger, o.flush)
 	default:
@@ -133,7 +132,7 @@ func (o *output) writeSoon(line []byte) error {
 	return nil
 }
 
-// flush writes what waits.
+// flush writes the buffered lines.
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,11 +143,11 @@ func (o *output) flushLocked() {
 	if len(o.waiting) == 0 {
 		return
 	}
-	_ = o.writeLocked(o.waiting, bytes.Count(o.waiting, []byte("\n"))) // news tells of it
+	_ = o.writeLocked(o.waiting, bytes.Count(o.waiting, []byte("\n"))) // news reports the error
 	o.waiting = o.waiting[:0]
 }
 
-// writeLocked writes some lines.
+// writeLocked writes count lines. The caller holds mu.
 func (o *output) writeLocked(lines []byte, count int) error {
 	if o.file == nil {
 		_, err := o.stderr.write(lines, count)
@@ -163,7 +162,7 @@ func (o *output) writeLocked(lines []byte, count int) error {
 		o.torn, o.trouble, o.told = false, nil, false
 		return nil
 	}
-	// The disk is full, perhaps: it may have room again.
+	// The disk may be full, and may have space again.
 	if n > 0 {
 		o.torn = whole[n-1] != '\n'
 	}
@@ -176,8 +175,8 @@ func (o *output) writeLocked(lines []byte, count int) error {
 	return err
 }
 
-// record writes an entry to the journal, or where that cannot be reached a line
-// to stderr, with the priority as journald reads it there (sd-daemon(3)).
+// record writes an entry to the journal. If the journal is not reachable, it writes a line to
+// stderr, with the priority as journald parses it there (sd-daemon(3)).
 func (o *output) record(entry, line []byte, priority int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -207,10 +206,10 @@ func (o *output) droppedInAll() int64 {
 	return n
 }
 
-// writers are those that may have dropped lines, or nil. The caller holds mu.
+// writers are the logWriters that may have dropped lines; some may be nil. The caller holds mu.
 func (o *output) writers() [3]*logWriter { return [...]*logWriter{o.stderr, o.file, o.journal} }
 
-// news returns what there is to say of lines that did not go where they should.
+// news returns records about lines that were dropped or went to stderr.
 func (o *output) news(at time.Time) []slog.Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()

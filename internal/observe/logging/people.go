@@ -25,8 +25,8 @@ func newPeopleHandler(out *output, noColor bool) slog.Handler {
 	})
 }
 
-// toPeople writes a record for people. What a tool wrote to stderr is shown once, as it was
-// written, and not again with the state or the call that follows.
+// toPeople writes a record for people. A tool's stderr is shown once, as it was written, and not
+// again with the following state or call.
 func (h *recorder) toPeople(ctx context.Context, r slog.Record, handler slog.Handler) error {
 	switch r.Message {
 	case history.StderrEvent:
@@ -57,12 +57,12 @@ func (h *recorder) toPeople(ctx context.Context, r slog.Record, handler slog.Han
 // stateEvent is the msg of a capsule's change of state.
 const stateEvent = "state"
 
-// crashed is the message for people about a capsule that is STOPPED by its failures. Only a
-// change of its files starts it again, or an operator.
+// crashed is the message for people about a capsule that is STOPPED because of its failures. Only a
+// change of its files or an operator starts it again.
 const crashed = "crashed; waiting for a change"
 
-// stateForPeople returns a change of state as people see it, and the lines of stderr that
-// belong below it: none if they were shown when the tool wrote them.
+// stateForPeople returns the record of a change of state for people, and the lines of stderr to show
+// below it: none if they were shown when the tool wrote them.
 func (h *recorder) stateForPeople(r slog.Record) (shown slog.Record, stderr string) {
 	stopped, due := false, false
 	r.Attrs(func(a slog.Attr) bool {
@@ -81,7 +81,7 @@ func (h *recorder) stateForPeople(r slog.Record) (shown slog.Record, stderr stri
 		case "from", "lasted_ms":
 			return a, !failed
 		case "pid":
-			return a, a.Value.String() != "0" // no process is no news
+			return a, a.Value.String() != "0" // there is no process
 		}
 		return a, true
 	})
@@ -91,7 +91,8 @@ func (h *recorder) stateForPeople(r slog.Record) (shown slog.Record, stderr stri
 	return shown, stderr
 }
 
-// mapped returns a record with other attributes: those that change returns, if it says true.
+// mapped returns a record with the attributes that change returns; it leaves out those for which
+// change returns false.
 func mapped(r slog.Record, change func(slog.Attr) (slog.Attr, bool)) slog.Record {
 	other := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {

@@ -13,19 +13,19 @@ import (
 	"github.com/orla-project/orla/internal/observe/history"
 )
 
-// recorder is the handler of the log. Each record becomes JSON once: that line
-// goes to the history, and to the output where it is to show JSON.
+// recorder is the handler of the log. It makes JSON from each record once, for the history and, if
+// that shows JSON, for the output.
 type recorder struct {
 	log      *Log
-	given    []slog.Attr                  // that the logger was given, in their groups
+	given    []slog.Attr                  // attributes of the logger, in their groups
 	group    string                       // of the attributes of records, with a dot at its end; "" for none
-	toJSON   func(io.Writer) slog.Handler // with these attributes
+	toJSON   func(io.Writer) slog.Handler // makes a JSON handler with these attributes
 	encoders *sync.Pool                   // of *encoder
-	coloured slog.Handler                 // for people at a terminal
-	plain    slog.Handler                 // for people elsewhere
+	coloured slog.Handler                 // for a terminal with colours
+	plain    slog.Handler                 // for people, without colours
 }
 
-// encoder makes JSON, and an entry of the journal, of one record at a time.
+// encoder makes the JSON of one record at a time, and a journal entry.
 type encoder struct {
 	slog.Handler
 	line  bytes.Buffer
@@ -41,7 +41,7 @@ func newRecorder(log *Log) *recorder {
 	})
 }
 
-// with makes JSON in another way from now on.
+// with changes the JSON handler.
 func (h *recorder) with(toJSON func(io.Writer) slog.Handler) *recorder {
 	h.toJSON = toJSON
 	h.encoders = &sync.Pool{New: func() any {
@@ -52,13 +52,12 @@ func (h *recorder) with(toJSON func(io.Writer) slog.Handler) *recorder {
 	return h
 }
 
-// Enabled reports whether a record is worth making: the history has all from
-// info on.
+// Enabled reports whether a record is needed: the history has all from info on.
 func (h *recorder) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo || level >= h.log.level.Level()
 }
 
-// Handle writes a record, after word of those that went astray before it.
+// Handle writes a record, after records about lines that were lost before it.
 func (h *recorder) Handle(ctx context.Context, r slog.Record) error {
 	for _, news := range h.log.out.news(r.Time) {
 		if err := h.log.handler.write(ctx, news); err != nil {
@@ -69,7 +68,7 @@ func (h *recorder) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h *recorder) write(ctx context.Context, r slog.Record) error {
-	r.Message = terminal.Printable(r.Message) // tint writes it as it is
+	r.Message = terminal.Printable(r.Message) // tint does not escape the message
 	e, _ := h.encoders.Get().(*encoder)
 	defer func() {
 		if e.line.Cap()+cap(e.entry) <= maxSpareLine {
@@ -104,8 +103,8 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// toolOf is the tool that a record is about. One that there is not, but in a
-// client's call, is none: whoever calls could push out the history of others.
+// toolOf returns the tool that a record is about. A name that is not the name of a tool does not
+// count, unless a call has it: otherwise clients could push out the history of real tools.
 func (h *recorder) toolOf(r slog.Record) string {
 	tool := ""
 	for _, a := range h.given {
@@ -130,7 +129,7 @@ func (h *recorder) toolOf(r slog.Record) string {
 	return tool
 }
 
-// WithAttrs is of slog.Handler.
+// WithAttrs implements slog.Handler.
 func (h *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
 	own := *h
 	own.given = slices.Clone(h.given)
@@ -142,7 +141,7 @@ func (h *recorder) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return own.with(func(w io.Writer) slog.Handler { return h.toJSON(w).WithAttrs(attrs) })
 }
 
-// WithGroup is of slog.Handler.
+// WithGroup implements slog.Handler.
 func (h *recorder) WithGroup(name string) slog.Handler {
 	own := *h
 	own.group += name + "."

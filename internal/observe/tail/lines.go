@@ -7,20 +7,18 @@ import (
 )
 
 const (
-	// readSize is what a stream costs that is silent.
+	// readSize is the buffer of a stream, also if that is silent.
 	readSize = 4 << 10
 	// keptSize bounds the memory that is kept for the next long line.
 	keptSize = 16 << 10
 )
 
-// Lines reads r to its end and gives each line to each, without the newline. Of
-// a line over limit bytes, the first limit bytes are given; the rest is read
-// and dropped, and dropped says how many bytes that is. What follows
-// the last newline is a line too.
+// Lines reads r to its end and calls each with each line, without the newline. If a line is longer
+// than limit bytes, it passes only the first limit bytes, and dropped is how many were left out. The
+// text after the last newline is a line too.
 //
-// The slice is only valid during the call. Nothing is read during it either, so
-// each must be quick, or whoever writes to r waits. Lines returns the error
-// that ended the reading; the end of the stream is none.
+// line is only valid during the call. Nothing is read during it either, so each must return quickly,
+// or the writer of r blocks. Lines returns the error that ended the reading; io.EOF is not an error.
 func Lines(r io.Reader, limit int, each func(line []byte, dropped int)) error {
 	in := bufio.NewReaderSize(r, readSize)
 	give := func(start []byte, length int) {
@@ -29,7 +27,7 @@ func Lines(r io.Reader, limit int, each func(line []byte, dropped int)) error {
 		}
 		each(start, length-len(start))
 	}
-	var start []byte // of a line that is longer than what in holds
+	var start []byte // of a line that is longer than the buffer
 	length := 0      // of that line so far
 	for {
 		part, err := in.ReadSlice('\n')

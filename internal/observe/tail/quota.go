@@ -12,19 +12,19 @@ const (
 	QuotaBytes  = 1 << 20
 )
 
-// Quota bounds what one tool writes to the log of its stderr: QuotaLines lines, of
-// QuotaBytes bytes together, in each QuotaWindow. Its zero value is ready, and its
-// methods may be called from any goroutine.
+// Quota bounds how much of its stderr one tool writes to the log: QuotaLines lines of QuotaBytes
+// bytes together in each QuotaWindow. The zero value is ready for use. Its methods may be called
+// from any goroutine.
 type Quota struct {
-	mu           sync.Mutex // guards what follows
-	ends         time.Time  // the window
-	lines, bytes int        // allowed in it
-	left         int        // lines that were not, and not yet told
+	mu           sync.Mutex // guards the fields that follow
+	ends         time.Time  // end of the window
+	lines, bytes int        // allowed so far in it
+	left         int        // lines that were refused, until Left returns them
 	leftBytes    int
 }
 
-// Allow reports whether a line of n bytes may be logged. It has report called at the
-// end of a window in which one may not, which then asks Left.
+// Allow reports whether a line of n bytes may be logged. If not, it calls report once at the end of
+// the window; report then calls Left.
 func (q *Quota) Allow(n int, report func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -45,7 +45,7 @@ func (q *Quota) Allow(n int, report func()) bool {
 	return false
 }
 
-// Left returns how much was not allowed since the last time.
+// Left returns how much was refused since its last call.
 func (q *Quota) Left() (lines, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -2,34 +2,33 @@ package tail
 
 import "encoding/binary"
 
-// Bounds are what a Ring may hold.
+// Bounds are the limits of a Ring.
 type Bounds struct {
-	Bytes   int // of memory, HeadSize for each record included
+	Bytes   int // including HeadSize for each record
 	Records int
 }
 
-// HeadSize is what a Ring needs for a record beside its bytes.
+// HeadSize is how many bytes a Ring uses for a record, in addition to the record itself.
 const HeadSize = 4
 
-// firstSize is what a Ring takes for its first record, if that fits.
+// firstSize is the first size of a Ring, if its first record fits.
 const firstSize = 512
 
-// Ring keeps the last records that were pushed, in one array that grows with
-// them: pushing copies, and once the array is as large as it may be it
-// allocates nothing. The zero Ring is empty and takes no memory. It is not for
-// several goroutines at once.
+// Ring keeps the last records in one array, which grows as needed. Push copies records, and does not
+// allocate once the array has its full size. The zero Ring is empty and uses no memory. It is not
+// safe for concurrent use.
 type Ring struct {
-	buf   []byte // a circle
+	buf   []byte // circular
 	start int    // where the oldest record begins
-	used  int    // bytes that records take
-	count int    // records
+	used  int    // bytes of all records
+	count int    // number of records
 }
 
-// Size is the memory that the Ring has taken, in bytes.
+// Size is the memory of the Ring, in bytes.
 func (r *Ring) Size() int { return len(r.buf) }
 
-// Push adds a record, given in parts, and lets go of the oldest ones as far as
-// most demands. A record that most has no room for at all is refused by a panic.
+// Push adds a record, given in parts, and removes the oldest ones until most is met. It panics if
+// the record alone exceeds most.
 func (r *Ring) Push(most Bounds, parts ...[]byte) {
 	size := 0
 	for _, part := range parts {
@@ -67,7 +66,7 @@ func (r *Ring) Records() [][]byte {
 	return records
 }
 
-// drop lets go of the oldest record.
+// drop removes the oldest record.
 func (r *Ring) drop() {
 	var head [HeadSize]byte
 	n := copy(head[:], r.buf[r.start:])
@@ -78,7 +77,7 @@ func (r *Ring) drop() {
 	r.count--
 }
 
-// grow makes room for need bytes in all, of at most limit.
+// grow makes room for need bytes in total, at most limit.
 func (r *Ring) grow(need, limit int) {
 	if need <= len(r.buf) {
 		return
@@ -91,7 +90,7 @@ func (r *Ring) grow(need, limit int) {
 	r.start = 0
 }
 
-// flat returns a copy of what is used, from the start of an array of size bytes.
+// flat returns an array of size bytes that begins with a copy of the records.
 func (r *Ring) flat(size int) []byte {
 	flat := make([]byte, size)
 	n := copy(flat[:r.used], r.buf[min(r.start, len(r.buf)):])
@@ -99,7 +98,7 @@ func (r *Ring) flat(size int) []byte {
 	return flat
 }
 
-// write copies p to the end; there is room for it.
+// write appends p, for which there is room.
 func (r *Ring) write(p []byte) {
 	end := (r.start + r.used) % len(r.buf)
 	n := copy(r.buf[end:], p)

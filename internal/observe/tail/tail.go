@@ -1,9 +1,9 @@
-// Package tail keeps the last lines of a stream, and reads streams by lines.
+// Package tail keeps the last lines of a stream, and reads streams line by line.
 //
-// What a process prints may be anything and of any length, so everything here
-// is bounded, and nothing looks at what a line says.
+// A process may print anything, in lines of any length. So everything here is bounded, and nothing
+// depends on what a line says.
 //
-// Its invariant: a Ring never holds more than its Bounds say.
+// Its invariant: a Ring never exceeds its Bounds.
 package tail
 
 import (
@@ -12,20 +12,18 @@ import (
 	"unicode/utf8"
 )
 
-// kept bounds a Buffer. It is there to explain how a process ended; what people
-// read at length is the log.
+// kept bounds a Buffer, which explains how a process ended; the log has more.
 var kept = Bounds{Bytes: 8 << 10, Records: 50}
 
-// Buffer keeps the last lines of a stream. The zero Buffer is empty and takes
-// no memory until lines come. Its methods may be called from any goroutine.
+// Buffer keeps the last lines of a stream. The zero Buffer is empty and uses no memory. Its methods
+// may be called from any goroutine.
 type Buffer struct {
 	mu    sync.Mutex // guards lines
 	lines Ring
 }
 
-// Append adds a copy of a line that is complete now, and lets go of the oldest
-// ones that there is no room for any more. A line over 8 KiB is cut, and ends
-// with a CutMark.
+// Append adds a copy of a complete line, and removes the oldest ones if there is no room. A line
+// over 8 KiB is cut, and ends with a CutMark.
 func (b *Buffer) Append(line []byte) {
 	var mark string
 	if room := kept.Bytes - HeadSize; len(line) > room {
@@ -37,8 +35,8 @@ func (b *Buffer) Append(line []byte) {
 	b.lines.Push(kept, line, []byte(mark))
 }
 
-// Last returns the last n lines as they were printed, so not always UTF-8, or
-// as many as there are, oldest first.
+// Last returns the last n lines, or all if there are fewer, oldest first. They are as the process
+// printed them, so they may not be UTF-8.
 func (b *Buffer) Last(n int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,11 +48,10 @@ func (b *Buffer) Last(n int) []string {
 	return last
 }
 
-// CutMark is what stands at the end of a line that was cut, in place of what
-// was dropped.
+// CutMark is the text at the end of a line that was cut.
 func CutMark(dropped int) string { return fmt.Sprintf(" [cut: %d bytes more]", dropped) }
 
-// whole returns the start of a line less the character that its end splits.
+// whole returns start without an incomplete character at its end.
 func whole(start []byte) []byte {
 	for back := 1; back < utf8.UTFMax && back <= len(start); back++ {
 		if tail := start[len(start)-back:]; utf8.RuneStart(tail[0]) {

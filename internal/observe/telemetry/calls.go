@@ -10,22 +10,22 @@ import (
 	"github.com/orla-project/orla/mcpbridge"
 )
 
-// Latency is how long the calls of a tool take.
+// Latency is the number of a tool's calls and how long they take.
 type Latency struct {
-	Calls  int64 // in all
-	Errors int64 // of these
-	// P50 and P99 are of the last recent calls; 0 if there are none.
+	Calls  int64 // since the tool exists
+	Errors int64 // the failed ones of Calls
+	// P50 and P99 are quantiles of the most recent calls; 0 if there are none.
 	P50, P99 time.Duration
 }
 
-// recent is of how many calls the quantiles are, for each tool.
+// recent is how many calls of a tool the quantiles cover.
 const recent = 256
 
-// unknown stands for every tool that there is not: no tool can be called so, and
-// a client can make up names without end.
+// unknown is the label for calls of tools that do not exist, since clients can make up any number of
+// names. It is not a valid tool name.
 const unknown = "(unknown)"
 
-// calls counts calls by tool. What is no tool any more is forgotten.
+// calls counts calls by tool. Tools that are removed are forgotten.
 type calls struct {
 	tools   func() []string
 	codes   codes
@@ -33,7 +33,7 @@ type calls struct {
 
 	mu     sync.RWMutex // guards the fields that follow
 	byTool map[string]*series
-	most   int // how many series there may be before one is looked for that is over
+	most   int // number of series at which to look for those of removed tools
 }
 
 func newCalls(tools func() []string) *calls {
@@ -41,7 +41,7 @@ func newCalls(tools func() []string) *calls {
 	return &calls{tools: tools, codes: known, unknown: newSeries(known), byTool: map[string]*series{}, most: fewSeries}
 }
 
-// fewSeries are so few that it is not worth the while to look for old ones.
+// fewSeries is a number of series at which looking for old ones is not worthwhile.
 const fewSeries = 64
 
 // of returns the series of a tool.
@@ -68,11 +68,11 @@ func (c *calls) of(tool string, listed bool) *series {
 	return s
 }
 
-// forget drops the series of tools that have gone. A call of one that is still
-// in flight ends in a series that nobody sees.
+// forget removes the series of tools that were removed. A call that is still in flight is counted in
+// a series that nobody sees.
 func (c *calls) forget() {
 	c.mu.RLock()
-	before := maps.Clone(c.byTool) // what comes later may be of a tool that the list does not have yet
+	before := maps.Clone(c.byTool) // a series that is added later may belong to a tool that the list below does not have yet
 	c.mu.RUnlock()
 	for _, tool := range c.tools() {
 		delete(before, tool)
@@ -84,11 +84,11 @@ func (c *calls) forget() {
 			delete(c.byTool, tool)
 		}
 	}
-	// Twice as many as were left, so that each new tool pays for looking once.
+	// Twice as many as are left, so that looking costs a constant time per new tool.
 	c.most = max(fewSeries, 2*len(c.byTool))
 }
 
-// known returns the series of the tools that there are, by name.
+// known returns the series of the existing tools, by name.
 func (c *calls) known() map[string]*series {
 	c.forget()
 	c.mu.RLock()
@@ -122,21 +122,21 @@ func quantile(sorted []uint32, percent int) time.Duration {
 	return time.Duration(sorted[at-1]) * time.Microsecond
 }
 
-// buckets are the upper bounds of the histogram, in seconds: from a capsule's
-// call to the longest that people wait for.
+// buckets are the upper bounds of the histogram, in seconds: from a capsule's call to the longest
+// that people wait.
 var buckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// series is what is counted of the calls of one tool.
+// series counts the calls of one tool.
 type series struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields that follow
 	ended    []uint64   // by code
 	retries  uint64     // attempts after the first
 	buckets  [len(buckets) + 1]uint64
-	took     time.Duration // in all
+	took     time.Duration // sum of the durations
 	request  uint64        // bytes
 	response uint64        // bytes
-	last     []uint32      // microseconds of the last calls, a ring once it is full
-	next     int           // where in last the next one goes
+	last     []uint32      // microseconds of the last calls; a ring once it is full
+	next     int           // index in last for the next call
 }
 
 func newSeries(c codes) *series { return &series{ended: make([]uint64, len(c.names))} }
@@ -165,7 +165,7 @@ func (s *series) add(request, code int, end mcpbridge.CallEnd) {
 	s.next = (s.next + 1) % recent
 }
 
-// latencies adds the tool's calls to l, and its last ones to took.
+// latencies adds the tool's calls to l, and its recent durations to took.
 func (s *series) latencies(l *Latency, took []uint32) []uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *series) latencies(l *Latency, took []uint32) []uint32 {
 	return append(took, s.last...)
 }
 
-// counted is a copy of what is counted of the calls of one tool.
+// counted is a copy of a series.
 type counted struct {
 	ended             []uint64
 	retries           uint64
@@ -193,16 +193,16 @@ func (s *series) counted() counted {
 	return counted{slices.Clone(s.ended), s.retries, s.buckets, s.took, s.request, s.response}
 }
 
-// codes are the values of the label code: how a call can have ended.
+// codes are the values of the label code: how a call can end.
 type codes struct {
 	names []string
 	at    map[string]int
 }
 
 const (
-	ok      = 0 // the index of the code of a call that went well
+	ok      = 0 // the index for successful calls
 	okCode  = "ok"
-	anyCode = "other" // a code that a tool made up, or a JSON-RPC error's number
+	anyCode = "other" // a code that a tool made up, or the number of a JSON-RPC error
 )
 
 func knownCodes() codes {
@@ -217,7 +217,7 @@ func knownCodes() codes {
 	return c
 }
 
-// of returns the index of a call's code.
+// of returns the index for a call's code.
 func (c codes) of(end mcpbridge.CallEnd) int {
 	if end.OK {
 		return ok

@@ -8,8 +8,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
-// A metric is declared here and nowhere else; docs/METRICS.md says what each
-// one means to an operator.
+// All metrics. docs/METRICS.md says what each one means to an operator.
 var (
 	callsTotal    = prometheus.NewDesc("orla_calls_total", "Calls that have ended, by how: ok, or the code of the error.", []string{"tool", "code"}, nil)
 	callRetries   = prometheus.NewDesc("orla_call_retries_total", "Attempts that calls took after their first.", []string{"tool"}, nil)
@@ -34,13 +33,13 @@ var (
 	capsuleCPU      = prometheus.NewDesc("orla_capsule_cpu_seconds_total", "CPU time that a capsule's processes have taken; starts again at 0 with each process.", []string{"tool"}, nil)
 )
 
-// states are those of peer.Life.
+// states are the values of peer.Life.State.
 var states = [...]string{"CREATED", "STARTING", "READY", "RELOADING", "CRASHED", "STOPPING", "STOPPED"}
 
-// collector reads everything at the moment of a scrape.
+// collector reads everything at a scrape.
 type collector struct{ of *Telemetry }
 
-// Describe says nothing: what is left out of Options has no metrics.
+// Describe describes nothing: which metrics exist depends on Options.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -116,8 +115,7 @@ func collectLife(name string, life peer.Life, gauge, counter emit) {
 	counter(capsuleRestarts, float64(life.Restarts), name)
 }
 
-// histogram is the durations as Prometheus has them: each bucket counts what
-// the smaller ones do.
+// histogram returns the durations as Prometheus needs them: each bucket includes the smaller ones.
 func (n counted) histogram(tool string) prometheus.Metric {
 	upTo := make(map[float64]uint64, len(buckets))
 	var all uint64

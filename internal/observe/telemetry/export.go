@@ -24,15 +24,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// exporter sends spans by OTLP over HTTP, as protobuf. OpenTelemetry's own links
-// a gRPC stack to that end; see docs/decisions/0015.
+// exporter sends spans by OTLP over HTTP, as protobuf. OpenTelemetry's own exporter would add gRPC
+// to the binary; see docs/decisions/0015.
 type exporter struct {
 	endpoint   *url.URL
 	headers    map[string]string
 	client     *http.Client
 	complaints *complaints
-	over       chan struct{} // closed when nothing is to be sent any more
-	ended      chan struct{} // closed when the last batch has been
+	over       chan struct{} // closed by Shutdown
+	ended      chan struct{} // closed when the last batch was sent
 }
 
 var _ sdktrace.SpanExporter = (*exporter)(nil)
@@ -47,19 +47,19 @@ func newExporter(endpoint *url.URL, to Tracing, complaints *complaints) *exporte
 			IdleConnTimeout:     time.Minute,
 			TLSHandshakeTimeout: to.Timeout,
 		},
-		// The headers are for this address and no other.
+		// The headers are only for this address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return e
 }
 
-// ExportSpans sends a batch. One that is not taken is lost, and said to be: a
-// queue of old spans would be in the way of new ones.
+// ExportSpans sends a batch. If that fails, the batch is dropped and a log record says so: a queue
+// of old spans would delay new ones.
 func (e *exporter) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) error {
 	if len(batch) > 0 {
 		e.complaints.add(e.send(ctx, batch))
 	}
-	return nil // what was wrong has been said, and less often than the SDK would
+	return nil // complaints has logged the error, less often than the SDK would
 }
 
 // Shutdown is called once, after the last batch.
@@ -69,9 +69,9 @@ func (e *exporter) Shutdown(context.Context) error {
 	return nil
 }
 
-// send sends a batch, and returns how many of its spans are lost when that fails.
+// send sends a batch, and returns how many of its spans are lost if that fails.
 func (e *exporter) send(ctx context.Context, batch []sdktrace.ReadOnlySpan) (lost int, err error) {
-	defer func() { // the SDK's goroutine has none
+	defer func() { // the SDK's goroutine does not recover
 		if p := recover(); p != nil {
 			lost, err = len(batch), fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
@@ -103,13 +103,13 @@ func (e *exporter) send(ctx context.Context, batch []sdktrace.ReadOnlySpan) (los
 	resp, err := e.client.Do(req)
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err // it repeats the endpoint, which may hold a key
+			err = wrapped.Err // its text has the endpoint, which may contain a key
 		}
 		return len(batch), fmt.Errorf("%s: %w", e.endpoint.Host, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
 	const enough = 64 << 10
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, enough)) // the status says enough
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, enough)) // the status is enough
 	if resp.StatusCode/100 != 2 {
 		return len(batch), fmt.Errorf("%s answered %s", e.endpoint.Host, resp.Status)
 	}
@@ -120,8 +120,8 @@ func (e *exporter) send(ctx context.Context, batch []sdktrace.ReadOnlySpan) (los
 	return 0, nil
 }
 
-// requestOf is a batch as OTLP has it. All spans of a batch have one resource,
-// and one scope.
+// requestOf returns a batch as an OTLP request. All spans of a batch have the same resource and
+// scope.
 func requestOf(batch []sdktrace.ReadOnlySpan) *collectorpb.ExportTraceServiceRequest {
 	all := make([]*tracepb.Span, len(batch))
 	for i, s := range batch {
@@ -159,7 +159,7 @@ func spanOf(s sdktrace.ReadOnlySpan) *tracepb.Span {
 		out.Kind = tracepb.Span_SPAN_KIND_SERVER
 	case oteltrace.SpanKindClient:
 		out.Kind = tracepb.Span_SPAN_KIND_CLIENT
-	default: // Orla makes no others
+	default: // Orla makes no other kinds
 	}
 	if s.Status().Code == otelcodes.Error {
 		out.Status.Code = tracepb.Status_STATUS_CODE_ERROR
@@ -171,7 +171,7 @@ func spanOf(s sdktrace.ReadOnlySpan) *tracepb.Span {
 	return out
 }
 
-// flagsOf are the W3C flags, and whether the parent is another program's.
+// flagsOf returns the W3C flags, and whether the parent is in another program.
 func flagsOf(at, parent oteltrace.SpanContext) uint32 {
 	flags := uint32(at.TraceFlags()) | uint32(tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK)
 	if parent.IsRemote() {
@@ -182,8 +182,8 @@ func flagsOf(at, parent oteltrace.SpanContext) uint32 {
 
 func nanos(t time.Time) uint64 { return uint64(max(t.UnixNano(), 0)) }
 
-// attributesOf are attributes as OTLP has them. All but strings come from
-// OTEL_RESOURCE_ATTRIBUTES or the SDK, and are written as text.
+// attributesOf converts attributes to OTLP. Those that are not strings come from
+// OTEL_RESOURCE_ATTRIBUTES or the SDK, and become strings.
 func attributesOf(list []attribute.KeyValue) []*commonpb.KeyValue {
 	out := make([]*commonpb.KeyValue, len(list))
 	for i, a := range list {

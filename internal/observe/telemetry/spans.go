@@ -25,19 +25,17 @@ import (
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 
-// Tracing says where spans go. What is not here, the SDK reads from its
-// environment variables by itself: OTEL_TRACES_SAMPLER, OTEL_BSP_*,
-// OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME.
+// Tracing says where spans are sent. The SDK reads other settings from its environment variables:
+// OTEL_TRACES_SAMPLER, OTEL_BSP_*, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME.
 type Tracing struct {
-	// Endpoint is the address that batches are POSTed to, whole. If empty,
-	// there are no spans.
+	// Endpoint is the complete URL that batches are POSTed to. If empty, there are no spans.
 	Endpoint string
-	// Headers go with each batch. They are secret.
+	// Headers are sent with each batch. They are secret.
 	Headers map[string]string
 	// Timeout bounds the sending of a batch. If zero, defaultSpanTimeout.
 	Timeout time.Duration
-	// Ratio is how many traces of those that begin here are sampled, if
-	// Sampled; a client's word on its own holds. If not, the SDK decides.
+	// Ratio is the share of traces beginning in Orla that are sampled, if Sampled is set; for other
+	// traces the client decides. If Sampled is false, the SDK decides.
 	Ratio   float64
 	Sampled bool
 }
@@ -45,17 +43,17 @@ type Tracing struct {
 // defaultSpanTimeout bounds the sending of a batch of spans.
 const defaultSpanTimeout = 10 * time.Second
 
-// flushTime is how long spans that were not sent yet may take at the end.
+// flushTime is how long sending the remaining spans may take at the end.
 const flushTime = 2 * time.Second
 
-// spans makes spans of calls and sends them.
+// spans makes spans of calls, and sends them.
 type spans struct {
 	provider *sdktrace.TracerProvider
 	tracer   oteltrace.Tracer
 	export   *exporter
 }
 
-// newSpans starts to send spans. It fails for an endpoint that is none.
+// newSpans starts sending spans. It fails if the endpoint is not valid.
 func newSpans(ctx context.Context, to Tracing, log *slog.Logger) (*spans, error) {
 	endpoint, err := url.Parse(to.Endpoint)
 	if err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
@@ -65,20 +63,19 @@ func newSpans(ctx context.Context, to Tracing, log *slog.Logger) (*spans, error)
 		to.Timeout = defaultSpanTimeout
 	}
 	complaints := &complaints{log: log}
-	// The SDK has one handler for the whole program; without it, it would write
-	// to stderr past the log.
+	// The SDK has one error handler for the whole program. Without this one, it would write to stderr.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { complaints.add(0, err) }))
 	from, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String(attrService, serviceName), attribute.String(attrServiceVersion, version.Version())),
-		resource.WithFromEnv(), // the last one wins
+		resource.WithFromEnv(), // later options override earlier ones
 	)
 	if err != nil {
 		complaints.add(0, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err))
 	}
 	s := &spans{export: newExporter(endpoint, to, complaints)}
 	options := []sdktrace.TracerProviderOption{
-		sdktrace.WithBatcher(s.export), // its queue is bounded, and what does not fit is dropped
+		sdktrace.WithBatcher(s.export), // its queue is bounded; spans that do not fit are dropped
 		sdktrace.WithResource(from),
 	}
 	if to.Sampled {
@@ -89,16 +86,16 @@ func newSpans(ctx context.Context, to Tracing, log *slog.Logger) (*spans, error)
 	return s, nil
 }
 
-// close sends what is left, within flushTime.
+// close sends the remaining spans, within flushTime.
 func (s *spans) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
-	_ = s.provider.Shutdown(ctx) // what it has to say has been said
+	_ = s.provider.Shutdown(ctx) // its errors were logged
 	close(s.export.over)
 	<-s.export.ended
 }
 
-// begin begins the span of a call, below the client's if it has one.
+// begin starts the span of a call, as a child of the client's span if there is one.
 func (s *spans) begin(ctx context.Context, call mcpbridge.CallStart) (context.Context, oteltrace.Span) {
 	if parent := call.Parent; !parent.IsZero() {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{trace.ParentKey: parent.Parent(), trace.StateKey: parent.State()})
@@ -112,7 +109,7 @@ func (s *spans) begin(ctx context.Context, call mcpbridge.CallStart) (context.Co
 	}
 	add(attrMethod, methodCall)
 	add(attrOperation, executeTool)
-	if call.Listed { // the name of a span is to be one of few
+	if call.Listed { // there must be few different names
 		name += " " + call.Tool
 		add(attrTool, call.Tool)
 	}
@@ -134,14 +131,14 @@ func (s *spans) begin(ctx context.Context, call mcpbridge.CallStart) (context.Co
 	return trace.WithWork(ctx, contextOf(span), func(ctx context.Context) (context.Context, func()) { return s.work(ctx, name) }), span
 }
 
-// work begins the span of what a provider does for a call, after waiting.
+// work starts the span of a provider's work for a call, after waiting.
 func (s *spans) work(ctx context.Context, name string) (context.Context, func()) {
 	ctx, span := s.tracer.Start(ctx, name, oteltrace.WithSpanKind(oteltrace.SpanKindClient))
 	return trace.With(ctx, contextOf(span)), func() { span.End() }
 }
 
-// end ends the span of a call. A failed tool is a successful response: only
-// the span says that it failed.
+// end ends the span of a call. A failed tool is a successful response in MCP: only the span says
+// that it failed.
 func end(span oteltrace.Span, how mcpbridge.CallEnd) {
 	if how.Attempts > 1 {
 		span.SetAttributes(attribute.Int(attrAttempts, how.Attempts))
@@ -160,25 +157,24 @@ func end(span oteltrace.Span, how mcpbridge.CallEnd) {
 	span.End()
 }
 
-// contextOf returns the trace context of a span.
+// placeOf returns the trace context of a span.
 func contextOf(span oteltrace.Span) trace.Context {
 	of := span.SpanContext()
 	return trace.Of(of.TraceID(), of.SpanID(), byte(of.TraceFlags()), of.TraceState().String())
 }
 
-// complaints logs what goes wrong with spans, once a minute at most.
+// complaints logs errors about spans, once a minute at most.
 type complaints struct {
 	log *slog.Logger
 
-	mu   sync.Mutex // guards what follows
-	last time.Time  // when something was logged
-	lost int        // spans since then
+	mu   sync.Mutex // guards the fields that follow
+	last time.Time  // when something was last logged
+	lost int        // spans lost since then
 }
 
 const complaintEvery = time.Minute
 
-// add tells of spans that were lost, or of an error that lost none. It says
-// nothing without an error.
+// add reports lost spans and why, or an error without lost spans. It does nothing if err is nil.
 func (c *complaints) add(lost int, err error) {
 	if err == nil {
 		return

@@ -1,13 +1,12 @@
-// Package telemetry tells machines how Orla is doing: numbers for Prometheus,
-// spans for OpenTelemetry, and the latencies that orla status shows. It is the
-// only implementation of mcpbridge.Options.Observe.
+// Package telemetry reports to machines how Orla is doing: metrics for Prometheus, spans for
+// OpenTelemetry, and the latencies in orla status. It is the only implementation of
+// mcpbridge.Options.Observe.
 //
-// What happens is counted; what is, such as a capsule's state, is read at the
-// moment somebody asks. Nothing here decides anything, and nothing a client
-// writes becomes the name of a series.
+// Events are counted; states, such as a capsule's, are read at the moment of a scrape. Nothing here
+// makes decisions, and no client can choose the name of a series.
 //
-// Its invariant: a call never waits for whoever looks at it, and memory is
-// bounded by the tools that there are.
+// Its invariant: a call never waits for a scrape or an export, and memory is bounded by the number
+// of tools.
 package telemetry
 
 import (
@@ -28,36 +27,34 @@ import (
 	"github.com/orla-project/orla/mcpbridge"
 )
 
-// Usage is what the processes of one capsule take now.
+// Usage is the current usage of one capsule's processes.
 type Usage struct {
-	Memory    int64         // bytes that are resident
-	CPU       time.Duration // of the process that runs and those below it
+	Memory    int64         // resident bytes
+	CPU       time.Duration // of the running process and those below it
 	Processes int
 }
 
-// Options is what a Telemetry reads, at the moment it is asked. A function that
-// is nil leaves its metrics out. They may be called from several goroutines at
-// once.
+// Options has the functions that a Telemetry reads at a scrape. If one is nil, its metrics are left
+// out. They may be called from several goroutines at once.
 type Options struct {
-	// Tools names the tools that clients can call now. Required: what is counted
-	// of others is forgotten.
+	// Tools returns the tools that clients can call now. Required: the counts of other tools are
+	// removed.
 	Tools func() []string
-	// Lives tells of each capsule, by its name.
+	// Lives returns the state of each capsule, by name.
 	Lives func() map[string]peer.Life
-	// Usage tells what each capsule takes, by its name.
+	// Usage returns the usage of each capsule, by name.
 	Usage func() map[string]Usage
-	// Sessions is the number of open sessions.
+	// Sessions returns the number of open sessions.
 	Sessions func() int
-	// Queued is the number of calls of simple tools that wait for a place to run.
+	// Queued returns the number of calls of simple tools that wait for a place to run.
 	Queued func() int
-	// Dropped is the number of log lines that nobody read.
+	// Dropped returns the number of log lines that were dropped.
 	Dropped func() int64
 	// Log is required.
 	Log *slog.Logger
 }
 
-// Telemetry observes calls and answers questions about them. Its methods may be
-// called from any goroutine.
+// Telemetry observes calls, and reports about them. Its methods may be called from any goroutine.
 type Telemetry struct {
 	opts     Options
 	registry *prometheus.Registry
@@ -67,7 +64,7 @@ type Telemetry struct {
 	spans    atomic.Pointer[spans] // nil without tracing
 }
 
-// New returns a Telemetry that has observed nothing yet.
+// New returns a Telemetry without any calls.
 func New(opts Options) *Telemetry {
 	t := &Telemetry{
 		opts:     opts,
@@ -78,7 +75,7 @@ func New(opts Options) *Telemetry {
 		}, []string{"result"}),
 	}
 	for _, result := range []Result{Applied, Refused} {
-		t.reloads.WithLabelValues(string(result)) // a series that is there from the start shows its first increase
+		t.reloads.WithLabelValues(string(result)) // a series that exists from the start shows its first increase
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "orla_build_info", Help: "Which Orla this is; always 1.",
@@ -98,28 +95,28 @@ type Result string
 
 // The results of a reload.
 const (
-	Applied Result = "applied" // what differed is in force
-	Refused Result = "refused" // there were faults; the old configuration stays
+	Applied Result = "applied" // the changes are in effect
+	Refused Result = "refused" // there were errors; the previous configuration is kept
 )
 
 // Reloaded counts a reload.
 func (t *Telemetry) Reloaded(result Result) { t.reloads.WithLabelValues(string(result)).Inc() }
 
-// Handler serves the metrics in the formats of Prometheus and OpenMetrics. It
-// asks for no password: whoever mounts it does.
+// Handler serves the metrics in the formats of Prometheus and OpenMetrics. It does no
+// authentication; its caller must.
 func (t *Telemetry) Handler() http.Handler {
 	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(t.opts.Log.Handler(), slog.LevelWarn),
-		ErrorHandling:       promhttp.ContinueOnError, // a part that is wrong must not hide the rest
+		ErrorHandling:       promhttp.ContinueOnError, // an error in one part must not hide the rest
 		MaxRequestsInFlight: maxScrapes,
 	})
 }
 
-// maxScrapes bounds the scrapes at one time: each walks over all series. The bridge lets
-// as many through, and shares them out by caller.
+// maxScrapes bounds concurrent scrapes, each of which walks over all series. The bridge has the same
+// limit, and shares it among callers.
 const maxScrapes = 8
 
-// Observe is mcpbridge.Options.Observe.
+// Observe implements mcpbridge.Options.Observe.
 func (t *Telemetry) Observe(ctx context.Context, call mcpbridge.CallStart) (context.Context, func(mcpbridge.CallEnd)) {
 	s, size := t.calls.of(call.Tool, call.Listed), call.RequestBytes
 	t.inFlight.Add(1)
@@ -136,9 +133,8 @@ func (t *Telemetry) Observe(ctx context.Context, call mcpbridge.CallStart) (cont
 	}
 }
 
-// Trace makes spans go where it is said from now on. What was to go elsewhere is
-// sent first, for as long as that may take at the end. It must not be called
-// twice at once.
+// Trace changes where spans are sent. It first sends the remaining spans to the old endpoint, within
+// flushTime. Calls of Trace must not overlap.
 func (t *Telemetry) Trace(ctx context.Context, to Tracing) error {
 	var next *spans
 	if to.Endpoint != "" {
@@ -153,14 +149,14 @@ func (t *Telemetry) Trace(ctx context.Context, to Tracing) error {
 	return nil
 }
 
-// Close sends the spans that are left, for a while at most, also when ctx has
-// ended. Calls that end later have none.
+// Close sends the remaining spans, within flushTime, even if ctx has ended. Later calls have no
+// spans.
 func (t *Telemetry) Close(ctx context.Context) {
 	if last := t.spans.Swap(nil); last != nil {
 		last.close(ctx)
 	}
 }
 
-// Latencies tells of the last calls of tools, taken together, and of all their
-// calls since the tools are there.
+// Latencies returns the quantiles of the recent calls of tools, taken together, and the number of
+// all their calls.
 func (t *Telemetry) Latencies(tools ...string) Latency { return t.calls.latencies(tools) }
