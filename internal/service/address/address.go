@@ -1,6 +1,6 @@
-// Package address says which addresses no tool may ever reach, whatever the
-// configuration allows: what the dialer refuses, and what a manifest need not
-// name. It also checks the URLs of services. It looks nothing up.
+// Package address knows the addresses that no tool may reach, whatever the configuration allows: the
+// dialer refuses them, and manifests that name them are invalid. It also checks the URLs of
+// services. It makes no DNS requests.
 package address
 
 import (
@@ -11,8 +11,8 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// metadata are services that tell whoever asks them the secrets of a machine in
-// a cloud. Most have link-local addresses, which are refused as such.
+// metadata are the metadata services of clouds, which reveal the secrets of a machine to every
+// process on it. Most of them have link-local addresses, which are refused anyway.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("fd00:ec2::/32"),          // AWS
 	netip.MustParsePrefix("fd20:ce::254/128"),       // Google Cloud
@@ -22,7 +22,7 @@ var metadata = []netip.Prefix{
 	netip.MustParsePrefix("168.63.129.16/32"),       // Azure
 }
 
-// metadataNames are the names of such services.
+// metadataNames are the host names of such services.
 var metadataNames = map[string]bool{
 	"metadata.google.internal":   true,
 	"metadata.goog":              true,
@@ -31,27 +31,26 @@ var metadataNames = map[string]bool{
 }
 
 var (
-	sharedSpace = netip.MustParsePrefix("100.64.0.0/10") // of carriers, and of some private networks
+	sharedSpace = netip.MustParsePrefix("100.64.0.0/10") // carrier-grade NAT (RFC 6598), also used by private networks
 	nat64       = netip.MustParsePrefix("64:ff9b::/96")
 	linkLocal   = netip.MustParsePrefix("169.254.0.0/16")
 	special     = ssrf.New(ssrf.WithAnyPort(), ssrf.WithAnyNetwork())
 )
 
-// Plain is an address as it is reached: IPv4 where IPv6 holds it, without a zone.
+// Plain normalizes an address: IPv4 addresses inside IPv6 become IPv4, and zones are removed.
 func Plain(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
-	if nat64.Contains(addr) { // a gateway makes it the IPv4 address that it holds
+	if nat64.Contains(addr) { // a NAT64 gateway translates it to the IPv4 address inside
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
 	return addr
 }
 
-// IsPrivate reports whether an address is one of a private network.
+// IsPrivate reports whether an address belongs to a private network.
 func IsPrivate(addr netip.Addr) bool { return addr.IsPrivate() || sharedSpace.Contains(addr) }
 
-// Forbidden says what an address is that no tool may reach; "" for others. The
-// address is Plain.
+// Forbidden describes an address that no tool may reach; "" for other addresses. addr must be Plain.
 func Forbidden(addr netip.Addr) string {
 	for _, prefix := range metadata {
 		if prefix.Contains(addr) {
@@ -69,9 +68,8 @@ func Forbidden(addr netip.Addr) string {
 	return ""
 }
 
-// ForbiddenHost is Forbidden for the host of a URL, also where it is an address
-// in a form that only some resolvers take: a number, octal or hexadecimal. "" for
-// a name that has to be looked up first.
+// ForbiddenHost is Forbidden for the host of a URL. It understands addresses in forms that only some
+// resolvers accept: a single number, octal or hexadecimal. It returns "" for a name that needs DNS.
 func ForbiddenHost(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if metadataNames[host] {
@@ -91,8 +89,8 @@ func ForbiddenHost(host string) string {
 	return Forbidden(addr)
 }
 
-// numeric reads an IPv4 address as inet_aton does: one to four numbers, decimal,
-// octal (0…) or hexadecimal (0x…), the last of which fills what is left.
+// numeric parses an IPv4 address as inet_aton does: one to four numbers, decimal, octal (0…) or
+// hexadecimal (0x…); the last one fills the remaining bytes.
 func numeric(host string) (netip.Addr, bool) {
 	parts := strings.Split(host, ".")
 	const most = 4

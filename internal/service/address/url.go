@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckURL checks the http or https URL of a service. The error repeats none of it,
-// since there may be a password in what is no URL.
+// CheckURL checks the http or https URL of a service. The error does not repeat the text, since an
+// invalid URL may contain a password.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -29,8 +29,8 @@ func CheckURL(text string) error {
 	return CheckDialled(u)
 }
 
-// CheckDialled is CheckHost for the URL of a service, which must not be where no tool
-// may ever reach, as far as that can be told without looking it up.
+// CheckDialled is CheckHost for the URL of a service. It also refuses hosts that no tool may reach,
+// as far as that is known without DNS.
 func CheckDialled(u *url.URL) error {
 	if err := CheckHost(u); err != nil {
 		return err
@@ -41,8 +41,8 @@ func CheckDialled(u *url.URL) error {
 	return nil
 }
 
-// CheckHost checks what url.Parse leaves unchecked of a URL's host and port: that
-// they can be dialled. The error repeats none of them.
+// CheckHost checks what url.Parse does not: whether the host and port of a URL can be dialled. The
+// error does not repeat them.
 func CheckHost(u *url.URL) error {
 	switch n, err := strconv.Atoi(u.Port()); {
 	case u.Port() != "" && (err != nil || n < 1 || n > 65535):
@@ -55,8 +55,8 @@ func CheckHost(u *url.URL) error {
 	return nil
 }
 
-// nameable reports whether a host can be looked up: package net refuses others
-// before it asks anybody. What is not ASCII is a name all the same, in another form.
+// nameable reports whether package net would look a host up; it refuses other names. A name that is
+// not ASCII is valid in its ASCII form.
 func nameable(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	odd := func(r rune) bool {

@@ -1,9 +1,8 @@
-// Package auth turns an auth profile and a secret into what a call shows of
-// itself (SPEC-TOOLS 5.2): a header, or the auth of a contract's request.
+// Package auth makes the credentials of a call from an auth profile and a secret (SPEC-TOOLS 5.2): a
+// header, or the auth of a contract's request.
 //
-// Its invariant: secrets are asked for afresh at every attempt and are kept by
-// nobody; what is kept is the access tokens that were given for them, for as
-// long as they last.
+// Its invariant: secrets are resolved at every attempt and not kept. Access tokens are kept until
+// they expire.
 package auth
 
 import (
@@ -26,21 +25,21 @@ const (
 	clientSecret = "client_secret"
 )
 
-// Options are what a Source needs.
+// Options configures a Source.
 type Options struct {
 	Secrets *secret.Store // required
 	Tokens  *Tokens       // required for oauth2_client_credentials
 }
 
-// Source gives the credentials of one tool. A nil Source gives none. Its methods
-// may be called from any goroutine.
+// Source makes the credentials of one tool. A nil Source makes none. Its methods may be called from
+// any goroutine.
 type Source struct {
 	auth manifest.Auth
 	opts Options
 	last atomic.Pointer[weak.Pointer[secret.Redactor]]
 }
 
-// New returns the Source of a, and nil if calls are not authenticated.
+// New returns the Source for a; nil if calls are not authenticated.
 func New(a manifest.Auth, opts Options) *Source {
 	if a.IsZero() {
 		return nil
@@ -48,9 +47,8 @@ func New(a manifest.Auth, opts Options) *Source {
 	return &Source{auth: a, opts: opts}
 }
 
-// redactor returns the Redactor for values. To make one takes longer than all
-// else of an attempt, and so the last one is used again where the values are the
-// same. It is kept until it is garbage, and no longer.
+// redactor returns the Redactor for values. Making one takes longer than the rest of an attempt, so
+// the last one is reused if the values are the same, unless it was garbage-collected.
 func (s *Source) redactor(values ...secret.Value) *secret.Redactor {
 	if last := s.last.Load(); last != nil {
 		if r := last.Value(); r.Of(values...) {
@@ -63,9 +61,9 @@ func (s *Source) redactor(values ...secret.Value) *secret.Redactor {
 	return r
 }
 
-// Credentials returns what the next attempt shows. Of oauth2_client_credentials
-// it may ask the token endpoint first. The error is a *fault.Error that says
-// Unsent: secret_resolution_failed, or why the wait for the endpoint has ended.
+// Credentials returns the credentials of the next attempt. For oauth2_client_credentials it may ask
+// the token endpoint first. The error is a *fault.Error with Unsent: secret_resolution_failed, or
+// why waiting for the endpoint ended.
 func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 	if s == nil {
 		return Credentials{}, nil
@@ -99,12 +97,12 @@ func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 			name: "Authorization", value: secret.NewValue("Basic " + pair),
 			redactor: s.redactor(value, secret.NewValue(password)),
 		}, nil
-	default: // bearer, and nothing else: the manifest was checked
+	default: // bearer: the manifest was checked
 		return s.bearer(value), nil
 	}
 }
 
-// bearer are the credentials that a token is, which was given for secrets.
+// bearer returns the credentials for a token that was issued for secrets.
 func (s *Source) bearer(token secret.Value, secrets ...secret.Value) Credentials {
 	return Credentials{
 		kind: string(manifest.AuthBearer), token: token,
@@ -113,7 +111,7 @@ func (s *Source) bearer(token secret.Value, secrets ...secret.Value) Credentials
 	}
 }
 
-// exchanged gets an access token for the secret.
+// exchanged returns an access token for the secret.
 func (s *Source) exchanged(ctx context.Context) (Credentials, error) {
 	pair, err := s.opts.Secrets.Keys(s.auth.Secret, clientID, clientSecret)
 	if err != nil {
@@ -135,9 +133,9 @@ func (s *Source) exchanged(ctx context.Context) (Credentials, error) {
 	return s.bearer(got, pair[clientID], pair[clientSecret]), nil
 }
 
-// Do makes one attempt with fresh credentials. When the tool does not accept an
-// access token, which is an error auth_invalid, the token is dropped and the
-// attempt made once more with a new one. Its error is without what was shown.
+// Do makes one attempt with current credentials. If the tool does not accept an access token (an
+// auth_invalid error), Do drops the token and makes the attempt once more with a new one. The error
+// does not contain the credentials.
 func (s *Source) Do(ctx context.Context, attempt func(Credentials) error) error {
 	c, err := s.Credentials(ctx)
 	if err != nil {
@@ -160,7 +158,7 @@ func (s *Source) failed(ref secret.Ref, format string, args ...any) *fault.Error
 	return f
 }
 
-// unfit says why a text cannot be the value of a header; "" if it can.
+// unfit says why a text is not a valid header value; "" if it is.
 func unfit(text string) string {
 	if text == "" {
 		return "it is empty"
@@ -176,10 +174,10 @@ func unfit(text string) string {
 	return ""
 }
 
-// Credentials are what one attempt shows. The zero Credentials show nothing.
-// They may be used from any goroutine.
+// Credentials are the credentials of one attempt. The zero value has none. Its methods may be called
+// from any goroutine.
 type Credentials struct {
-	kind     string       // as the contract calls them
+	kind     string       // type in the contract
 	token    secret.Value // in the contract
 	name     string       // of the header
 	value    secret.Value // of the header
@@ -193,19 +191,18 @@ func (c Credentials) Apply(h http.Header) {
 	}
 }
 
-// Contract returns the auth of a contract's request: type and token as they
-// stand in an Authorization header, or api_key_header and the key. Both are ""
-// without credentials.
+// Contract returns the auth of a contract's request: type and token as in an Authorization header,
+// or api_key_header and the key. Both are "" without credentials.
 func (c Credentials) Contract() (typ, token string) { return c.kind, c.token.Reveal() }
 
-// Same reports whether both show the same.
+// Same reports whether both have the same header.
 func (c Credentials) Same(as Credentials) bool { return c.name == as.name && c.value == as.value }
 
-// RedactBody is Redact for what a service answers; see secret.Redactor.
+// RedactBody is Redact for the answer of a service; see secret.Redactor.
 func (c Credentials) RedactBody(body []byte) []byte { return c.redactor.RedactBody(body) }
 
-// redacted takes the secrets out of a fault, its cause included. A fault may be
-// shared with other calls and is not changed itself.
+// redacted returns err without the secrets, including its cause. It does not change err, which may
+// be shared with other calls.
 func (c Credentials) redacted(err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || c.redactor == nil {
@@ -225,7 +222,7 @@ func (c Credentials) redacted(err error) error {
 	return &clean
 }
 
-// redactedError is a cause with another text.
+// redactedError is an error with another text.
 type redactedError struct {
 	text  string
 	cause error
@@ -234,9 +231,9 @@ type redactedError struct {
 func (e *redactedError) Error() string { return e.text }
 func (e *redactedError) Unwrap() error { return e.cause }
 
-// RedactBytes is Redact for what is large; see secret.Redactor.
+// RedactBytes is Redact for large texts; see secret.Redactor.
 func (c Credentials) RedactBytes(text []byte) []byte { return c.redactor.RedactBytes(text) }
 
-// Redact takes the secrets behind c out of a text. It must be applied to whatever
-// a service says before it is shown or cut.
+// Redact removes the secrets behind c from a text. It must be applied to every text of a service
+// before that is shown or cut.
 func (c Credentials) Redact(text string) string { return c.redactor.Redact(text) }

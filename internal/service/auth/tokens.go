@@ -22,30 +22,29 @@ import (
 )
 
 const (
-	early      = 30 * time.Second // before its end a token is used no more (SPEC-TOOLS 5.2)
-	undated    = time.Minute      // how long a token is used whose end is not told
-	longest    = 24 * time.Hour   // how long any is, whatever its end
-	patience   = 15 * time.Second // with a token endpoint, and no longer than the attempt lasts
+	early      = 30 * time.Second // before a token expires it is no longer used (SPEC-TOOLS 5.2)
+	undated    = time.Minute      // how long a token without an expiry is used
+	longest    = 24 * time.Hour   // how long any token is used
+	patience   = 15 * time.Second // for one request to a token endpoint; the attempt may end sooner
 	maxTokens  = 256
 	maxAnswer  = 128 << 10 // bytes of a token endpoint's answer
-	maxMessage = 200       // bytes of its own words in a reason
+	maxMessage = 200       // bytes of the endpoint's message in an error
 	maxToken   = 16 << 10
 )
 
-// bearer is what an access token may be in a header. Others have many spellings in an answer,
-// which take memory to look for.
+// bearer matches the access tokens that are valid in a header. Others can be spelled in many ways in
+// an answer, which redaction would need memory for.
 var bearer = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// Tokens holds the access tokens of all tools, each for as long as it lasts.
-// Its methods may be called from any goroutine.
+// Tokens caches the access tokens of all tools. Its methods may be called from any goroutine.
 type Tokens struct {
 	client *http.Client
 
-	mu    sync.Mutex // guards slots and what is in them
+	mu    sync.Mutex // guards slots and their fields
 	slots map[key]*slot
 }
 
-// NewTokens returns Tokens that are asked for through client.
+// NewTokens returns Tokens that makes its requests through client.
 func NewTokens(client *outbound.Client) *Tokens { return newTokens(client.HTTPClient().Transport) }
 
 func newTokens(next http.RoundTripper) *Tokens {
@@ -58,14 +57,14 @@ func newTokens(next http.RoundTripper) *Tokens {
 	}
 }
 
-// grant is what a token is given for.
+// grant is what a token is issued for.
 type grant struct {
 	url        string
 	id, secret secret.Value
 	scopes     []string
 }
 
-// key tells grants apart and does not keep their secrets.
+// key identifies a grant without keeping its secrets.
 type key struct {
 	url, id, scopes string
 	secret          [sha256.Size]byte
@@ -75,25 +74,25 @@ func (g grant) key() key {
 	return key{g.url, g.id.Reveal(), strings.Join(g.scopes, " "), sha256.Sum256([]byte(g.secret.Reveal()))}
 }
 
-// slot is what is known of one grant.
+// slot is the state of one grant.
 type slot struct {
 	token secret.Value
-	until time.Time // when the token is used no more
+	until time.Time // when the token is no longer used
 	style oauth2.AuthStyle
-	fetch *fetch // non-nil while somebody asks for a token
+	fetch *fetch // non-nil during a request for a token
 	used  time.Time
 }
 
-// fetch is one question to a token endpoint, and those who wait for its answer.
+// fetch is one request to a token endpoint, shared by all callers that wait for it.
 type fetch struct {
 	done      chan struct{} // closed when the fields that follow are set
 	token     secret.Value
 	err       error
-	abandoned bool // whoever asked went away: another has to
+	abandoned bool // its caller's context ended: another caller has to ask
 }
 
-// get returns a token for g. Of many who want one, one asks and the rest wait;
-// when the one goes away, another asks.
+// get returns a token for g. Concurrent callers share one request; if the caller that makes it goes
+// away, another one makes a new request.
 func (t *Tokens) get(ctx context.Context, g grant) (secret.Value, error) {
 	k := g.key()
 	for {
@@ -123,15 +122,15 @@ func (t *Tokens) get(ctx context.Context, g grant) (secret.Value, error) {
 	}
 }
 
-// ask fetches a token and hands it to all who wait for it.
+// ask requests a token for all callers that wait for it.
 func (t *Tokens) ask(ctx context.Context, g grant, s *slot, f *fetch, style oauth2.AuthStyle) {
-	f.err = g.failed(true, "was not asked to the end") // unless what follows returns
+	f.err = g.failed(true, "was not asked to the end") // replaced below unless exchange panics
 	var until time.Time
 	defer func() {
 		f.abandoned = f.err != nil && ctx.Err() != nil
 		t.mu.Lock()
 		s.fetch = nil
-		s.style = oauth2.AuthStyleAutoDetect // a refusal says that it is not this one any more
+		s.style = oauth2.AuthStyleAutoDetect // after a refusal, try both styles again
 		if f.err == nil {
 			s.token, s.until, s.style = f.token, until, style
 		}
@@ -141,7 +140,7 @@ func (t *Tokens) ask(ctx context.Context, g grant, s *slot, f *fetch, style oaut
 	f.token, until, style, f.err = t.exchange(ctx, g, style)
 }
 
-// slot returns the slot of k, and makes room for it. The caller holds t.mu.
+// slot returns the slot of k, and makes one if needed. The caller holds t.mu.
 func (t *Tokens) slot(k key) *slot {
 	now := time.Now()
 	s := t.slots[k]
@@ -156,7 +155,7 @@ func (t *Tokens) slot(k key) *slot {
 	return s
 }
 
-// forget gives up the slot that was not used for longest. The caller holds t.mu.
+// forget removes the slot that was used least recently. The caller holds t.mu.
 func (t *Tokens) forget() {
 	var oldest key
 	var found bool
@@ -168,8 +167,7 @@ func (t *Tokens) forget() {
 	delete(t.slots, oldest)
 }
 
-// drop makes sure that a token which was not accepted is not used again. One
-// that has taken its place stays.
+// drop makes sure that a token that was not accepted is not used again. A newer token stays.
 func (t *Tokens) drop(token secret.Value) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,9 +178,9 @@ func (t *Tokens) drop(token secret.Value) {
 	}
 }
 
-// exchange asks the token endpoint, and returns until when the token may be used
-// and how the endpoint wants to be told who asks. That is tried out, since
-// nothing announces it: in the header first, as RFC 6749 has it, then in the form.
+// exchange asks the token endpoint. It returns the token, until when it may be used, and how the
+// endpoint authenticates clients. Nothing announces the style, so exchange tries the header first,
+// as RFC 6749 prefers, and then the form.
 func (t *Tokens) exchange(ctx context.Context, g grant, style oauth2.AuthStyle) (secret.Value, time.Time, oauth2.AuthStyle, error) {
 	patient, cancel := context.WithTimeoutCause(ctx, patience, g.failed(true, "gave no answer within %s", patience))
 	defer cancel()
@@ -221,7 +219,7 @@ func (t *Tokens) exchange(ctx context.Context, g grant, style oauth2.AuthStyle) 
 	return secret.NewValue(token.AccessToken), until, style, nil
 }
 
-// unknownClient reports whether an endpoint did not understand who asks.
+// unknownClient reports whether an endpoint did not recognise the client.
 func unknownClient(err error) bool {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
@@ -232,7 +230,7 @@ func unknownClient(err error) bool {
 		(refused.ErrorCode == "" || refused.ErrorCode == "invalid_client" || refused.ErrorCode == "invalid_request")
 }
 
-// why is why there is no token.
+// why returns the reason why there is no token.
 func (g grant) why(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fault.Unsent(context.Cause(ctx))
@@ -245,16 +243,16 @@ func (g grant) why(ctx context.Context, err error) error {
 		return f
 	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
-		if f.Code != fault.ExecutionFailed { // a blocked address says better what to do
+		if f.Code != fault.ExecutionFailed { // a blocked address has a better message
 			return fault.Unsent(f)
 		}
 		return g.failed(f.Retryable(), "could not be asked: %s", f.Reason)
 	}
-	// Anything else is what oauth2 says of an answer, and quotes it.
+	// All other errors are about the answer, and quote it.
 	return g.failed(false, "gave an answer that holds no token")
 }
 
-// failed is a fault of the token endpoint.
+// failed returns an error of the token endpoint.
 func (g grant) failed(again bool, format string, args ...any) *fault.Error {
 	where := "token endpoint"
 	if u, err := url.Parse(g.url); err == nil {
@@ -265,8 +263,7 @@ func (g grant) failed(again bool, format string, args ...any) *fault.Error {
 	return f
 }
 
-// words are what the endpoint says of a refusal, without what it may repeat of
-// the question.
+// words returns the endpoint's message about a refusal, without what it may repeat from the request.
 func (g grant) words(refused *oauth2.RetrieveError) string {
 	said := strings.TrimSpace(refused.ErrorCode + " " + refused.ErrorDescription)
 	if said == "" {
@@ -277,8 +274,8 @@ func (g grant) words(refused *oauth2.RetrieveError) string {
 	return ": " + outbound.Words(said, maxMessage)
 }
 
-// wholeAnswers reads an answer before it is given to oauth2, which would forget
-// why one ended early.
+// wholeAnswers reads each answer completely before it is passed to oauth2, which would lose the
+// reason why one ended early.
 type wholeAnswers struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -287,7 +284,7 @@ func (w wholeAnswers) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }() // what was needed of it was read
+	defer func() { _ = resp.Body.Close() }() // everything needed was read
 	body, err := outbound.Body(resp.Body, maxAnswer)
 	if err != nil {
 		return nil, err

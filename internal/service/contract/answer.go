@@ -17,7 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// Answer makes the call's answer of a body that must be an envelope.
+// Answer makes the call's answer from a body that must be an envelope.
 func (x *Exchange) Answer(body []byte) (peer.Answer, error) {
 	r, err := x.Decode(body)
 	if err != nil {
@@ -29,7 +29,7 @@ func (x *Exchange) Answer(body []byte) (peer.Answer, error) {
 	return x.Result(r)
 }
 
-// Result makes the call's answer of a response that ends it (SPEC-TOOLS 2.3).
+// Result makes the call's answer from a terminal response (SPEC-TOOLS 2.3).
 func (x *Exchange) Result(r Response) (peer.Answer, error) {
 	if r.Err != nil {
 		return peer.Answer{}, r.Err
@@ -37,8 +37,8 @@ func (x *Exchange) Result(r Response) (peer.Answer, error) {
 	return x.ofJSON(bytes.TrimSpace(r.Result))
 }
 
-// Failure is the fault that a body beside a transport's own error tells of, nil
-// if it tells of none. strict wants an envelope with the call's id.
+// Failure returns the failure in the body of an answer that the transport marks as an error; nil if
+// the body has none. strict requires an envelope with the call's id.
 func (x *Exchange) Failure(body []byte, strict bool) *fault.Error {
 	if strict {
 		if r, err := x.Decode(body); err == nil {
@@ -54,13 +54,13 @@ func (x *Exchange) Failure(body []byte, strict bool) *fault.Error {
 	return nil
 }
 
-// Raw makes the call's answer of a body that may be an envelope, and is the
-// result as it is where it is none (SPEC-TOOLS 3.1).
+// Raw makes the call's answer from a body that may be an envelope. Any other body is the result
+// itself (SPEC-TOOLS 3.1).
 func (x *Exchange) Raw(body []byte, contentType string) (peer.Answer, error) {
 	body = x.credentials.RedactBody(body)
 	media, _, err := mime.ParseMediaType(x.credentials.Redact(contentType))
 	if err != nil {
-		media = "" // it says nothing that can be used
+		media = "" // an invalid header is ignored
 	}
 	if picture := content(media, body); picture != nil {
 		return x.unstructured(&mcp.CallToolResult{Content: []mcp.Content{picture}}, errNotJSON)
@@ -88,7 +88,7 @@ func isJSON(media string) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// content is a picture or a sound, nil for all else.
+// content returns a block for an image or audio; nil for other types.
 func content(media string, body []byte) mcp.Content {
 	switch kind, _, _ := strings.Cut(media, "/"); {
 	case len(body) == 0:
@@ -101,7 +101,7 @@ func content(media string, body []byte) mcp.Content {
 	return nil
 }
 
-// blob is bytes that are no text.
+// blob returns a block for bytes that are not text.
 func (x *Exchange) blob(media string, body []byte) mcp.Content {
 	if media == "" {
 		media = http.DetectContentType(body)
@@ -117,8 +117,8 @@ func textResult(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
-// ofJSON is a result that is JSON, or nothing: an object is structured content
-// and its text, a string is its text, all else the text of its JSON.
+// ofJSON returns a result from JSON: an object becomes structured content and its text, a string a
+// text, anything else the text of its JSON. Without JSON the result is empty.
 func (x *Exchange) ofJSON(raw json.RawMessage) (peer.Answer, error) {
 	if len(raw) == 0 {
 		return x.unstructured(textResult(""), errEmpty)
@@ -139,14 +139,14 @@ func (x *Exchange) ofJSON(raw json.RawMessage) (peer.Answer, error) {
 	text := string(raw)
 	if raw[0] == '"' {
 		if err := json.Unmarshal(raw, &text); err != nil {
-			panic(err) // it is valid
+			panic(err) // it was checked to be valid
 		}
 	}
 	return x.unstructured(textResult(text), errNotObject)
 }
 
-// unstructured is a result without structured content, which is none where
-// there is an output schema: why says so.
+// unstructured returns a result without structured content. With an output schema that is an error:
+// why explains it.
 func (x *Exchange) unstructured(res *mcp.CallToolResult, why error) (peer.Answer, error) {
 	if x.tool.output != nil {
 		return peer.Answer{Result: res}, x.misfit(why)
@@ -154,7 +154,7 @@ func (x *Exchange) unstructured(res *mcp.CallToolResult, why error) (peer.Answer
 	return peer.Answer{Result: res}, nil
 }
 
-// misfit is the fault of a result that is not what the tool promises.
+// misfit is the error for a result that does not match the tool's output schema.
 func (x *Exchange) misfit(err error) *fault.Error {
 	f := fault.New(fault.ExecutionFailed, "the result of %s does not fit its output schema: %s", x.tool.name, x.shown(err.Error(), maxReason))
 	f.Logged = "the result of " + x.tool.name + " does not fit its output schema"

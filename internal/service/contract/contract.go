@@ -1,13 +1,11 @@
-// Package contract speaks the tool contract v1 (SPEC-TOOLS 2): what a service is
-// told of a call, and what its answer means. It moves no bytes: that is for the
-// kinds of tools, each over a transport of its own.
+// Package contract implements the tool contract v1 (SPEC-TOOLS 2): the request to a service, and the
+// meaning of its answer. It does no I/O: each kind of tool has its own transport.
 //
 //	Tool ── Exchange ──┬─ Request ─► service
 //	                   └─ Answer, Raw, Decode ◄─ service
 //
-// Its invariant: what a service says never becomes a success unless all of it
-// was understood, and no secret of the attempt is in a result or a reason: it is
-// taken out of an answer before anything else is made of that.
+// Its invariant: an answer is a success only if all of it was understood. No secret of the attempt
+// is in a result or a reason: secrets are removed from an answer before anything is made from it.
 package contract
 
 import (
@@ -23,21 +21,20 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Version is the version of the contract, as it stands in VersionHeader.
+// Version is the version of the contract in VersionHeader.
 const Version = "v1"
 
-// VersionHeader says which contract a request is of.
+// VersionHeader is the header with the version of a request's contract.
 const VersionHeader = "X-Tool-Contract-Version"
 
-// Tool is a tool that is a service. It may be used from any number of goroutines.
+// Tool is a tool that is a service. It may be used from any goroutine.
 type Tool struct {
 	name      string
 	namespace string
-	output    *schema.Schema // nil without an output schema
+	output    *schema.Schema // nil if the tool has no output schema
 }
 
-// For returns the Tool that t describes. The error says what is wrong with its
-// output schema.
+// For returns the Tool for a manifest. The error says what is wrong with its output schema.
 func For(t manifest.Tool) (*Tool, error) {
 	tool := &Tool{name: t.Name}
 	if t.Resource != nil {
@@ -53,20 +50,19 @@ func For(t manifest.Tool) (*Tool, error) {
 	return tool, nil
 }
 
-// Credentials are what an attempt is authenticated with. Those of
-// internal/service/auth are.
+// Credentials are the credentials of an attempt. internal/service/auth implements it.
 type Credentials interface {
-	// Contract gives the envelope's auth; "" for none.
+	// Contract returns the auth of the envelope; "" for none.
 	Contract() (typ, token string)
-	// Redact takes every secret out of a text.
+	// Redact removes every secret from a text.
 	Redact(text string) string
-	// RedactBody is Redact for an answer. It returns body itself if there is none.
+	// RedactBody is Redact for an answer. It returns body itself if it contains no secret.
 	RedactBody(body []byte) []byte
 }
 
-// Exchange is one attempt of a call: the request, and whatever is answered to it.
+// Exchange is one attempt of a call: the request and its answers.
 type Exchange struct {
-	ctx         context.Context // of the attempt that it is a part of
+	ctx         context.Context // of the attempt
 	tool        *Tool
 	requestID   string
 	call        peer.Call
@@ -74,34 +70,34 @@ type Exchange struct {
 	credentials Credentials
 }
 
-// Exchange begins an attempt of a call, whose id is that of ctx.
+// Exchange starts an attempt of a call, whose id is in ctx.
 func (t *Tool) Exchange(ctx context.Context, call peer.Call, c Credentials) *Exchange {
 	return &Exchange{ctx: ctx, tool: t, requestID: callid.From(ctx), call: call, trace: trace.From(ctx), credentials: c}
 }
 
-// RequestID names the call to the service. It is the same in every attempt, and
-// cannot be guessed.
+// RequestID identifies the call to the service. It is the same in every attempt, and cannot be
+// guessed.
 func (x *Exchange) RequestID() string { return x.requestID }
 
-// Request is the envelope of SPEC-TOOLS 2.1. Its parameters are the arguments
-// as the client sent them, numbers with all their digits.
+// Request is the envelope of SPEC-TOOLS 2.1. Its parameters are the arguments as the client sent
+// them; numbers keep all their digits.
 type Request struct {
 	RequestID  string          `json:"request_id"`
 	Tool       string          `json:"tool"`
 	Action     string          `json:"action"`
 	Parameters json.RawMessage `json:"parameters"`
-	Auth       *Auth           `json:"auth,omitempty"` // nil where there is none
+	Auth       *Auth           `json:"auth,omitempty"` // nil for none
 	Context    Context         `json:"context"`
 }
 
-// Auth is what a call is authenticated with.
+// Auth has the credentials of a call.
 type Auth struct {
 	Type  string `json:"type"`
 	Token string `json:"token"`
 }
 
-// Context says what a call is a part of. Task is "" where the client has no
-// session and says nothing; it is sent all the same, as the page has it.
+// Context says what a call is part of. Task is "" if the client has no session and names no task;
+// the member is always sent, as the contract requires.
 type Context struct {
 	Task      string `json:"task"`
 	Agent     string `json:"agent"`
@@ -111,7 +107,7 @@ type Context struct {
 	SpanID    string `json:"span_id,omitempty"`
 }
 
-// Request is the attempt's envelope.
+// Request returns the attempt's envelope.
 func (x *Exchange) Request() Request {
 	r := Request{
 		RequestID:  x.requestID,
@@ -129,21 +125,21 @@ func (x *Exchange) Request() Request {
 	return r
 }
 
-// JSON is the envelope as it is sent. It holds the token.
+// JSON returns the envelope to send. It contains the token.
 func (r Request) JSON() []byte { return encoded(r) }
 
-// encoded is a request as JSON, with the arguments as they are.
+// encoded returns a request as JSON, with the arguments unchanged.
 func encoded(request any) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(request); err != nil {
-		panic(err) // arguments are valid JSON, all else is text
+		panic(err) // arguments are valid JSON, and everything else is strings
 	}
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// Arguments are those of the call, {} if there are none.
+// Arguments returns those of the call; {} if there are none.
 func (x *Exchange) Arguments() json.RawMessage {
 	args := bytes.TrimSpace(x.call.Args)
 	if len(args) == 0 || string(args) == "null" {

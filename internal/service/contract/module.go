@@ -12,13 +12,13 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// ModuleRequest is what a WebAssembly module is told of a call (SPEC-TOOLS 3.7).
+// ModuleRequest is the request to a WebAssembly module (SPEC-TOOLS 3.7).
 type ModuleRequest struct {
 	ContractVersion string        `json:"contract_version"`
 	RequestID       string        `json:"request_id"`
 	Namespace       string        `json:"namespace"`
 	Tool            string        `json:"tool"`
-	Input           string        `json:"input"` // the arguments as JSON, digit for digit
+	Input           string        `json:"input"` // the arguments as JSON, unchanged
 	Capabilities    []string      `json:"capabilities"`
 	RiskLevel       string        `json:"risk_level"`
 	Runtime         ModuleRuntime `json:"runtime"`
@@ -26,7 +26,7 @@ type ModuleRequest struct {
 	Context         Context       `json:"context"`
 }
 
-// ModuleRuntime is what bounds the call.
+// ModuleRuntime has the limits of the call.
 type ModuleRuntime struct {
 	IsolationMode  string `json:"isolation_mode"`
 	Timeout        string `json:"timeout"`
@@ -34,12 +34,12 @@ type ModuleRuntime struct {
 	Fuel           int64  `json:"fuel"`
 }
 
-// ModuleAuth is what the call is authenticated with.
+// ModuleAuth has the credentials of the call.
 type ModuleAuth struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// Module fills in what a module is told of the attempt itself.
+// Module adds the fields of the attempt to a request.
 func (x *Exchange) Module(r ModuleRequest) ModuleRequest {
 	said := x.Request()
 	r.ContractVersion = Version
@@ -54,12 +54,12 @@ func (x *Exchange) Module(r ModuleRequest) ModuleRequest {
 	return r
 }
 
-// JSON is the request as it is sent. It holds the headers.
+// JSON returns the request to send. It contains the headers.
 func (r ModuleRequest) JSON() []byte { return encoded(r) }
 
-// ModuleAnswer makes the call's answer of what a module wrote, which must be one
-// JSON object of the contract. An answer that is not is runtime_policy_invalid:
-// the module is at fault, and trying again does not help.
+// ModuleAnswer makes the call's answer from the output of a module, which must be one JSON object of
+// the contract. Any other output is runtime_policy_invalid: the module has a bug, and a retry does
+// not help.
 func (x *Exchange) ModuleAnswer(body []byte) (peer.Answer, error) {
 	body = x.credentials.RedactBody(body)
 	m, err := moduleMembers(body)
@@ -78,7 +78,7 @@ func (x *Exchange) ModuleAnswer(body []byte) (peer.Answer, error) {
 	return x.Result(r)
 }
 
-// moduleMembers reads the one object that a module may write.
+// moduleMembers parses the one object of a module's output.
 func moduleMembers(body []byte) (object, error) {
 	m, err := members(body)
 	if err != nil {
@@ -96,8 +96,7 @@ func moduleMembers(body []byte) (object, error) {
 	return m, nil
 }
 
-// moduleResponse reads what a module says. It is strict: no module speaks an
-// older form.
+// moduleResponse reads a module's answer. It is strict: no module uses an older form.
 func (x *Exchange) moduleResponse(m object) (Response, error) {
 	status, err := m.text("status")
 	if err != nil {
@@ -119,8 +118,8 @@ func (x *Exchange) moduleResponse(m object) (Response, error) {
 	return r, err
 }
 
-// moduleFailure reads the error of a module. Its reason is a word and its message
-// a sentence: both are for people.
+// moduleFailure reads the error of a module. Its reason is a word and its message a sentence; both
+// are for people.
 func (x *Exchange) moduleFailure(raw json.RawMessage, otherwise fault.Code) (*fault.Error, error) {
 	if raw == nil && otherwise == "" {
 		return nil, errText("its status is error, and it has no error")
@@ -150,7 +149,7 @@ func (x *Exchange) moduleFailure(raw json.RawMessage, otherwise fault.Code) (*fa
 	return f, nil
 }
 
-// details is what an error says beside its reason, for the client to read.
+// details returns the details of an error, for the client to read.
 func details(raw json.RawMessage) peer.Answer {
 	m, err := members(raw)
 	said := bytes.TrimSpace(m["details"])
@@ -159,12 +158,12 @@ func details(raw json.RawMessage) peer.Answer {
 	}
 	text := string(said)
 	if said[0] == '"' {
-		_ = json.Unmarshal(said, &text) // it is valid
+		_ = json.Unmarshal(said, &text) // it was checked to be valid
 	}
 	return peer.Answer{Result: &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}}
 }
 
-// beginsJSON reports whether JSON stands at the front of a body, and more behind it.
+// beginsJSON reports whether a body begins with a JSON value that is followed by something else.
 func beginsJSON(body []byte) bool {
 	var first json.RawMessage
 	return !rawjson.Deeper(body, maxDepth) && !rawjson.Valid(body) && json.NewDecoder(bytes.NewReader(body)).Decode(&first) == nil

@@ -9,32 +9,31 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// maxDepth is how deep an answer may be nested: clients have parsers that end
-// soon after.
+// maxDepth is how deep an answer may be nested: the parsers of clients have similar limits.
 const maxDepth = 512
 
-// errText is what is wrong with an answer. It never quotes the answer.
+// errText is an error about an answer. It never quotes the answer.
 type errText string
 
 // Error implements error.
 func (e errText) Error() string { return string(e) }
 
-// What is wrong with answers of several kinds.
+// Errors that several kinds of answers share.
 const (
 	errEmpty     = errText("it is empty")
 	errNotJSON   = errText("it is not JSON")
 	errNotObject = errText("it is not a JSON object")
 )
 
-// object is a JSON object by its members' names: those that say something here,
-// and maxCompared others.
+// object has the members of a JSON object by their names: those that have a meaning here, and at
+// most maxCompared others.
 type object map[string]json.RawMessage
 
-// maxCompared bounds what an object of a million members takes: of those behind
-// the first, only the ones that say something are compared with the rest.
+// maxCompared bounds the work for an object with a million members: beyond it, only members that
+// have a meaning are checked for duplicates.
 const maxCompared = 1024
 
-// says reports whether a member of an envelope or of its error is read.
+// says reports whether a member of an envelope or of its error has a meaning.
 func says(key string) bool {
 	switch key {
 	case "request_id", "status", "result", "output", "error", "tool_code", "code", "tool_reason", "reason", "retryable",
@@ -44,10 +43,10 @@ func says(key string) bool {
 	return false
 }
 
-// members reads one JSON object and nothing behind it. An object that says a
-// thing twice is refused: its readers would disagree on what it says.
+// members parses a body that is one JSON object. An object with duplicate members is refused:
+// different readers would read different values.
 func members(raw []byte) (object, error) {
-	raw = bytes.TrimPrefix(raw, []byte("\xEF\xBB\xBF")) // RFC 8259 §8.1 lets a reader ignore it
+	raw = bytes.TrimPrefix(raw, []byte("\xEF\xBB\xBF")) // RFC 8259 §8.1 allows a reader to ignore it
 	switch {
 	case len(bytes.TrimSpace(raw)) == 0:
 		return nil, errEmpty
@@ -78,7 +77,7 @@ func members(raw []byte) (object, error) {
 	return m, nil
 }
 
-// text is a member that is a string; "" where there is none, or null.
+// text returns a member that is a string; "" if it is missing or null.
 func (m object) text(key string) (string, error) {
 	raw := m[key]
 	if len(raw) == 0 || string(raw) == "null" {
@@ -91,7 +90,7 @@ func (m object) text(key string) (string, error) {
 	return text, nil
 }
 
-// first is the first of some members that says something.
+// first returns the first of some members that is not empty.
 func (m object) first(keys ...string) (string, error) {
 	for _, key := range keys {
 		if text, err := m.text(key); err != nil || text != "" {
@@ -101,8 +100,8 @@ func (m object) first(keys ...string) (string, error) {
 	return "", nil
 }
 
-// result is the envelope's result, or else output.result (lenient, SPEC-TOOLS
-// 2.2), and whether there is either.
+// result returns the envelope's result, or else output.result (lenient, SPEC-TOOLS 2.2), and whether
+// there is either.
 func (m object) result() (json.RawMessage, bool) {
 	if result, ok := m["result"]; ok {
 		return result, true

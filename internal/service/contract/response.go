@@ -10,8 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
-// The statuses that end a call. Whatever else a service says is not the end
-// (SPEC-TOOLS 3.4).
+// The statuses that end a call. Any other status means that the call goes on (SPEC-TOOLS 3.4).
 const (
 	statusSuccess = "success"
 	statusOK      = "ok" // lenient (SPEC-TOOLS 2.2)
@@ -19,13 +18,13 @@ const (
 	statusDenied  = "denied" // lenient
 )
 
-// Response is an envelope that was understood (SPEC-TOOLS 2.2).
+// Response is a valid envelope (SPEC-TOOLS 2.2).
 type Response struct {
-	// Status is the service's word, never empty.
+	// Status is the service's own text, never empty.
 	Status string
-	// Result is what the service gave; nil if that is nothing.
+	// Result is the result; nil if there is none.
 	Result json.RawMessage
-	// Err is non-nil exactly when the service says that the call has failed.
+	// Err is non-nil exactly if the service reports that the call has failed.
 	Err *fault.Error
 }
 
@@ -38,11 +37,11 @@ func (r Response) Terminal() bool {
 	return false
 }
 
-// Failed is the response of a service that has failed in another way.
+// Failed returns the response for a service that has failed in another way.
 func Failed(f *fault.Error) Response { return Response{Status: statusError, Err: f} }
 
-// Decode reads an envelope strictly. The error says in what body violates the
-// contract: it is execution_failed, and trying again does not help.
+// Decode reads an envelope strictly. The error says how body violates the contract: it is
+// execution_failed, and a retry does not help.
 func (x *Exchange) Decode(body []byte) (Response, error) {
 	body = x.credentials.RedactBody(body)
 	m, err := members(body)
@@ -67,12 +66,12 @@ func (x *Exchange) Decode(body []byte) (Response, error) {
 	return r, nil
 }
 
-// sniff reads an envelope out of what may be one, or any data (SPEC-TOOLS 3.1).
-// The service was not told the call's id: whatever request_id it gives is its own.
+// sniff reads an envelope from a body that may also be other data (SPEC-TOOLS 3.1). The request did
+// not contain the call's id, so a request_id in the answer is not checked.
 func (x *Exchange) sniff(m object) (r Response, is bool, err error) {
 	status, err := m.text("status")
 	if err != nil {
-		return Response{}, false, nil //nolint:nilerr // then it is somebody's data
+		return Response{}, false, nil //nolint:nilerr // it is other data
 	}
 	id, err := m.text("request_id")
 	named := err == nil && id != ""
@@ -92,7 +91,7 @@ func (x *Exchange) sniff(m object) (r Response, is bool, err error) {
 	return r, true, err
 }
 
-// read reads what an envelope says, leaving its request_id aside.
+// read reads an envelope without checking its request_id.
 func (x *Exchange) read(m object) (Response, error) {
 	status, err := m.text("status")
 	if err != nil {
@@ -115,8 +114,8 @@ func (x *Exchange) read(m object) (Response, error) {
 	return r, err
 }
 
-// failure reads an envelope's error. A code of the service's own passes through,
-// and so does its word on whether to try again (SPEC-TOOLS 4.1).
+// failure reads an envelope's error. A code of the service's own is passed on, as is the service's
+// word on retries (SPEC-TOOLS 4.1).
 func (x *Exchange) failure(raw json.RawMessage, otherwise fault.Code) (*fault.Error, error) {
 	m := object{}
 	if len(raw) > 0 && string(raw) != "null" || otherwise == "" {
@@ -158,30 +157,30 @@ func (x *Exchange) failure(raw json.RawMessage, otherwise fault.Code) (*fault.Er
 	return f, nil
 }
 
-// Shown is a text of a service without secrets, and not long.
+// Shown returns a text of a service without secrets, shortened.
 func (x *Exchange) Shown(text string) string { return x.shown(text, maxQuote) }
 
 const (
 	maxReason = 4 << 10 // bytes of a service's reason
-	maxQuote  = 200     // bytes of a body that are quoted
+	maxQuote  = 200     // bytes of a body that an error quotes
 )
 
-// shown is a text of a service without secrets, of so many bytes at most. The
-// secrets go first: half of one could not be found any more.
+// shown returns a text of a service without secrets, with at most most bytes. The secrets are
+// removed before the text is cut: redaction cannot find half a secret.
 func (x *Exchange) shown(text string, most int) string {
 	return brief.Cut(x.credentials.Redact(text), most)
 }
 
-// violation is the fault of a body that is against the contract.
+// violation is the error for a body that violates the contract.
 func (x *Exchange) violation(body []byte, err error) *fault.Error {
 	f := fault.New(fault.ExecutionFailed, "the answer of %s violates the tool contract: %v; it answered %s", x.tool.name, err, x.quote(body))
 	f.Logged = fmt.Sprintf("the answer of %s violates the tool contract: %v", x.tool.name, err)
 	return f
 }
 
-// quote shows how a body begins.
+// quote returns the beginning of a body.
 func (x *Exchange) quote(body []byte) string {
-	const enough = 64 << 10 // far more than is quoted, and than a secret is long
+	const enough = 64 << 10 // much longer than a quote and than any secret
 	text := strings.TrimSpace(string(body[:min(len(body), enough)]))
 	if text == "" {
 		return "nothing"

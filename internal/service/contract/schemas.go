@@ -8,9 +8,9 @@ var requestSchema []byte
 //go:embed response.schema.json
 var responseSchema []byte
 
-// RequestSchema is the JSON Schema of what a tool is sent.
+// RequestSchema is the JSON Schema of the request to a tool.
 func RequestSchema() []byte { return requestSchema }
 
-// ResponseSchema is the JSON Schema of what a tool should answer. Decode takes a
-// little more than it allows (SPEC-TOOLS 2.2).
+// ResponseSchema is the JSON Schema of a tool's answer. Decode is slightly more lenient (SPEC-TOOLS
+// 2.2).
 func ResponseSchema() []byte { return responseSchema }

@@ -7,14 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unheard is how long the other side may leave unacknowledged what was sent. The
-// kernel would try for a quarter of an hour, and over HTTP/2 all calls to a
-// service go the way of the first: pings, which find this out elsewhere, are
-// no way out, since servers of gRPC take more than one in five minutes for an
-// attack.
+// unheard is how long sent data may remain unacknowledged. The kernel would try for a quarter of an
+// hour, and with HTTP/2 all calls to a service share one connection. Frequent pings would also
+// notice a dead peer, but gRPC servers close a connection with more than one ping in five minutes.
 const unheard = 20 * time.Second
 
-// giveUpDead makes a connection end when the other side is not there any more.
+// giveUpDead makes a connection fail when its peer is gone.
 func giveUpDead(raw syscall.RawConn) error {
 	var err error
 	control := raw.Control(func(fd uintptr) {

@@ -4,5 +4,5 @@ package outbound
 
 import "syscall"
 
-// giveUpDead does nothing here: pings have to find out.
+// giveUpDead does nothing here: only pings notice a dead peer.
 func giveUpDead(syscall.RawConn) error { return nil }

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	maxQuoted     = 512            // bytes of a service's own words in a reason
-	maxRetryAfter = 24 * time.Hour // more than any call waits
+	maxQuoted     = 512            // bytes of a service's text in a reason
+	maxRetryAfter = 24 * time.Hour // longer than any call waits
 )
 
-// transportFault is why a request got no answer. connected says that there was a
+// transportFault is the error for a request without an answer. connected says that there was a
 // connection, so that the service may have seen the request.
 func transportFault(req *http.Request, err error, connected bool) *fault.Error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -51,12 +51,11 @@ func transportFault(req *http.Request, err error, connected bool) *fault.Error {
 	return f
 }
 
-// ErrNotTLS is in the chain of the error for a request over TLS to what seems not
-// to speak it.
+// ErrNotTLS is in the chain of the error if the peer of a TLS connection does not seem to speak TLS.
 var ErrNotTLS = errors.New("the other end does not speak TLS")
 
-// notTLS reports whether a handshake failed as it does with what does not speak
-// TLS: by an answer that is not TLS, or by the end of the connection.
+// notTLS reports whether a handshake failed as it does with a peer that does not speak TLS: by an
+// answer that is not TLS, or by the end of the connection.
 func notTLS(err error) bool {
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return true
@@ -64,9 +63,8 @@ func notTLS(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// transportReason says what went wrong in words of our own, and whether it may
-// go better the next time. Texts of net/http are used only where they do not
-// quote what a service has sent.
+// transportReason says what went wrong, and whether a retry may help. It uses texts of net/http only
+// if they do not quote what a service has sent.
 func transportReason(err error, connected bool) (reason string, again bool) {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return "the name cannot be resolved: " + dns.Err, true
@@ -104,8 +102,8 @@ func transportReason(err error, connected bool) (reason string, again bool) {
 	return unquoted(err), true
 }
 
-// unquoted is the text of an error up to what it quotes, without the URL that
-// net/http puts before it.
+// unquoted returns the text of an error up to its first quote, without the URL that net/http
+// prepends.
 func unquoted(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -117,11 +115,11 @@ func unquoted(err error) string {
 	return text
 }
 
-// Body reads an answer's body, of max bytes at most. One that is longer is an
-// error that says so, never a part of it. The error is a *fault.Error.
+// Body reads an answer's body. A body over max bytes is an error, and never truncated. The error is
+// a *fault.Error.
 func Body(r io.Reader, max int64) ([]byte, error) {
 	var b bytes.Buffer
-	n, err := b.ReadFrom(io.LimitReader(r, min(max, math.MaxInt64-1)+1)) // one byte over, so that the excess shows
+	n, err := b.ReadFrom(io.LimitReader(r, min(max, math.MaxInt64-1)+1)) // one byte more shows that the body is too long
 	switch f, ok := errors.AsType[*fault.Error](err); {
 	case ok:
 		return nil, f
@@ -136,9 +134,9 @@ func Body(r io.Reader, max int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// StatusFault is what an answer with a status other than 2xx means (SPEC-TOOLS
-// §4). The beginning of body is in its reason, and so the caller must have taken
-// the secrets out of it: what is cut off in the middle is found no more.
+// StatusFault is the error for an answer with a status other than 2xx (SPEC-TOOLS §4). The reason
+// contains the beginning of body; so the caller must have removed the secrets from it, since
+// redaction cannot find half a secret.
 func StatusFault(tool string, resp *http.Response, body []byte) *fault.Error {
 	code, retry := fault.ExecutionFailed, new(false)
 	switch status := resp.StatusCode; {
@@ -164,7 +162,7 @@ func StatusFault(tool string, resp *http.Response, body []byte) *fault.Error {
 	return f
 }
 
-// words is the beginning of what a service says, if it is for people.
+// words returns the beginning of a body, if it is for people.
 func words(contentType string, body []byte) string {
 	head := body[:min(len(body), 4*maxQuoted)]
 	kind, _, _ := strings.Cut(contentType, ";")
@@ -174,17 +172,16 @@ func words(contentType string, body []byte) string {
 	return Words(string(head), maxQuoted)
 }
 
-// Words is text as it may stand in a line for people: without line breaks and
-// control characters, and of about max bytes at most. What is secret in it must
-// be gone already.
+// Words makes text fit into a line for people: it removes line breaks and control characters, and
+// cuts it to about max bytes. The caller must have removed secrets.
 func Words(text string, max int) string {
 	text = strings.ToValidUTF8(text, "�")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
 	return brief.Cut(text, max)
 }
 
-// RetryAfter is how long a service asks to be left alone, in seconds or until a
-// date. It is 0 where it does not say, and a day at most.
+// RetryAfter returns the pause that a service asks for, in seconds or until a date. It is 0 if there
+// is none, and at most a day.
 func RetryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {

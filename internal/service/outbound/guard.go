@@ -10,36 +10,35 @@ import (
 	"github.com/orla-project/orla/internal/service/address"
 )
 
-// Private says which addresses that are not public may be reached. Link-local
-// addresses, those that tell a machine of the cloud its secrets, and those that
-// are nobody's are never reached.
+// Private says which addresses that are not public may be reached. Link-local addresses, cloud
+// metadata services and unassigned addresses are never reached.
 type Private string
 
 // The values of allow_private_endpoints.
 const (
-	PrivateNone     Private = "none"     // public addresses alone
-	PrivateLoopback Private = "loopback" // this machine as well
-	PrivateAll      Private = "all"      // and private networks
+	PrivateNone     Private = "none"     // only public addresses
+	PrivateLoopback Private = "loopback" // also this machine
+	PrivateAll      Private = "all"      // also private networks
 )
 
-// Values lists what allow_private_endpoints may be.
+// Values lists the values of allow_private_endpoints.
 func (Private) Values() []string {
 	return []string{string(PrivateNone), string(PrivateLoopback), string(PrivateAll)}
 }
 
-// class is how many can reach an address: the higher, the more.
+// class says how public an address is: a higher class can be reached by more.
 type class int32
 
-// The classes of addresses. An address that no policy allows has none.
+// The classes of addresses. An address that no policy allows has no class.
 const (
-	classLoopback class = iota // also where a request may lead anywhere that the policy allows
+	classLoopback class = iota // as a floor: a request may lead to any address that the policy allows
 	classPrivate
 	classPublic
 )
 
 var classNames = [...]string{classLoopback: "loopback", classPrivate: "private", classPublic: "public"}
 
-// classOf is the class of an address that needs a policy to be reached.
+// classOf returns the class of an address that needs a policy to be reached.
 func classOf(needs Private) class {
 	switch needs {
 	case PrivateAll:
@@ -51,13 +50,13 @@ func classOf(needs Private) class {
 	return classLoopback
 }
 
-// blocked is why an address is not dialled.
+// blocked is the error for an address that must not be dialled.
 type blocked struct {
 	addr netip.Addr
-	what string  // what the address is
+	what string  // a description of the address
 	set  Private // the policy that would allow it; "" if none would
-	is   Private // the policy
-	from class   // of the address that redirects here, which is why; classLoopback for another reason
+	is   Private // the policy in effect
+	from class   // of the address whose redirect led here, if that is the reason; else classLoopback
 }
 
 func (b *blocked) Error() string {
@@ -70,13 +69,12 @@ func (b *blocked) Error() string {
 	return fmt.Sprintf("the address %s is %s, and allow_private_endpoints is %q; %q would allow it", b.addr, b.what, b.is, b.set)
 }
 
-// classifier tells what an address is, and the least policy that allows it; "" if
-// none does.
+// classifier describes an address, and returns the strictest policy that allows it; "" if none does.
 type classifier func(netip.Addr) (what string, needs Private)
 
-// guard refuses connections to addresses that private and far (Options.Far) do
-// not allow, and to those that are less public than floor. A dialer calls it
-// after names were resolved, with the address that it is about to use.
+// guard returns a control function for a dialer. It refuses connections to addresses that private
+// and far (Options.Far) do not allow, and to those that are less public than floor. The dialer calls
+// it after name resolution, with the address that it is about to use.
 func (is classifier) guard(private Private, far bool, floor class) func(context.Context, string, string, syscall.RawConn) error {
 	return func(_ context.Context, _, dialled string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(dialled)
@@ -93,7 +91,7 @@ func (is classifier) guard(private Private, far bool, floor class) func(context.
 	}
 }
 
-// class is that of the other end of a connection. What cannot be told is public.
+// class returns the class of a connection's remote address. An unknown address counts as public.
 func (is classifier) class(remote net.Addr) class {
 	at, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
@@ -116,7 +114,7 @@ func (is classifier) check(addr netip.Addr, private Private, far bool) *blocked 
 	return &blocked{addr: addr, what: what, set: needs, is: private}
 }
 
-// classify is the classifier of the addresses that there are.
+// classify is the classifier that is used outside of tests.
 func classify(addr netip.Addr) (what string, needs Private) {
 	addr = address.Plain(addr)
 	switch what := address.Forbidden(addr); {

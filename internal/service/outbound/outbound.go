@@ -1,11 +1,10 @@
-// Package outbound speaks HTTP to the services that are tools, and to what they
-// need: one pool of connections for all of them, with a guard in its dialer
-// that sees the address after names were resolved (SPEC-TOOLS 5.4).
+// Package outbound makes the HTTP requests to the services that are tools, and to those that they
+// need. All share one connection pool, with a guard in its dialer that sees the address after name
+// resolution (SPEC-TOOLS 5.4).
 //
-// It knows neither tools nor secrets. Its invariant: no connection is made to
-// an address that the policy does not allow, whatever a name resolves to or a
-// service redirects to; and no error of it holds a header, or the user, the
-// password or the query of a URL.
+// It knows neither tools nor secrets. Its invariant: no connection is made to an address that the
+// policy does not allow, whatever a name resolves to or a service redirects to. None of its errors
+// contains a header, or the user, password or query of a URL.
 package outbound
 
 import (
@@ -26,26 +25,25 @@ import (
 )
 
 const (
-	dialTimeout      = 30 * time.Second // and never beyond the request's own end
+	dialTimeout      = 30 * time.Second // the request's context may end sooner
 	handshakeTimeout = 15 * time.Second
 	idleTimeout      = 90 * time.Second
 	idlePerHost      = 128
 
-	// An answer's header stays in memory until its call ends, and a field without a
-	// value takes 150 bytes.
+	// An answer's header stays in memory until its call ends, and a field without a value takes 150
+	// bytes.
 	maxHeader = 64 << 10
 	maxFields = 256
 
-	// A service may say of each connection that it did not look at the request, and
-	// net/http makes the next one at once.
+	// A service may refuse each connection without looking at the request, and net/http then makes the
+	// next one at once.
 	maxConns = 32
 
-	// What a call of HTTP/2 has got and not read yet is in memory too. The protocol's
-	// own default is 64 KiB; net/http has 4 MiB.
+	// Received and unread data of an HTTP/2 call is in memory too. The protocol's default is 64 KiB;
+	// that of net/http is 4 MiB.
 	maxUnread = 128 << 10
 
-	// A connection of HTTP/2 on which nothing comes is asked for a sign of life,
-	// no more often than servers of gRPC permit.
+	// A silent HTTP/2 connection is pinged, no more often than gRPC servers permit.
 	pingAfter   = 5*time.Minute + 10*time.Second
 	pingTimeout = 15 * time.Second
 )
@@ -55,10 +53,10 @@ type Options struct {
 	// Private says which addresses that are not public may be reached. If
 	// empty, PrivateLoopback.
 	Private Private
-	// Far says that what is reached is not meant to be on this machine: its own
-	// addresses count as private ones, which only PrivateAll allows.
+	// Far says that the service is not meant to be on this machine: this machine's addresses count as
+	// private ones, which only PrivateAll allows.
 	Far bool
-	// Roots are the authorities whose certificates are trusted. If nil, the system's.
+	// Roots are the trusted certificate authorities. If nil, the system's.
 	Roots *x509.CertPool
 }
 
@@ -73,7 +71,7 @@ type Client struct {
 	far   bool
 	is    classifier // replaced by tests, before the first request
 
-	mu      sync.Mutex // guards private, and the replacement of pool
+	mu      sync.Mutex // guards private, and replacing pool
 	private Private
 	pool    atomic.Pointer[pool]
 }
@@ -93,8 +91,8 @@ func New(opts Options) *Client {
 	return c
 }
 
-// Allow replaces the policy. Connections that were made under another are not
-// used for new requests; those under way go on.
+// Allow replaces the policy. Connections made under another policy are not used for new requests;
+// requests in flight go on.
 func (c *Client) Allow(private Private) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,14 +103,13 @@ func (c *Client) Allow(private Private) {
 	c.pool.Swap(c.newPool(private)).closeIdle()
 }
 
-// Close closes the connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.pool.Load().closeIdle() }
 
-// Do sends req and follows redirects, five at most. On the same host, a redirect
-// keeps all headers, and method and body where it is 307 or 308. To another
-// host, only what was a GET is followed, without anything that might be a
-// secret. The caller closes the answer's body; both its errors and Do's are
-// *fault.Error.
+// Do sends req and follows up to five redirects. On the same host, a redirect keeps all headers, and
+// with 307 or 308 the method and the body. To another host, only a GET is followed, without any
+// header that might be a secret. The caller must close the answer's body. The errors of Do and of
+// reading the body are *fault.Error.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	resp, err := c.doer.Do(req)
 	if err != nil {
@@ -121,20 +118,19 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// HTTPClient returns a client over the same connections for libraries that need
-// one. It follows no redirect. The *fault.Error is in the chain of its errors, and
-// those of its answers' bodies are faults.
+// HTTPClient returns a client with the same connections for libraries that need one. It follows no
+// redirects. A *fault.Error is in the chain of its errors; the errors of reading a body are
+// *fault.Error.
 func (c *Client) HTTPClient() *http.Client { return &c.http }
 
-// Following is HTTPClient for libraries that are redirected: its client follows as
-// Do does.
+// Following is HTTPClient for libraries that need redirects: its client follows them as Do does.
 func (c *Client) Following() *http.Client { return &c.doer }
 
-// H2C is HTTPClient for HTTP/2 without TLS: its URLs are http.
+// H2C is HTTPClient for HTTP/2 without TLS, for http URLs.
 func (c *Client) H2C() *http.Client { return &c.h2c }
 
-// send makes one request on one connection. A redirected one has connections of
-// its own kind, which are made to no less public address than the first request's.
+// send makes one request. A redirected request has separate connections, to addresses that are at
+// least as public as that of the first request.
 func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
 	within, giveUp := context.WithCancel(req.Context())
 	h := &hop{Context: within, giveUp: giveUp, is: c.is, floor: floorOf(req)}
@@ -152,13 +148,13 @@ func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
 		return nil, transportFault(req, err, connected)
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		// What follows is a connection, which would outlast the request's context.
+		// After a protocol switch the body is a connection, which would outlive the request's context.
 		_ = resp.Body.Close()
 		giveUp()
 		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol, which it was not asked for", Origin(req.URL))
 	}
 	if fields(resp.Header) > maxFields {
-		_ = resp.Body.Close() // nothing of it is wanted
+		_ = resp.Body.Close() // the body is not needed
 		giveUp()
 		return nil, fault.New(fault.ExecutionFailed, "the header of the answer of %s has more than %d fields", Origin(req.URL), maxFields)
 	}
@@ -166,7 +162,7 @@ func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// fields is how many fields a header has.
+// fields returns the number of fields in a header.
 func fields(h http.Header) (n int) {
 	for _, values := range h {
 		n += len(values)
@@ -174,14 +170,13 @@ func fields(h http.Header) (n int) {
 	return n
 }
 
-// roundTripper is a function that is a http.RoundTripper.
+// roundTripper is a function that implements http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
-// transports are those of one protocol, by the class of address that they reach
-// at least.
+// transports are the transports of one protocol, by the least class of address that they connect to.
 type transports [classPublic + 1]*http.Transport
 
 func (t transports) closeIdle() {
@@ -190,7 +185,7 @@ func (t transports) closeIdle() {
 	}
 }
 
-// pool holds the connections that were made under one policy.
+// pool has the connections that were made under one policy.
 type pool struct{ web, h2c transports }
 
 func (c *Client) newPool(private Private) *pool {
@@ -227,11 +222,11 @@ func (c *Client) transport(protocols *http.Protocols, private Private, floor cla
 		return newPaced(conn), nil
 	}
 	return &http.Transport{
-		Proxy:                  nil, // it would hide the address from the guard
+		Proxy:                  nil, // a proxy would hide the address from the guard
 		DialContext:            dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
 		TLSHandshakeTimeout:    handshakeTimeout,
-		MaxIdleConns:           0, // bounded for each host
+		MaxIdleConns:           0, // bounded per host instead
 		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,
@@ -245,11 +240,11 @@ func (p *pool) closeIdle() {
 	p.h2c.closeIdle()
 }
 
-// body is an answer's body whose errors are faults.
+// body is an answer's body whose errors are *fault.Error.
 type body struct {
 	io.ReadCloser
 	req  *http.Request
-	conn *paced // nil where nothing is counted
+	conn *paced // nil if it is not paced
 	over func()
 }
 
@@ -263,16 +258,16 @@ func (b *body) Close() error {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.conn.asked(perRead + 2*int64(n))
-	if err != nil && !errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is another
+	if err != nil && !errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is not io.EOF
 		err = transportFault(b.req, own(b.req, err), true)
 	}
 	return n, err
 }
 
-// own is err, unless it is of another request on the same connection. net/http hands a connection on to
-// the next request before it has told the one that it belonged to of an answer
-// without a body; when that one ends in between, it closes the connection, and
-// the next one's error is why the other has ended.
+// own returns err, unless it belongs to another request on the same connection. net/http passes a
+// connection on to the next request before it reports an answer without a body to the request
+// before. If that request's context ends in between, net/http closes the connection, and the next
+// request fails with the context error of the other.
 func own(req *http.Request, err error) error {
 	if req.Context().Err() != nil {
 		return err
@@ -284,5 +279,5 @@ func own(req *http.Request, err error) error {
 	return err
 }
 
-// cause is why ctx has ended.
+// cause returns why ctx ended.
 func cause(ctx context.Context) *fault.Error { return fault.From(context.Cause(ctx)) }

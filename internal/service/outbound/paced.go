@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// What is read of a connection without a pause: a part for each request, and what
-// its answer's reader takes. What else comes nobody has asked for: frames of HTTP/2
-// without content, which a service can send for ever, also when no call is left, and
-// would keep a processor busy (SPEC S2).
+// How much is read from a connection without a pause: some for each request, and as much as the
+// readers of its answers take. Anything else is unsolicited: HTTP/2 frames without content, which a
+// service can send forever, even without a call in flight, and which would keep a CPU busy (SPEC
+// S2).
 const (
-	unaskedRate = 256 << 10 // bytes in a second; ten thousand pings
+	unaskedRate = 256 << 10 // bytes per second; about ten thousand pings
 	perRequest  = maxHeader + maxUnread + 64<<10
-	perRead     = 64 // and twice what was read, for frames around small pieces
+	perRead     = 64 // in addition to twice what was read, for frames with small pieces
 	maxAhead    = 16 << 20
 )
 
-// paced is a connection that reads what nobody has asked for slowly.
+// paced is a connection that reads unsolicited data slowly.
 type paced struct {
 	net.Conn
 	closed    chan struct{}
 	closeOnce sync.Once
 
-	mu   sync.Mutex // guards all below
-	left int64      // bytes that may come; below zero if there were too many
-	at   time.Time  // when left was that
+	mu   sync.Mutex // guards the fields that follow
+	left int64      // bytes that may be read without a pause; negative if more were read
+	at   time.Time  // when left was computed
 }
 
 func newPaced(conn net.Conn) *paced {
 	return &paced{Conn: conn, closed: make(chan struct{}), left: perRequest, at: time.Now()}
 }
 
-// pacedOf is the connection below that of a request, nil where there is none.
+// pacedOf returns the paced connection of a request; nil if there is none.
 func pacedOf(conn net.Conn) *paced {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -60,12 +60,12 @@ func (p *paced) Close() error {
 	return p.Conn.Close()
 }
 
-// came counts what was read, and returns how long that should have taken.
+// came counts bytes that were read, and returns how long to pause.
 func (p *paced) came(n int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left -= int64(n)
-	if p.left > 0 { // as a rule; no clock is read
+	if p.left > 0 { // the usual case does not read the clock
 		return 0
 	}
 	now := time.Now()
@@ -74,7 +74,7 @@ func (p *paced) came(n int) time.Duration {
 	return time.Duration(max(-p.left, 0)) * time.Second / unaskedRate
 }
 
-// asked lets n bytes more come at once.
+// asked allows n more bytes without a pause.
 func (p *paced) asked(n int64) {
 	if p == nil {
 		return

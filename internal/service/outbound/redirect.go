@@ -13,21 +13,21 @@ import (
 
 const maxRedirects = 5
 
-// kept are the headers that may follow a redirect to another host. Which others
-// are a secret is nothing that can be known here.
+// kept are the headers that are sent to another host after a redirect. Any other header may be a
+// secret.
 var kept = [...]string{"Accept", "Accept-Language", "Range", "User-Agent"}
 
-// hop is the context of one request, and tells the next one, if it is redirected,
-// how public the addresses have to be.
+// hop is the context of one request. After a redirect the next request gets from it how public its
+// address must be.
 type hop struct {
 	context.Context
 	is    classifier
 	floor class        // classLoopback before a redirect
 	seen  atomic.Bool  // there was a connection
-	class atomic.Int32 // of its other end
+	class atomic.Int32 // of its remote address
 	conn  atomic.Pointer[paced]
 
-	conns  atomic.Int32 // that it was tried on
+	conns  atomic.Int32 // connections that were tried
 	giveUp context.CancelFunc
 }
 
@@ -41,7 +41,7 @@ func (h *hop) Value(key any) any {
 	return h.Context.Value(key)
 }
 
-// connected is of httptrace.ClientTrace.
+// connected implements httptrace.ClientTrace.GotConn.
 func (h *hop) connected(info httptrace.GotConnInfo) {
 	h.class.Store(int32(h.is.class(info.Conn.RemoteAddr())))
 	h.seen.Store(true)
@@ -53,30 +53,30 @@ func (h *hop) connected(info httptrace.GotConnInfo) {
 	conn.asked(perRequest)
 }
 
-// floorOf is the class that the address of a request must have at least: of a
-// redirected one that of the first request's address.
+// floorOf returns the least class that the address of a request must have: for a redirected request,
+// that of the first request's address.
 func floorOf(req *http.Request) class {
 	if req.Response == nil {
 		return classLoopback
 	}
 	if last := req.Response.Request; last != nil {
 		if h, ok := last.Context().Value(hopKey{}).(*hop); ok {
-			if last.Response != nil { // a redirect led there
+			if last.Response != nil { // the request was redirected
 				return h.floor
 			}
 			return class(h.class.Load())
 		}
 	}
-	return classPublic // nobody knows where it comes from
+	return classPublic // its origin is not known
 }
 
-// stay is a policy that follows no redirect.
+// stay is a CheckRedirect function that follows no redirect.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// redirect decides whether req may follow the requests in via.
+// redirect is a CheckRedirect function with the rules of Client.Do.
 func redirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
-	req.Header.Del("Referer") // it has the query
+	req.Header.Del("Referer") // it contains the query
 	if req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return fault.New(fault.ExecutionFailed, "%s redirects to what is not HTTP", Origin(first.URL))
 	}
@@ -84,7 +84,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 		return fault.New(fault.ExecutionFailed, "%s redirects more than %d times", Origin(first.URL), maxRedirects)
 	}
 	away := !sameHost(first.URL, req.URL)
-	for _, earlier := range via[1:] { // who comes back has been elsewhere
+	for _, earlier := range via[1:] { // a redirect back to the first host still came from another one
 		away = away || !sameHost(first.URL, earlier.URL)
 	}
 	if !away {
@@ -102,12 +102,12 @@ func redirect(req *http.Request, via []*http.Request) error {
 	}
 	req.Header = clean
 	req.URL.User = nil
-	req.Close = true // a service can name any number of hosts, and idle connections are bounded for each
+	req.Close = true // idle connections are bounded per host, and a service can name any number of hosts
 	return nil
 }
 
-// sameHost reports whether what was meant for one URL may go to the other: scheme,
-// name and port are the same, or plain HTTP has become HTTPS.
+// sameHost reports whether a request for one URL may be sent to the other: scheme, host name and
+// port are the same, or HTTP has become HTTPS.
 func sameHost(from, to *url.URL) bool {
 	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
 		return false
@@ -128,6 +128,5 @@ func port(u *url.URL) string {
 	return "80"
 }
 
-// Origin is where a URL leads, for messages: scheme, host and port, which hold no
-// secret.
+// Place returns the scheme, host and port of a URL, for messages. They contain no secret.
 func Origin(u *url.URL) string { return u.Scheme + "://" + u.Host }

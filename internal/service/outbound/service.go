@@ -12,25 +12,24 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// maxRequests bounds the requests that one service works on at once; one caller has
-// half of them at most (turns.Shares). Each may hold about 450 KiB that nobody counts: a
-// header (maxHeader), what is read of an answer before it is counted (turns.Little), and what
-// has come and was not read (maxUnread).
+// maxRequests bounds the requests that one service works on at once; one caller has at most half of
+// them (turns.Shares). Each may use about 450 KiB that is not counted: the header (maxHeader), the
+// part of an answer that is read before it is counted (turns.Little), and received and unread data
+// (maxUnread).
 const maxRequests = 1024
 
-// Service is a host of tools that answer calls. Its methods may be called from any goroutine.
+// Service bounds the requests to one host. Its methods may be called from any goroutine.
 type Service struct{ requests *turns.Shares }
 
-// services are those that are in use, by host and port.
+// services are the Services in use, by host and port.
 type services struct {
 	mu sync.Mutex // guards of
 	of map[string]weak.Pointer[Service]
 }
 
-// Service returns the service that a URL is of, which is the same for all URLs with its
-// host and port.
+// Service returns the Service for a URL, which all URLs with the same host and port share.
 func (c *Client) Service(endpoint string) *Service {
-	host := "" // of what is not a URL, to which no request is made
+	host := "" // for an invalid URL, to which no request is made
 	if at, err := url.Parse(endpoint); err == nil {
 		host = strings.ToLower(at.Host)
 	}
@@ -49,8 +48,8 @@ func (c *Client) Service(endpoint string) *Service {
 	return made
 }
 
-// Begin waits until the service may be sent a request of an owner, or ctx ends. If it returns
-// nil, End has to follow when the answer was read.
+// Begin waits until a request of an owner may be sent, or ctx ends. If it returns nil, End must be
+// called when the answer was read.
 func (s *Service) Begin(ctx context.Context, owner turns.Owner) error {
 	if err := s.requests.Take(ctx, owner, 1); err != nil {
 		return fault.From(err)
@@ -58,5 +57,5 @@ func (s *Service) Begin(ctx context.Context, owner turns.Owner) error {
 	return nil
 }
 
-// End says that a request which began is over.
+// End ends a request that began.
 func (s *Service) End(owner turns.Owner) { s.requests.Give(owner, 1) }

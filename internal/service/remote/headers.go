@@ -12,14 +12,14 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// The headers that 2026-07-28 has each request say again (basic/transports/streamable-http).
+// The headers that repeat parts of a request in 2026-07-28 (basic/transports/streamable-http).
 const (
 	headerMethod = "Mcp-Method"
 	headerName   = "Mcp-Name"
 	headerParam  = "Mcp-Param-"
 )
 
-// look reads of a request's params what the transport says again.
+// look reads the parts of a request's params that headers repeat.
 func (m *message) look() {
 	if !rawjson.IsObject(m.params) {
 		return
@@ -49,15 +49,15 @@ func (m *message) look() {
 	m.at, _ = trace.Parse(parent, state)
 }
 
-// decoded is a string of JSON, with escapes or without; "" for anything else.
+// decoded returns the text of a JSON string; "" for anything else.
 func decoded(value json.RawMessage) (text string) {
 	if text = rawjson.String(value); text == "" {
-		_ = json.Unmarshal(value, &text) // what is not a string has no name
+		_ = json.Unmarshal(value, &text) // an error leaves text empty
 	}
 	return text
 }
 
-// headers writes what 2026-07-28 has a request say again.
+// headers sets the headers that 2026-07-28 requires for a request.
 func (s *session) headers(to http.Header, m message) {
 	to.Set(headerVersion, m.version)
 	to.Set(headerMethod, m.method)
@@ -77,7 +77,7 @@ func (s *session) headers(to http.Header, m message) {
 	p.write(to, m.args)
 }
 
-// encoded is a text as the value of a header.
+// encoded returns a text as the value of a header.
 func encoded(text string) string {
 	plain := strings.TrimSpace(text) == text && (!strings.HasPrefix(text, "=?base64?") || !strings.HasSuffix(text, "?="))
 	for i := range len(text) {
@@ -89,32 +89,32 @@ func encoded(text string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(text)) + "?="
 }
 
-// param is an argument of a tool, or all of them, that stands in a header as well, or
-// has arguments in it that do. A nil one has none.
+// param says which arguments of a tool are repeated in headers: the argument itself, or members of
+// it. A nil param has none.
 type param struct {
 	header string // "" for none
 	in     map[string]*param
 }
 
-// deepest is how deep in the arguments one may be that stands in a header.
+// deepest bounds how deep in the arguments a param may be.
 const deepest = 8
 
 const (
-	// maxAnnotated bounds what is kept of a list, in bytes. There is room for a header of
-	// each of 10 000 tools, which is as many as are served.
+	// maxAnnotated bounds what is kept of a list, in bytes. It is enough for one header for each of 10
+	// 000 tools, the largest number that is served.
 	maxAnnotated = 8 << 20
-	// perParam is what an argument, or a tool, takes beside its name and its header.
+	// perParam is how many bytes a param counts, in addition to its name and header.
 	perParam = 256
 )
 
-// annotations are what the tools on a page say of headers.
+// annotations are the params of the tools on one page of a list.
 type annotations struct {
-	tools map[string]*param // by name; nil for one that says nothing
-	room  int               // bytes that they may still take
-	full  bool              // something has found no room
+	tools map[string]*param // by tool name; nil for a tool without params
+	room  int               // bytes left
+	full  bool              // a param did not fit
 }
 
-// take reports whether there is room for an argument, or a tool, with texts of so many bytes.
+// take reports whether there is room for a param with texts bytes of text, and takes it.
 func (a *annotations) take(texts int) bool {
 	a.full = a.full || a.room < perParam+texts
 	if a.full {
@@ -124,7 +124,7 @@ func (a *annotations) take(texts int) bool {
 	return true
 }
 
-// add takes in a tool of the list.
+// add adds a tool of the list.
 func (a *annotations) add(item json.RawMessage) {
 	var tool struct {
 		Name  string          `json:"name"`
@@ -136,8 +136,8 @@ func (a *annotations) add(item json.RawMessage) {
 	a.tools[tool.Name] = a.paramOf(tool.Input, deepest)
 }
 
-// paramOf is what an input schema annotates, nil for nothing. Which annotations are
-// good is found out where the tool is listed.
+// paramOf returns the params in an input schema; nil for none. Whether they are valid is checked
+// where the tool is listed.
 func (a *annotations) paramOf(schema json.RawMessage, levels int) *param {
 	if levels == 0 || a.full || !rawjson.IsObject(schema) || !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return nil
@@ -168,13 +168,13 @@ func (a *annotations) paramOf(schema json.RawMessage, levels int) *param {
 	return p
 }
 
-// write sets the headers of arguments, each of which is looked at once, however many
-// headers there are. There is none for one that is not there, or null.
+// write sets the headers of arguments. It reads the arguments once, however many headers there are.
+// An argument that is missing or null has no header.
 func (p *param) write(to http.Header, args json.RawMessage) {
 	if p == nil || len(p.in) == 0 || !rawjson.IsObject(args) {
 		return
 	}
-	found := map[string]json.RawMessage{} // the last of each name
+	found := map[string]json.RawMessage{} // the last one of each name
 	rawjson.Members(args, func(key []byte, value json.RawMessage) bool {
 		if p.in[string(key)] != nil {
 			found[string(key)] = value
@@ -190,7 +190,7 @@ func (p *param) write(to http.Header, args json.RawMessage) {
 	}
 }
 
-// scalar is an argument as a header says it.
+// scalar returns an argument as the value of a header.
 func scalar(value json.RawMessage) (text string, ok bool) {
 	switch value[0] {
 	case '"':
@@ -201,9 +201,9 @@ func scalar(value json.RawMessage) (text string, ok bool) {
 	return string(value), true
 }
 
-// learn notes which arguments of the tools in an answer to tools/list stand in headers
-// as well. The first page makes those of the list before the older ones, which are good
-// for tools on pages that are still to come.
+// learn records which arguments of the tools in an answer to tools/list are repeated in headers. A
+// first page starts a new list; the params of the previous list are still used for tools on pages
+// that have not come yet.
 func (s *session) learn(m message, answer []byte) {
 	first, last := len(rawjson.Get(m.params, "cursor")) == 0, true
 	s.mu.Lock()
@@ -245,7 +245,7 @@ func (s *session) learn(m message, answer []byte) {
 	}
 }
 
-// isToken reports whether a text can be in the name of a header (RFC 9110, 5.6.2).
+// isToken reports whether a text is valid in the name of a header (RFC 9110, 5.6.2).
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)

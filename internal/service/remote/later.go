@@ -8,20 +8,19 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// What is told to the server and has no answer is an answer to the server
-// itself, most of all. One that asks faster than it takes answers, be it on
-// purpose, must not have Orla hold all of them, and a connection for each. Answers
-// of one caller are bounded by these, and those of all by twice as many.
+// Limits of messages to the server that have no answer, which are mostly answers to its own
+// requests. A server that sends requests faster than it reads the answers must not make Orla keep
+// all of them, or open a connection for each. The limits are for one caller; all callers together
+// have twice as much.
 const (
-	maxTells  = 16   // on their way at once
-	maxUntold = 1024 // that wait for their turn as well
-	// leastUntoldBytes is how many bytes of them there is room for at least.
+	maxTells  = 16   // being sent
+	maxUntold = 1024 // being sent or waiting
+	// leastUntoldBytes is the least number of bytes for waiting messages.
 	leastUntoldBytes = 64 << 20
 )
 
-// later tells the server something when its turn has come, after what has to
-// come first, without the caller waiting for it. ctx bounds the wait for that, and
-// last the telling.
+// later sends a message without blocking the caller: when there is room, and after the channel after
+// is closed. ctx bounds the wait, and last the sending.
 func (s *session) later(ctx, last context.Context, m message, after <-chan struct{}) {
 	whose := s.asked.answers(m)
 	if !s.untold.Try(whose, 1) {
@@ -46,22 +45,22 @@ func (s *session) later(ctx, last context.Context, m message, after <-chan struc
 	})
 }
 
-// questions are the requests of a server that came on the stream of an answer:
-// the answer to one takes the same share.
+// questions are the server's requests on the streams of answers. The answer to a request counts
+// towards the same caller's share.
 type questions struct {
 	mu    sync.Mutex // guards the fields that follow
 	whose map[string]turns.Owner
-	older map[string]turns.Owner // those before: of one that the server cancels nothing is heard
+	older map[string]turns.Owner // the previous generation; requests that the server cancels are never removed otherwise
 }
 
 const (
-	// maxQuestions is how many are kept at least.
+	// maxQuestions is the least number of requests that are kept.
 	maxQuestions = 1024
-	// maxID bounds the id of one that is kept. The capsule answers none that is longer.
+	// maxID bounds the id of a request that is kept. The capsule does not answer one with a longer id.
 	maxID = 256
 )
 
-// add notes whose a question is.
+// add records whose share a request counts towards.
 func (q *questions) add(id json.RawMessage, whose turns.Owner) {
 	if len(id) > maxID {
 		return
@@ -74,8 +73,8 @@ func (q *questions) add(id json.RawMessage, whose turns.Owner) {
 	q.whose[string(id)] = whose
 }
 
-// answers returns whose share a message takes that answers a question; the zero Owner if
-// it answers none that is known.
+// answers returns whose share a message counts towards if it answers a known request; else the zero
+// Owner.
 func (q *questions) answers(m message) turns.Owner {
 	if m.method != "" || m.id == nil {
 		return turns.Owner{}

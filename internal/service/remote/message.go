@@ -13,23 +13,23 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
-// message is one that the capsule sends.
+// message is a message from the capsule.
 type message struct {
 	text   []byte
 	method string          // "" of an answer
-	id     json.RawMessage // nil of a notification
+	id     json.RawMessage // nil for a notification
 	params json.RawMessage // may be nil
-	whose  turns.Owner     // whose share it takes; zero for Orla's own
-	call   int64           // the id of a request as a number
+	whose  turns.Owner     // whose share it counts towards; zero for Orla's own
+	call   int64           // the id of a request, as a number
 
-	// What look finds of a request.
+	// Set by look, for requests.
 	version string          // of the protocol, where each request says it; else ""
 	name    string          // of the tool, the prompt or the resource; "" for none
-	args    json.RawMessage // of a call
-	at      trace.Context   // where the request is made; the zero one where it does not say
+	args    json.RawMessage // of a tools/call
+	at      trace.Context   // the trace context of the request; zero if it has none
 }
 
-// parse reads a message. What the capsule sends is well-formed.
+// parse reads a message of the capsule, which is always valid.
 func parse(text []byte) message {
 	its, _ := rawjson.ReadMessage(text)
 	m := message{text: text, method: rawjson.String(its.Method), id: its.ID, params: its.Params}
@@ -39,13 +39,13 @@ func parse(text []byte) message {
 	return m
 }
 
-// stateless reports whether a request is of 2026-07-28 or later: it belongs to no
-// session, and is cancelled by the end of its stream.
+// stateless reports whether a request is of 2026-07-28 or later: it belongs to no session, and is
+// cancelled by closing its stream.
 func (m message) stateless() bool { return m.version != "" }
 
 func (m message) isRequest() bool { return m.method != "" && m.id != nil }
 
-// called is what a message is called in the log.
+// called returns the name of a message for the log.
 func (m message) called() string {
 	if m.method == "" {
 		return "an answer"
@@ -53,11 +53,11 @@ func (m message) called() string {
 	return m.method
 }
 
-// cancels is the id of the request that a notifications/cancelled is about.
+// cancels returns the id of the request that a notifications/cancelled is about.
 func (m message) cancels() string { return string(rawjson.Get(m.params, "requestId")) }
 
-// answers reports whether a message of the server's is, or holds, the answer to
-// the request of an id, and returns its result; nil for an error. raw is valid.
+// answers reports whether a message of the server is, or contains, the answer to the request with an
+// id, and returns its result; nil for an error. raw is valid JSON.
 func answers(raw []byte, id json.RawMessage) (result json.RawMessage, ok bool) {
 	if !rawjson.IsObject(raw) {
 		rawjson.Elements(raw, func(one json.RawMessage) bool { // a batch
@@ -72,10 +72,10 @@ func answers(raw []byte, id json.RawMessage) (result json.RawMessage, ok bool) {
 	return m.Result, m.Method == nil && bytes.Equal(m.ID, id) && (m.Result != nil || m.Error != nil)
 }
 
-// about returns a message of the server's that says which request it is about
-// (peer.MetaCall), if it is a request or a log message: those that come on the stream
-// of an answer are about the request that is answered. What else it is stays as it is.
-// question is the id of a request, nil of anything else.
+// about adds to a message of the server the id of the client's request that it belongs to
+// (peer.MetaCall), if it is a request or a log message: those on the stream of an answer belong to
+// the request that is answered. Other messages are unchanged. question is the id of the server's
+// request; nil for other messages.
 func about(line []byte, id json.RawMessage) (marked []byte, question json.RawMessage) {
 	if !rawjson.IsObject(line) {
 		return line, nil
@@ -99,9 +99,8 @@ func about(line []byte, id json.RawMessage) (marked []byte, question json.RawMes
 	return rawjson.Set(line, "params", rawjson.Set(params, "_meta", rawjson.Set(meta, peer.MetaCall, id))), m.ID
 }
 
-// oneLine makes one line of a message of the server's; nil if it is no JSON. The line
-// counts by its length where it waits for somebody, and so it does not keep a buffer that
-// is much larger: what was read beside it, and the space around it, is gone.
+// oneLine copies a message of the server into one line; nil if it is not JSON. Only the length of
+// the line is counted while it waits, so the copy must not keep a much larger buffer.
 func oneLine(raw []byte) []byte {
 	room := cap(raw)
 	raw = bytes.TrimSpace(raw)
@@ -115,10 +114,10 @@ func oneLine(raw []byte) []byte {
 	return line
 }
 
-// ordinary is the size of a buffer that may be larger than what is in it.
+// ordinary is the size of a buffer that may be larger than its content.
 const ordinary = 4 << 10
 
-// failure is why a call has no answer, as the capsule is to know it.
+// failure returns the error for a call without an answer, as the capsule reports it.
 func (s *session) failure(err error) error {
 	if errors.Is(err, errOver) {
 		return errOver

@@ -15,7 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/service/outbound"
 )
 
-// attach keeps the id that the server gave the session; "" for none.
+// attach stores the session id that the server assigned; "" for none.
 func (s *session) attach(id string) error {
 	const most = 4 << 10
 	for i := range len(id) {
@@ -29,7 +29,7 @@ func (s *session) attach(id string) error {
 	return nil
 }
 
-// agree keeps the version of the protocol that an answer to initialize names.
+// agree stores the protocol version in the result of initialize.
 func (s *session) agree(result json.RawMessage) {
 	if !rawjson.IsObject(result) {
 		return
@@ -47,11 +47,11 @@ func (s *session) agree(result json.RawMessage) {
 	})
 }
 
-// refused tells what an answer with a status other than 2xx means.
+// refused returns the error for an answer with a status other than 2xx.
 func (s *session) refused(ctx context.Context, resp *http.Response, m message, c auth.Credentials) error {
 	body, err := outbound.Body(io.LimitReader(resp.Body, maxRefusal), maxRefusal)
 	if err != nil {
-		body = nil // the status says enough
+		body = nil // the status is enough
 	}
 	s.mu.Lock()
 	inSession := s.id != ""
@@ -68,7 +68,7 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 	if status == http.StatusBadRequest && inSession && m.method != "ping" && !s.known(ctx, c) {
 		return s.end()
 	}
-	if ctx.Err() != nil { // the session ended meanwhile
+	if ctx.Err() != nil { // the session has ended
 		return context.Cause(ctx)
 	}
 	if line := oneLine(body); line != nil && m.isRequest() {
@@ -82,8 +82,8 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 	return outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))
 }
 
-// asksForOAuth reports whether a 401 says where the metadata of a resource are that
-// OAuth protects (RFC 9728, section 5.1).
+// asksForOAuth reports whether a 401 has the URL of OAuth's protected resource metadata (RFC 9728,
+// section 5.1).
 func asksForOAuth(h http.Header) bool {
 	for _, challenge := range h.Values("WWW-Authenticate") {
 		challenge = strings.ToLower(challenge)
@@ -94,8 +94,8 @@ func asksForOAuth(h http.Header) bool {
 	return false
 }
 
-// wantsOAuth is the fault of a server that asks for OAuth. What to do depends on
-// whether it was shown a token already.
+// wantsOAuth is the error for a server that requires OAuth. The advice depends on whether a token
+// was sent.
 func (s *session) wantsOAuth(resp *http.Response, c auth.Credentials) error {
 	f := outbound.StatusFault("the server", resp, nil)
 	if c.Same(auth.Credentials{}) {
@@ -106,7 +106,7 @@ func (s *session) wantsOAuth(resp *http.Response, c auth.Credentials) error {
 	return f
 }
 
-// end notes that the server knows nothing of the session any more.
+// end records that the server does not know the session any more.
 func (s *session) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,9 +114,8 @@ func (s *session) end() error {
 	return errOver
 }
 
-// known asks a server that answered 400 whether it still knows the session: some
-// say so by 400 for one that they do not, and nothing else tells that from a
-// request that they do not like.
+// known asks a server that has answered 400 whether it still knows the session. Some servers answer
+// 400 for an unknown session, which looks like any other bad request.
 func (s *session) known(ctx context.Context, c auth.Credentials) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -128,16 +127,16 @@ func (s *session) known(ctx context.Context, c auth.Credentials) bool {
 	req.Header.Set("Accept", typeJSON+", "+typeSSE)
 	resp, err := s.opts.Client.Do(req)
 	if err != nil {
-		return true // nothing is known
+		return true // it could not be found out
 	}
-	_ = resp.Body.Close() // its status says it
+	_ = resp.Body.Close() // the status is enough
 	return resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusNotFound
 }
 
 const probeTimeout = 5 * time.Second
 
-// speaksOldSSE reports whether there is a server of the transport that came
-// before Streamable HTTP: its stream begins with an event that names an endpoint.
+// speaksOldSSE reports whether the server uses the older HTTP+SSE transport: its stream begins with
+// an event that names an endpoint.
 func (s *session) speaksOldSSE(ctx context.Context, c auth.Credentials) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -150,7 +149,7 @@ func (s *session) speaksOldSSE(ctx context.Context, c auth.Credentials) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = resp.Body.Close() }() // enough of it was read
+	defer func() { _ = resp.Body.Close() }() // enough was read
 	if resp.StatusCode != http.StatusOK || contentType(resp.Header) != typeSSE {
 		return false
 	}
@@ -158,7 +157,7 @@ func (s *session) speaksOldSSE(ctx context.Context, c auth.Credentials) bool {
 	return err == nil && first.name == "endpoint"
 }
 
-// statusError is an answer to a GET that is no stream.
+// statusError is the error for an answer to a GET that is not a stream.
 type statusError struct {
 	status int
 	fault  *fault.Error

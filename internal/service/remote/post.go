@@ -35,7 +35,7 @@ func (s *session) request(ctx context.Context, method string, body []byte, c aut
 		content = bytes.NewReader(body)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, s.endpoint, content)
-	if err != nil { // the manifest's URL was parsed
+	if err != nil { // the URL was checked with the manifest
 		return nil, fault.Wrap(fault.RuntimePolicyInvalid, err, "the endpoint is no URL")
 	}
 	s.mu.Lock()
@@ -55,7 +55,7 @@ func (s *session) request(ctx context.Context, method string, body []byte, c aut
 	return req, nil
 }
 
-// post sends one message, and takes what the server answers.
+// post sends one message, and passes on the server's answer.
 func (s *session) post(ctx context.Context, m message, c auth.Credentials) error {
 	req, err := s.request(ctx, http.MethodPost, m.text, c)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *session) post(ctx context.Context, m message, c auth.Credentials) error
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // it was read as far as it matters
+	defer func() { _ = resp.Body.Close() }() // everything needed was read
 	if resp.Request != nil && resp.Request.Method != http.MethodPost {
 		return final("the server redirects to %s%s, where a POST cannot follow; name that as the endpoint",
 			outbound.Origin(resp.Request.URL), resp.Request.URL.Path)
@@ -85,13 +85,13 @@ func (s *session) post(ctx context.Context, m message, c auth.Credentials) error
 		return s.refused(ctx, resp, m, c)
 	}
 	if !m.isRequest() {
-		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal) // so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, resp.Body, maxRefusal) // so that the connection can be reused
 		return nil
 	}
 	return s.take(ctx, resp, m)
 }
 
-// take passes on what a server answers to a request.
+// take passes on the server's answer to a request.
 func (s *session) take(ctx context.Context, resp *http.Response, m message) error {
 	if m.method == "initialize" {
 		if err := s.attach(resp.Header.Get(headerSession)); err != nil {
@@ -123,7 +123,7 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 	return nil
 }
 
-// final is a fault of a server that would make it again.
+// final returns an error that a retry does not help against.
 func final(format string, args ...any) *fault.Error {
 	f := fault.New(fault.ExecutionFailed, format, args...)
 	never := false
@@ -131,7 +131,7 @@ func final(format string, args ...any) *fault.Error {
 	return f
 }
 
-// broken is a fault that may not happen again.
+// broken returns an error that a retry may help against.
 func broken(format string, args ...any) *fault.Error {
 	f := fault.New(fault.ExecutionFailed, format, args...)
 	again := true
@@ -139,7 +139,7 @@ func broken(format string, args ...any) *fault.Error {
 	return f
 }
 
-// contentType is the type of an answer without its parameters, for a message.
+// contentType returns the media type of an answer, for a message.
 func contentType(h http.Header) string {
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil {
@@ -149,16 +149,16 @@ func contentType(h http.Header) string {
 	return kind[:min(len(kind), enough)]
 }
 
-// maxMedium and maxLarge bound the answers to one caller that are read at once and are
-// larger than small, or than large. Those to all may be twice as many.
+// maxMedium and maxLarge bound the answers for one caller that are being read at once: those over
+// small, and those over large. All callers together have twice as many.
 const (
 	maxMedium = 64
 	maxLarge  = 4
 )
 
-// reading returns what waits until more of a message may be read, as part of somebody's
-// share, and what gives back all that it got. A message asks for the first step when it is
-// larger than small, and for the second when it is larger than large.
+// reading returns grow, which waits until more of a message may be read, and release, which returns
+// everything that grow took from the owner's share. grow must be called with step 0 if a message is
+// larger than small, and with step 1 if it is larger than large.
 func (s *session) reading(ctx context.Context, whose turns.Owner) (grow func(step int) error, release func()) {
 	var has [len(steps)]bool
 	shares := [len(steps)]*turns.Shares{s.medium, s.large}
@@ -177,7 +177,7 @@ func (s *session) reading(ctx context.Context, whose turns.Owner) (grow func(ste
 	}
 }
 
-// body reads a whole answer. grow is called before one is read that is larger than a step.
+// body reads a whole answer. It calls grow when the answer becomes larger than a step.
 func (s *session) body(resp *http.Response, grow func(step int) error) ([]byte, error) {
 	var body []byte
 	for step := range len(steps) + 1 {
@@ -210,8 +210,8 @@ func (s *session) tooLarge() *fault.Error {
 	return final("the server gave an answer of over max_message (%d bytes)", s.max)
 }
 
-// hand passes a message of the server's on, and reports whether it was the answer
-// to m, and still is one without the secrets in it.
+// hand passes on a message of the server, and reports whether it was the answer to m and was still
+// valid JSON after secrets were removed.
 func (s *session) hand(line []byte, m message) (answered bool) {
 	if m.isRequest() {
 		var result []byte

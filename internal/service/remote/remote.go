@@ -1,18 +1,17 @@
-// Package remote is the connection of a capsule with an MCP server that is far away,
-// over Streamable HTTP (SPEC-TOOLS 3.5, docs/decisions/0017): a session.
+// Package remote connects a capsule to a remote MCP server over Streamable HTTP (SPEC-TOOLS 3.5,
+// docs/decisions/0017), by sessions.
 //
 //	rpc.Conn ─► Send ─► a POST for each message
 //	rpc.Conn ◄─ Receive ◄─ the messages of the answers, JSON and SSE, and of the stream
 //	                       that is the server's own
 //
-// It knows nothing of what the messages mean but what the transport needs: which
-// is a request, which is its answer, and what initialize agrees on. States,
-// restarts, lists and names are the capsule's.
+// It understands only the parts of messages that the transport needs: which message is a request,
+// which one is its answer, and what initialize agrees on. States, restarts, lists and names belong
+// to the capsule.
 //
-// Its invariants: a request that was sent is answered, with an error where
-// the server does not, or the session is over; what a server sends is never
-// held beyond max_message, however much it is; and of a session that is gone no
-// goroutine and no connection in use is left.
+// Its invariants: every request that was sent is answered, with an error if the server does not
+// answer, unless the session ends; Orla never holds more than max_message of a message that a server
+// sends; and after the end of a session none of its goroutines and connections remain.
 package remote
 
 import (
@@ -39,36 +38,35 @@ import (
 )
 
 const (
-	// maxPosts bounds the requests of one caller that the server works on at once, and
-	// maxOpen those that wait for it as well. What all may have together is twice as
-	// much (turns.Shares).
+	// maxPosts bounds the requests of one caller that the server works on at once; maxOpen includes
+	// those that wait. All callers together have twice as many (turns.Shares).
 	maxPosts, maxOpen = 256, 4096
-	// tellTimeout bounds a message that has no answer.
+	// tellTimeout bounds the sending of a message that has no answer.
 	tellTimeout = 30 * time.Second
-	// goodbye bounds the end of a session.
+	// goodbye bounds the DELETE at the end of a session.
 	goodbye = 2 * time.Second
-	// linger is how long a stream may stay open behind the answer that it is for.
+	// linger is how long a stream may stay open after the answer.
 	linger = time.Second
 	// lastWords is how long a session that is over may take to end its requests.
 	lastWords = 200 * time.Millisecond
-	// maxRefusal bounds what is read of an answer that is no success.
+	// maxRefusal bounds how much of an error's body is read.
 	maxRefusal = 64 << 10
 )
 
-// Options is what a session needs beside the manifest.
+// Options configures sessions, in addition to the manifest.
 type Options struct {
 	// Client makes the requests. Required.
 	Client *outbound.Client
-	// Auth gives the credentials, for each request afresh. nil for none.
+	// Auth makes the credentials for each request. nil for none.
 	Auth *auth.Source
-	// UserAgent is what the requests say of who makes them.
+	// UserAgent is the User-Agent header.
 	UserAgent string
-	// Log takes panics. If nil, nothing does.
+	// Log receives panics. If nil, they are not logged.
 	Log *slog.Logger
 }
 
-// Connect returns what begins the sessions of a capsule whose manifest has a
-// Remote, for capsule.Options.
+// Connect returns the function for capsule.Options that starts the sessions of a capsule whose
+// manifest has a Remote.
 func Connect(t manifest.Tool, opts Options) func(context.Context) (capsule.Connection, error) {
 	limit := t.Runtime.MaxMessage
 	if limit == 0 {
@@ -81,52 +79,52 @@ func Connect(t manifest.Tool, opts Options) func(context.Context) (capsule.Conne
 			outbox: make(chan message), life: newLife(), shares: newShares(limit),
 			state: state{open: map[string]*request{}},
 		}
-		go s.live(context.WithoutCancel(ctx)) // Gone tells that it has ended
+		go s.live(context.WithoutCancel(ctx)) // Gone is closed when it ends
 		return s, nil
 	}
 }
 
-// session is one of them.
+// session is one session with the server.
 type session struct {
 	// Set by Connect.
 	endpoint string
 	opts     Options
-	max      int          // bytes of a message
-	outbox   chan message // to forward, from Send and Post
+	max      int          // largest message, in bytes
+	outbox   chan message // from Send and Post to forward
 
 	listener
 	life
 	shares
 	asked questions
 
-	work sync.WaitGroup // all goroutines but live's
+	work sync.WaitGroup // all goroutines except live's
 
 	mu sync.Mutex // guards state
 	state
 }
 
-// listener is who hears what the server says. It is set by Open and Listen, before there is a message.
+// listener receives the server's messages. Open and Listen set it before the first message.
 type listener struct {
 	conn     *rpc.Conn
 	logged   func(line []byte, dropped int)
 	panicked func(p any)
 
-	receiving sync.Mutex // one message at a time; guards pauses
-	pauses    pace.Pace  // of messages that nobody has asked for
+	receiving sync.Mutex // passes one message at a time; guards pauses
+	pauses    pace.Pace  // slow down unsolicited messages
 	saying    sync.Mutex // guards said
 	said      limit
 }
 
-// life is how a session ends.
+// life is the state of a session's end.
 type life struct {
-	over         chan string // receives why it is over; the first one counts
+	over         chan string // receives the reason for the end; the first one counts
 	finish, kill chan struct{}
 	finishing    sync.Once
 	killing      sync.Once
 	exiting      sync.Once
-	ending       chan struct{} // closed when it is being ended
+	ending       chan struct{} // closed when the session starts ending
 	exited, gone chan struct{}
-	text         string // set before exited is closed
+	text         string // the reason; set before exited is closed
 }
 
 func newLife() life {
@@ -136,36 +134,36 @@ func newLife() life {
 	}
 }
 
-// shares bound what a session does at once, and share it by caller.
+// shares bound what a session does at once, and divide it among callers.
 type shares struct {
-	begun         *turns.Shares // of requests without an answer
-	posts         *turns.Shares // of requests that the server works on
-	medium, large *turns.Shares // of messages that are being read and larger than small, or than large
+	begun         *turns.Shares // requests without an answer
+	posts         *turns.Shares // requests that the server works on
+	medium, large *turns.Shares // messages being read that are over small, or over large
 
-	tells, untold *turns.Shares // of messages that are told, and of those that are to be
-	untoldBytes   *turns.Shares // of the latter
+	tells, untold *turns.Shares // messages without an answer: being sent, and being sent or waiting
+	untoldBytes   *turns.Shares // bytes of untold
 }
 
 func newShares(maxMessage int64) shares {
 	return shares{
 		begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), medium: turns.NewShares(2 * maxMedium), large: turns.NewShares(2 * maxLarge),
 		tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
-		untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*maxMessage)), // a session has room for the largest
+		untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*maxMessage)), // at least enough for the largest message
 	}
 }
 
-// state is what is known of the server and of the session.
+// state is what is known about the server and the session.
 type state struct {
-	shown     []auth.Credentials // to the server, the last few
+	shown     []auth.Credentials // the last credentials that were sent
 	id        string             // Mcp-Session-Id; "" if the server gave none
 	speaks    string             // MCP-Protocol-Version; "" before initialize
-	ended     bool               // nothing can be asked of the server any more
-	expiring  bool               // the session ends for that, soon
+	ended     bool               // the server can take no more requests
+	expiring  bool               // the session will end soon because the server has ended it
 	lost      string             // why the server cannot be reached; "" while it can
 	open      map[string]*request
-	params    map[string]*param // which arguments of tools stand in headers as well, by the list that was read last
-	older     map[string]*param // the same by the one before
-	annotated int               // what params counts, in bytes
+	params    map[string]*param // which arguments of tools are repeated in headers, by the newest list
+	older     map[string]*param // the same, by the list before
+	annotated int               // bytes that params counts
 }
 
 var (
@@ -213,13 +211,13 @@ func (s *session) Kill() { s.killing.Do(func() { close(s.kill) }) }
 // Gone implements capsule.Connection.
 func (s *session) Gone() <-chan struct{} { return s.gone }
 
-// Release implements capsule.Connection: a session that is gone has nothing.
+// Release implements capsule.Connection. It does nothing: a session that has ended uses no
+// resources.
 func (s *session) Release() {}
 
-// live owns the session's goroutines, from its beginning to its end.
+// live runs the session until it ends.
 func (s *session) live(ctx context.Context) {
-	// What the server is told, last of all that the session is over, has a moment
-	// when all else has ended.
+	// The last messages, such as the end of the session, get some time after everything else has ended.
 	last, endLast := context.WithCancel(ctx)
 	defer endLast()
 	ctx, cancel := context.WithCancel(ctx)
@@ -264,8 +262,8 @@ func (s *session) live(ctx context.Context) {
 	close(s.gone)
 }
 
-// turnAway says that the session is over: what is asked of it from now on, and what was
-// not sent yet, is asked of the next one.
+// turnAway records that the session is over: new requests, and those that were not sent yet, are
+// made in the next session.
 func (s *session) turnAway() {
 	s.mu.Lock()
 	s.ended = true
@@ -273,7 +271,7 @@ func (s *session) turnAway() {
 	s.exiting.Do(func() { close(s.exited) })
 }
 
-// leave tells the server that the session is over, if there is one.
+// leave ends the session at the server, if there is one.
 func (s *session) leave(ctx context.Context) {
 	defer s.contain()
 	s.mu.Lock()
@@ -282,8 +280,7 @@ func (s *session) leave(ctx context.Context) {
 	if needless {
 		return
 	}
-	// 405 says that the server does not let clients end sessions; whatever else
-	// it says, there is nothing more to be done.
+	// 405 means that clients cannot end sessions; after any other status there is nothing left to do.
 	_ = s.opts.Auth.Do(ctx, func(c auth.Credentials) error {
 		req, err := s.request(ctx, http.MethodDelete, nil, c)
 		if err != nil {
@@ -297,7 +294,7 @@ func (s *session) leave(ctx context.Context) {
 	})
 }
 
-// exit ends the session, for a reason that goes on after "it".
+// exit ends the session. The reason follows "it" in messages.
 func (s *session) exit(format string, args ...any) {
 	select {
 	case s.over <- string(s.clean(fmt.Appendf(nil, format, args...))):
@@ -305,8 +302,7 @@ func (s *session) exit(format string, args ...any) {
 	}
 }
 
-// contain keeps a panic over what a server said from ending more than the
-// session. It is deferred.
+// contain makes a panic about a server's message end only the session. It must be deferred.
 func (s *session) contain() {
 	if p := recover(); p != nil {
 		stack := debug.Stack()
@@ -315,7 +311,7 @@ func (s *session) contain() {
 	}
 }
 
-// clean takes out of what the server says what it was shown (SPEC-TOOLS 5.3).
+// clean removes from a message of the server the credentials that were sent to it (SPEC-TOOLS 5.3).
 func (s *session) clean(text []byte) []byte {
 	s.mu.Lock()
 	shown := s.shown
@@ -326,21 +322,21 @@ func (s *session) clean(text []byte) []byte {
 	return text
 }
 
-// show notes what the server is shown: answers to what it was shown before may
-// still come. The caller holds s.mu.
+// show records credentials that are sent to the server; older ones are kept, since answers to older
+// requests may contain them. The caller holds s.mu.
 func (s *session) show(c auth.Credentials) {
 	const few = 4
-	if slices.ContainsFunc(s.shown, c.Same) { // which knows already what to look for
+	if slices.ContainsFunc(s.shown, c.Same) { // known already
 		return
 	}
 	s.shown = append([]auth.Credentials{c}, s.shown[:min(len(s.shown), few-1)]...)
 }
 
-// pass hands a message to the capsule, and reports whether it still is one without the
-// secrets in it. text is the caller's no more.
+// pass passes a message to the capsule, and reports whether it is still valid JSON without the
+// secrets. The caller must not use text afterwards.
 func (s *session) pass(text []byte) (whole bool) {
 	clean := s.clean(text)
-	whole = &clean[0] == &text[0] || rawjson.Valid(clean) // as a rule there was nothing to take out
+	whole = &clean[0] == &text[0] || rawjson.Valid(clean) // usually nothing was removed
 	text = clean
 	s.receiving.Lock()
 	defer s.receiving.Unlock()
@@ -358,7 +354,7 @@ func (s *session) pass(text []byte) (whole bool) {
 // maxLine bounds a line for the log in bytes.
 const maxLine = 64 << 10
 
-// say writes lines for the log, unless there were many of late.
+// say logs lines, unless there were many recently.
 func (s *session) say(format string, args ...any) {
 	s.saying.Lock()
 	defer s.saying.Unlock()
@@ -372,7 +368,7 @@ func (s *session) say(format string, args ...any) {
 	}
 }
 
-// limit lets a few things pass in each minute.
+// limit allows a few events per minute.
 type limit struct {
 	since time.Time
 	n     int

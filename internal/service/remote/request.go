@@ -13,11 +13,11 @@ import (
 	"github.com/orla-project/orla/internal/service/auth"
 )
 
-// request is one that was written and has no answer yet.
+// request is a request without an answer yet.
 type request struct {
 	message
 	cancel context.CancelFunc
-	sent   bool // it is on its way, or there; guarded by session.mu
+	sent   bool // it is being sent, or was; guarded by session.mu
 }
 
 // Send implements rpc.Transport.
@@ -51,18 +51,17 @@ func (s *session) Send(ctx context.Context, call *rpc.Pending, pieces [][]byte) 
 func (s *session) Post(_ turns.Owner, text []byte) {
 	select {
 	case s.outbox <- parse(bytes.TrimSuffix(text, []byte("\n"))):
-	case <-s.ending: // nobody is told any more
+	case <-s.ending: // the session is ending
 	}
 }
 
-// Close implements rpc.Transport. What is under way ends with the session.
+// Close implements rpc.Transport. Requests in flight end with the session.
 func (s *session) Close() {}
 
-// forward takes what the capsule sends, until the session ends.
-// It waits for nobody, so that one server that is slow does not keep a
-// cancellation from it. last is the context of what has no answer.
+// forward sends the capsule's messages until the session ends. It does not block, so that a slow
+// server does not delay a cancellation. last is the context for messages without an answer.
 func (s *session) forward(ctx, last context.Context) {
-	opened := make(chan struct{}) // closed when the server has been told that the handshake is over
+	opened := make(chan struct{}) // closed when notifications/initialized was sent
 	greeted := false
 	for {
 		var m message
@@ -71,7 +70,7 @@ func (s *session) forward(ctx, last context.Context) {
 		case <-s.ending:
 			return
 		}
-		var after <-chan struct{} // what has to come first
+		var after <-chan struct{} // must be closed before the message is sent
 		if greeted {
 			after = opened
 		}
@@ -97,7 +96,7 @@ func (s *session) forward(ctx, last context.Context) {
 	}
 }
 
-// reached waits until a channel is closed, and reports false when ctx ends before.
+// reached waits until a channel is closed, and reports false if ctx ends first.
 func reached(ctx context.Context, c <-chan struct{}) bool {
 	if c == nil {
 		return true
@@ -110,7 +109,7 @@ func reached(ctx context.Context, c <-chan struct{}) bool {
 	}
 }
 
-// begin sends a request, after what has to come first.
+// begin sends a request, after the channel after is closed.
 func (s *session) begin(ctx context.Context, m message, after <-chan struct{}) {
 	if !s.begun.Try(m.whose, 1) {
 		f := fault.New(fault.NotReady, "%d requests are open already; try again later", s.begun.Taken())
@@ -132,8 +131,8 @@ func (s *session) begin(ctx context.Context, m message, after <-chan struct{}) {
 	})
 }
 
-// serve sends a request when its turn has come, and passes on what the server
-// answers. An error says that there was no answer.
+// serve sends a request when there is room, and passes on the server's answer. An error means that
+// there was no answer.
 func (s *session) serve(ctx context.Context, r *request, after <-chan struct{}) error {
 	if !reached(ctx, after) {
 		return context.Cause(ctx)
@@ -148,8 +147,8 @@ func (s *session) serve(ctx context.Context, r *request, after <-chan struct{}) 
 	return s.opts.Auth.Do(ctx, func(c auth.Credentials) error { return s.post(ctx, r.message, c) })
 }
 
-// leaves notes that a request is on its way. An error says that it is not, and
-// that it must not be sent: who cancels it does not tell the server.
+// leaves records that a request is being sent. An error means that it must not be sent: it was
+// cancelled before, which the server is not told.
 func (s *session) leaves(ctx context.Context, r *request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +162,8 @@ func (s *session) leaves(ctx context.Context, r *request) error {
 	return nil
 }
 
-// close answers a request that the server did not, and sees what that says of
-// the session.
+// close answers a request that the server did not answer, and checks what that means for the
+// session.
 func (s *session) close(r *request, err error) {
 	s.mu.Lock()
 	delete(s.open, string(r.id))
@@ -177,7 +176,7 @@ func (s *session) close(r *request, err error) {
 	case unsent:
 		s.lost = f.Reason
 	}
-	// What others wait for may come yet, over connections that are still there.
+	// Answers to other requests may still come over existing connections.
 	lost := s.lost != "" && others == 0
 	why, ended, sent := s.lost, s.ended, r.sent
 	s.mu.Unlock()
@@ -186,7 +185,7 @@ func (s *session) close(r *request, err error) {
 	}
 	switch {
 	case err == nil, errors.Is(err, context.Canceled):
-	case lost && (r.method == "initialize" || r.method == "server/discover"): // the capsule is told by the end
+	case lost && (r.method == "initialize" || r.method == "server/discover"): // the end of the session tells the capsule
 	default:
 		s.conn.Fail(r.call, s.failure(err))
 	}
@@ -198,8 +197,8 @@ func (s *session) close(r *request, err error) {
 	}
 }
 
-// expire ends a session that its server has ended: when the requests that are
-// under way know that as well, so that they are made of the next one.
+// expire ends a session that the server has ended, once the requests in flight have failed too, so
+// that the next session makes them again.
 func (s *session) expire() {
 	s.mu.Lock()
 	s.ended = true
@@ -222,21 +221,20 @@ func (s *session) expire() {
 	}
 }
 
-// lostSession is how a session ended that its server has ended.
+// lostSession is the reason for the end of a session that the server has ended.
 const lostSession = "lost its session: the server does not know it any more"
 
-// unreachable reports whether a fault says that there was no connection, and
-// that there may be one the next time.
+// unreachable reports whether an error means that there was no connection, and that a retry may
+// help.
 func unreachable(f *fault.Error) bool {
 	return f.Unsent && f.Code == fault.ExecutionFailed && f.Retryable()
 }
 
-// cancel tells the server that a request is not waited for any more, and lets go
-// of it.
+// cancel cancels a request and tells the server.
 func (s *session) cancel(ctx context.Context, m message) {
 	r := s.drop(m.cancels())
 	if r == nil {
-		return // the server knows nothing of it, or has answered
+		return // the server has not received it, or has answered
 	}
 	s.work.Go(func() {
 		defer s.contain()
@@ -245,8 +243,8 @@ func (s *session) cancel(ctx context.Context, m message) {
 	})
 }
 
-// drop ends a request that the server need not be told of, and returns one that it
-// has to be told of before.
+// drop ends a request if the server need not be told. Otherwise it returns the request, and the
+// server must be told first.
 func (s *session) drop(id string) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,19 +252,19 @@ func (s *session) drop(id string) *request {
 	switch {
 	case r == nil: // it has its answer
 		return nil
-	case !r.sent, r.stateless(), r.method == "initialize": // which must not be cancelled (lifecycle)
-		r.cancel() // under the lock, so that it is not sent meanwhile
+	case !r.sent, r.stateless(), r.method == "initialize": // initialize must not be cancelled (lifecycle)
+		r.cancel() // under the lock, so that it is not sent at the same time
 		return nil
 	}
 	return r
 }
 
-// abandon ends all requests by cancel, and tells the server which are not waited
-// for any more: the end of a session does not end them everywhere.
+// abandon ends all requests by cancel, and sends a cancellation for each: not every server cancels
+// them at the end of a session.
 func (s *session) abandon(ctx context.Context, cancel context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cancel() // under the lock, so that none is sent that the server is not told of
+	cancel() // under the lock, so that none is sent afterwards
 	if s.ended || s.lost != "" {
 		return
 	}

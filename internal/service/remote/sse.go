@@ -12,65 +12,65 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 )
 
-// event is one of a stream of server-sent events.
+// event is a server-sent event.
 type event struct {
 	name string // of its kind; "" for a message
 	id   string // "" if it has none
-	data []byte // its reader's to keep
+	data []byte // owned by the caller of next
 }
 
-// errTooLarge is in the chain when an event, or an answer, is larger than a
-// message may be. What follows on it cannot be found.
+// errTooLarge is in the chain if an event or an answer exceeds max_message. The rest of its stream
+// cannot be read.
 var errTooLarge = errors.New("over max_message")
 
-// eventReader reads server-sent events of a bounded size, as HTML §9.2.6 has them.
+// eventReader reads server-sent events of a bounded size (HTML §9.2.6).
 type eventReader struct {
 	r   *bufio.Reader
 	max int
-	// grow is called once for each event that becomes larger than a step, before
-	// more of it is read. It may wait.
+	// grow is called when an event becomes larger than a step, before more of it is read, once per step.
+	// It may block.
 	grow func(step int) error
-	over <-chan struct{} // nobody waits for more
+	over <-chan struct{} // closed when no more events are needed
 
-	retry  time.Duration // what the server asked for last; 0 if it did not
-	lastID string        // of the last event with one
+	retry  time.Duration // the last reconnection time from the server; 0 for none
+	lastID string        // of the last event that had an id
 
-	begun  bool // past the place of a byte order mark
+	begun  bool // past a possible byte order mark
 	skipLF bool // the last line ended with CR
-	grown  int  // the steps that the event under way is larger than
+	grown  int  // number of steps that the current event exceeds
 	line   []byte
 
-	idle pace.Pace // of lines that are no data
+	idle pace.Pace // slows down lines without data
 }
 
 const (
-	// small is up to what size a message costs nothing, and large up to what size little.
+	// A message over small counts towards maxMedium, and one over large towards maxLarge too.
 	small = 64 << 10
 	large = 256 << 10
-	// maxEventID bounds an id, which becomes a header.
+	// maxEventID bounds an event id, which is sent back in a header.
 	maxEventID = 1 << 10
-	// maxEventName bounds what is kept of the name of an event's kind.
+	// maxEventName bounds how much of an event's type is kept.
 	maxEventName = 64
-	// maxRetry bounds what a server may ask for.
+	// maxRetry is the longest reconnection time that a server may set.
 	maxRetry = time.Minute
-	// fields is what the name of a field may add to the length of a line.
+	// fields is the largest number of bytes that a field name adds to a line.
 	fields = len("data: ")
 )
 
-// steps are the sizes beyond which a message has to ask for more.
+// steps are the sizes at which grow is called.
 var steps = [...]int{small, large}
 
 func newEventReader(r io.Reader, max int, over <-chan struct{}, grow func(step int) error) *eventReader {
 	return &eventReader{r: bufio.NewReader(r), max: max, over: over, grow: grow}
 }
 
-// next returns the next event that has data. At the end it returns io.EOF, and
-// drops an event that is not complete. After it has returned an event, the reader holds
-// no memory for that: its caller may give back the share that grow took.
+// next returns the next event that has data. At the end of the stream it returns io.EOF, and drops
+// an incomplete event. The reader keeps no memory of a returned event, so its caller may release the
+// share that grow took.
 func (e *eventReader) next() (event, error) {
 	var ev event
 	var data []byte
-	has := false // data, be it empty
+	has := false // there was a data field, maybe an empty one
 	e.grown = 0
 	for {
 		line, err := e.readLine(len(data))
@@ -86,7 +86,7 @@ func (e *eventReader) next() (event, error) {
 				ev.data, e.line = data, nil
 				return ev, nil
 			}
-			ev, has = event{}, false // one without data says only what was noted already
+			ev, has = event{}, false // an event without data is ignored
 			continue
 		}
 		value = bytes.TrimPrefix(value, []byte(" "))
@@ -94,13 +94,13 @@ func (e *eventReader) next() (event, error) {
 		case "data":
 			if !has {
 				data = value
-				e.line = nil // it is the event's now
+				e.line = nil // the event owns it now
 			} else {
 				data = append(append(data, '\n'), value...)
 			}
 			has = true
 		case "event":
-			ev.name = string(value[:min(len(value), maxEventName)]) // what is longer is no name that matters
+			ev.name = string(value[:min(len(value), maxEventName)]) // no known name is longer
 		case "id":
 			if isHeader(value) {
 				e.lastID = string(value)
@@ -114,7 +114,7 @@ func (e *eventReader) next() (event, error) {
 	}
 }
 
-// isHeader reports whether an id can be sent back in a header.
+// isHeader reports whether an id is valid in a header.
 func isHeader(id []byte) bool {
 	for _, c := range id {
 		if c < ' ' || c > '~' {
@@ -124,8 +124,8 @@ func isHeader(id []byte) bool {
 	return len(id) > 0 && len(id) <= maxEventID
 }
 
-// readLine returns the next line without its end, which is LF, CR or both. The
-// line is valid until the next call. had is the size of the event so far.
+// readLine returns the next line without its end: LF, CR or both. The line is valid until the next
+// call. had is the size of the event so far.
 func (e *eventReader) readLine(had int) ([]byte, error) {
 	e.line = e.line[:0]
 	for {
@@ -136,7 +136,7 @@ func (e *eventReader) readLine(had int) ([]byte, error) {
 		if e.skipLF {
 			e.skipLF = false
 			if buf[0] == '\n' {
-				_, _ = e.r.Discard(1) // it is there
+				_, _ = e.r.Discard(1) // these bytes are buffered
 				continue
 			}
 		}
@@ -155,11 +155,11 @@ func (e *eventReader) readLine(had int) ([]byte, error) {
 		}
 		e.line = append(e.line, part...)
 		if end < 0 {
-			_, _ = e.r.Discard(len(part)) // as above
+			_, _ = e.r.Discard(len(part)) // these bytes are buffered
 			continue
 		}
 		e.skipLF = buf[end] == '\r'
-		_, _ = e.r.Discard(end + 1) // as above
+		_, _ = e.r.Discard(end + 1) // these bytes are buffered
 		if !e.begun {
 			e.begun = true
 			e.line = bytes.TrimPrefix(e.line, []byte("\xef\xbb\xbf"))

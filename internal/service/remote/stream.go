@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// firstPause and lastPause are the times before a stream is opened again
-	// where the server asks for none.
+	// firstPause and lastPause are the first and the longest pause before a stream is opened again, if
+	// the server sets none.
 	firstPause, lastPause = time.Second, 30 * time.Second
-	// leastPause is the least that a server may ask for.
+	// leastPause is the shortest pause that a server may set.
 	leastPause = 100 * time.Millisecond
-	// maxResumes is how often the stream of an answer is opened again without
-	// anything new on it.
+	// maxResumes is how many times in a row the stream of an answer is opened again without any new
+	// event.
 	maxResumes = 5
 )
 
-// pauseBefore is the time before a stream is opened again for the nth time
-// without anything new on it, the first being 0.
+// pauseBefore returns the pause before a stream is opened again for the nth time without any new
+// event, counted from 0.
 func pauseBefore(n int, asked time.Duration) time.Duration {
 	pause := firstPause
 	if asked > 0 {
@@ -37,13 +37,13 @@ func pauseBefore(n int, asked time.Duration) time.Duration {
 	return pause
 }
 
-// follow passes on the stream that answers a request, and takes it up again
-// where it breaks and the server allows for that.
+// follow passes on the stream that answers a request. If it breaks, follow resumes it, if the server
+// supports that.
 func (s *session) follow(ctx context.Context, resp *http.Response, m message) error {
 	seen, asked := "", time.Duration(0)
 	for tries := 0; ; {
 		st := s.stream(ctx, resp, m)
-		_ = resp.Body.Close() // it was read as far as it matters
+		_ = resp.Body.Close() // everything needed was read
 		switch {
 		case st.answered:
 			return nil
@@ -70,8 +70,8 @@ func (s *session) follow(ctx context.Context, resp *http.Response, m message) er
 	}
 }
 
-// resume takes up a stream behind the event of an id. tries counts on from how
-// often that was done without anything new.
+// resume opens a stream again after the event with an id. It counts in tries how many times that was
+// done without any new event.
 func (s *session) resume(ctx context.Context, lastID string, tries *int, asked time.Duration) (*http.Response, error) {
 	for {
 		if *tries == maxResumes {
@@ -94,11 +94,10 @@ func (s *session) resume(ctx context.Context, lastID string, tries *int, asked t
 	}
 }
 
-// listen passes on what the server says by itself, for as long as the session
-// lasts. A server need not have a stream for that.
+// listen passes on the server's own stream until the session ends. A server need not have one.
 func (s *session) listen(ctx context.Context) {
 	seen, asked := "", time.Duration(0)
-	had := false // a stream
+	had := false // there was a stream before
 	for tries := 0; ; tries++ {
 		resp, err := s.get(ctx, seen)
 		refusal, _ := errors.AsType[*statusError](err)
@@ -144,11 +143,11 @@ func (s *session) listen(ctx context.Context) {
 	}
 }
 
-// knownAfter reports whether the server knows the session, after it has refused
-// a stream that it had; if not, the session is over.
+// knownAfter reports whether the server still knows the session, after it has refused to continue
+// its own stream; if not, the session is over.
 func (s *session) knownAfter(ctx context.Context) bool {
 	known := true
-	_ = s.opts.Auth.Do(ctx, func(c auth.Credentials) error { // without credentials nothing is known
+	_ = s.opts.Auth.Do(ctx, func(c auth.Credentials) error { // without credentials it cannot be found out
 		known = s.known(ctx, c)
 		return nil
 	})
@@ -162,8 +161,8 @@ func (s *session) knownAfter(ctx context.Context) bool {
 	return false
 }
 
-// lose ends the session when the server cannot be reached and nothing is in
-// flight, and reports whether it did.
+// lose ends the session if the server cannot be reached and no request is in flight. It reports
+// whether it did.
 func (s *session) lose(f *fault.Error) bool {
 	s.mu.Lock()
 	s.lost = f.Reason
@@ -176,7 +175,7 @@ func (s *session) lose(f *fault.Error) bool {
 	return true
 }
 
-// gone reports whether a server does not have what was asked for, now or ever.
+// gone reports whether the server does not have the stream, now or ever.
 func (e *statusError) gone() bool {
 	switch e.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -185,8 +184,7 @@ func (e *statusError) gone() bool {
 	return e.status < 500
 }
 
-// get opens a stream: the one of an event id, or the server's own. An error may
-// be a *statusError.
+// get opens a stream: the one of an event id, or the server's own. An error may be a *statusError.
 func (s *session) get(ctx context.Context, lastID string) (resp *http.Response, err error) {
 	err = s.opts.Auth.Do(ctx, func(c auth.Credentials) (err error) {
 		resp, err = s.getAs(ctx, lastID, c) //nolint:bodyclose // the caller does
@@ -211,28 +209,28 @@ func (s *session) getAs(ctx context.Context, lastID string, c auth.Credentials) 
 	if resp.StatusCode == http.StatusOK && contentType(resp.Header) == typeSSE {
 		return resp, nil
 	}
-	defer func() { _ = resp.Body.Close() }() // enough of it was read
+	defer func() { _ = resp.Body.Close() }() // enough was read
 	body, err := outbound.Body(io.LimitReader(resp.Body, maxRefusal), maxRefusal)
 	if err != nil {
-		body = nil // the status says enough
+		body = nil // the status is enough
 	}
-	if resp.StatusCode < 300 { // it takes a GET for something else
+	if resp.StatusCode < 300 { // it is another resource
 		return nil, &statusError{http.StatusMethodNotAllowed, final("it answered %s with %q", resp.Status, contentType(resp.Header))}
 	}
 	return nil, &statusError{resp.StatusCode, outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))}
 }
 
-// streamed is how the reading of a stream ended.
+// streamed is the result of reading a stream.
 type streamed struct {
-	answered bool // it had the answer that was waited for
+	answered bool // it had the answer to m
 	events   int
 	lastID   string // "" if no event had an id
 	retry    time.Duration
-	err      error // io.EOF at its end
+	err      error // io.EOF at the end of the stream
 }
 
-// stream passes on the messages of one stream, in order, until it ends, or a
-// moment after the answer to m.
+// stream passes on the messages of one stream, in order, until it ends, or for a moment after the
+// answer to m.
 func (s *session) stream(ctx context.Context, resp *http.Response, m message) (st streamed) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -259,13 +257,13 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 	}
 }
 
-// endSoon closes a stream whose answer was there, unless it has ended by then: one
-// that ends by itself leaves its connection for the next request.
+// endSoon closes a stream after its answer, unless it ends by itself within linger: then its
+// connection can be reused.
 func (s *session) endSoon(ctx context.Context, resp *http.Response) {
 	s.work.Go(func() {
 		defer s.contain()
 		if pace.Sleep(ctx, linger) {
-			_ = resp.Body.Close() // which ends the reading
+			_ = resp.Body.Close() // this ends the reading
 		}
 	})
 }

@@ -11,20 +11,20 @@ import (
 	"syscall"
 )
 
-// maxFile is more than any key or certificate needs.
+// maxFile is larger than any key or certificate.
 const maxFile = 64 << 10
 
-// candidate is a file that may hold a secret.
+// place is a file that may contain a secret.
 type candidate struct {
-	what string // as messages call the folder
+	what string // the name of the folder in messages
 	dir  string
-	file string // below dir
+	file string // relative to dir
 }
 
-// String names the file for messages.
+// String returns the name of the file for messages.
 func (c candidate) String() string { return c.what + " (" + filepath.Join(c.dir, c.file) + ")" }
 
-// candidates are the files that may hold a secret, the first wins.
+// places returns the files that may contain a secret. The first one that exists wins.
 func candidates(ref Ref, dir, credentials string) []candidate {
 	var at []candidate
 	add := func(what, dir string, file ...string) {
@@ -33,8 +33,8 @@ func candidates(ref Ref, dir, credentials string) []candidate {
 		}
 	}
 	if ref.Namespace != DefaultNamespace {
-		// With a folder for each secret, always: the file a/b is the key b of
-		// the secret a, and never the secret b of the namespace a.
+		// Each secret has its own folder: the file a/b is the key b of the secret a, and never the secret
+		// b of the namespace a.
 		add("secrets_dir", dir, ref.Namespace, ref.Name, ref.Key)
 		return at
 	}
@@ -50,16 +50,15 @@ func candidates(ref Ref, dir, credentials string) []candidate {
 	return at
 }
 
-// read returns what the file holds, less one line break at its end, and nil if
-// there is no such file. A folder in its place is no file. Symbolic links are
-// followed inside the folder and never out of it.
+// read returns the content of the file without one line break at its end; nil if there is no such
+// file or it is a folder. It follows symbolic links inside dir, and never out of it.
 func (c candidate) read() (*Value, error) {
 	root, err := os.OpenRoot(c.dir)
 	if err != nil {
 		return nil, c.unless(err)
 	}
 	defer func() { _ = root.Close() }()                                // it was only read
-	f, err := root.OpenFile(c.file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
+	f, err := root.OpenFile(c.file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not block
 	if err != nil {
 		return nil, c.unless(err)
 	}
@@ -85,7 +84,7 @@ func (c candidate) read() (*Value, error) {
 	return &value, nil
 }
 
-// unless says why a file cannot be read, unless it is not there.
+// unless returns why a file cannot be read; nil if it does not exist.
 func (c candidate) unless(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil

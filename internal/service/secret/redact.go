@@ -16,27 +16,27 @@ import (
 	"unicode/utf8"
 )
 
-// What is too short to be told from the text around it is left as it is: to
-// blank every "a" would not hide that the secret is "a".
+// Shorter texts are not redacted, since they also occur by chance: to replace every "a" would not
+// hide that the secret is "a".
 const (
 	minRedacted = 4  // bytes of a value
-	minPart     = 12 // bytes of a line of a value, or of base64 in the midst of other base64
+	minPart     = 12 // bytes of a line of a value, or of base64 inside other base64
 )
 
-// maxSpans is how many values are taken out of a text one by one. A text with more of them
-// becomes [redacted] as a whole: what a stranger fills with a short value would cost many
-// times its size.
+// maxSpans is how many occurrences are redacted one by one. A text with more of them becomes
+// [redacted] as a whole: replacing each occurrence of a short value would make an untrusted text
+// many times larger.
 const maxSpans = 10_000
 
-// Redactor takes secrets out of texts that strangers wrote. A nil Redactor
-// takes out nothing. It may be used from any goroutine.
+// Redactor removes secrets from untrusted texts. A nil Redactor removes nothing. It may be used from
+// any goroutine.
 type Redactor struct {
 	values []Value
-	forms  func() *search // the texts by which the values are known
+	forms  func() *search // the forms in which the values may appear
 }
 
-// NewRedactor returns a Redactor for values: each as it is, as base64, as a part
-// of an URL, and as a part of JSON in any spelling. Values under 4 bytes stay.
+// NewRedactor returns a Redactor for values: each unchanged, as base64, as part of a URL, and as
+// part of JSON in any spelling. Values under 4 bytes are ignored.
 func NewRedactor(values ...Value) *Redactor {
 	values = slices.Clone(values)
 	return &Redactor{values, sync.OnceValue(func() *search {
@@ -59,8 +59,8 @@ func NewRedactor(values ...Value) *Redactor {
 	})}
 }
 
-// Redact returns text with [redacted] in place of every value. Values that overlap
-// become one. A text with more than 10,000 values becomes [redacted].
+// Redact returns text with every value replaced by [redacted]. Values that overlap are replaced
+// together. A text with more than 10,000 values becomes [redacted].
 func (r *Redactor) Redact(text string) string {
 	if r.isEmpty() || !strings.Contains(text, `\u`) && !strings.Contains(text, `\/`) && !r.forms().isIn([]byte(text)) {
 		return text
@@ -68,7 +68,7 @@ func (r *Redactor) Redact(text string) string {
 	return string(r.RedactBytes([]byte(text)))
 }
 
-// RedactBytes is Redact for bytes. It returns text itself if no value is in it.
+// RedactBytes is Redact for bytes. It returns text itself if it contains no value.
 func (r *Redactor) RedactBytes(text []byte) []byte {
 	if r.isEmpty() {
 		return text
@@ -80,8 +80,8 @@ func (r *Redactor) RedactBytes(text []byte) []byte {
 	return clean
 }
 
-// clean returns text without the values in it, and how many there were. If there are more
-// than most, it reports false.
+// clean returns text without the values, and how many there were. It reports false if there are more
+// than most.
 func (r *Redactor) clean(text []byte, most int) (clean []byte, n int, ok bool) {
 	spans, ok := r.forms().find(text, most)
 	if !ok {
@@ -95,7 +95,7 @@ func (r *Redactor) clean(text []byte, most int) (clean []byte, n int, ok bool) {
 	return replaced(text, odd), len(spans) + len(odd), true
 }
 
-// holds reports whether a value is in text.
+// holds reports whether text contains a value.
 func (r *Redactor) holds(text []byte) bool {
 	if r.forms().isIn(text) {
 		return true
@@ -104,11 +104,10 @@ func (r *Redactor) holds(text []byte) bool {
 	return !none
 }
 
-// isEmpty reports whether r takes out nothing.
+// isEmpty reports whether r removes nothing.
 func (r *Redactor) isEmpty() bool { return r == nil || len(r.forms().texts) == 0 }
 
-// replaced returns a text with [redacted] in place of each span, and text itself if
-// there is none.
+// replaced returns text with each span replaced by [redacted]; text itself if there is none.
 func replaced(text []byte, spans []span) []byte {
 	if len(spans) == 0 {
 		return text
@@ -126,8 +125,7 @@ func replaced(text []byte, spans []span) []byte {
 	return append(out, text[at:]...)
 }
 
-// TrimBytes takes off the end of a text that was cut short what may be the
-// beginning of a value.
+// TrimBytes removes from the end of a text that was cut what may be the beginning of a value.
 func (r *Redactor) TrimBytes(text []byte) []byte {
 	if r == nil {
 		return text
@@ -144,14 +142,14 @@ func (r *Redactor) TrimBytes(text []byte) []byte {
 	return text[:keep]
 }
 
-// formsOf are the texts by which a value would be known.
+// formsOf returns the forms in which a value may appear.
 func formsOf(text string) []string {
 	var forms []string
 	for _, whole := range []string{text, strings.TrimSpace(text)} {
 		if len(whole) < minRedacted {
 			continue
 		}
-		// Twice: what repeats a request may write JSON into a URL, or into JSON.
+		// Twice: a service that repeats a request may write its JSON into a URL, or into JSON.
 		for _, once := range written(whole) {
 			forms = append(forms, written(once)...)
 			forms = append(forms, encoded(once)...)
@@ -167,7 +165,7 @@ func formsOf(text string) []string {
 	return forms
 }
 
-// written is a text as it is, in a URL, in JSON, in Go's quotes and in HTML.
+// written returns a text unchanged, in a URL, in JSON, in Go's quotes and in HTML.
 func written(text string) []string {
 	forms := []string{
 		text, url.QueryEscape(text), url.PathEscape(text),
@@ -180,19 +178,19 @@ func written(text string) []string {
 	return slices.Compact(forms)
 }
 
-// inJSON is text as a JSON string has it, less the quotes.
+// inJSON returns text as in a JSON string, without the quotes.
 func inJSON(text string, forHTML bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(forHTML)
 	if e.Encode(text) != nil {
-		return "" // a string always encodes
+		return "" // encoding a string cannot fail
 	}
 	return unquoted(strings.TrimSuffix(b.String(), "\n"))
 }
 
-// inASCII is text as a JSON string has it in which nothing but ASCII is, as some
-// libraries write it by default.
+// inASCII returns text as in a JSON string of only ASCII characters, which is the default of some
+// libraries.
 func inASCII(text string) string {
 	var b strings.Builder
 	for _, r := range inJSON(text, false) {
@@ -209,7 +207,7 @@ func inASCII(text string) string {
 
 func unquoted(text string) string { return strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`) }
 
-// lowerEscapes writes %2F as %2f, which some do.
+// lowerEscapes replaces escapes such as %2F by %2f, which some libraries write.
 func lowerEscapes(text string) string {
 	b := []byte(text)
 	for i := 0; i+2 < len(b); i++ {
@@ -220,16 +218,16 @@ func lowerEscapes(text string) string {
 	return string(b)
 }
 
-// encoded is a text as base64, also where it stands in the midst of what was
-// encoded, as a password does in Authorization: Basic.
+// encoded returns a text as base64, including the forms inside a longer encoded text, such as a
+// password in Authorization: Basic.
 func encoded(text string) []string {
 	var forms []string
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		whole := encoding.EncodeToString([]byte(text))
 		forms = append(forms, whole+strings.Repeat("=", (4-len(whole)%4)%4), whole)
 		for before := range 3 {
-			// Three bytes are four characters. Those that also hold bits of what
-			// stands before or after the text are not the text's alone.
+			// Three bytes are four characters. The characters that also encode bits of the bytes before
+			// or after the text are left out.
 			shifted := encoding.EncodeToString(append(make([]byte, before), text...))
 			from, to := (before*8+5)/6, (before+len(text))*8/6
 			if part := shifted[from:to]; len(part) >= minPart {

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// RedactBody is RedactBytes for what a service answers. What is JSON stays JSON:
-// a string is redacted as the text that it is, and a number that holds a value
-// becomes a string.
+// RedactBody is RedactBytes for the answer of a service. JSON stays valid: strings are redacted in
+// their decoded form, and a number that contains a value becomes a string.
 func (r *Redactor) RedactBody(body []byte) []byte {
 	switch {
 	case r.isEmpty() || !r.holds(body):
@@ -19,7 +18,7 @@ func (r *Redactor) RedactBody(body []byte) []byte {
 		return r.RedactBytes(body)
 	}
 	out := make([]byte, 0, len(body))
-	var plain []byte // of one string after the other
+	var plain []byte // buffer for the decoded strings
 	left := maxSpans
 	for at := 0; at < len(body); {
 		end := tokenEnd(body, at)
@@ -53,8 +52,8 @@ func (r *Redactor) RedactBody(body []byte) []byte {
 	return out
 }
 
-// tokenEnd is where the token of valid JSON ends that begins at a place: a string,
-// a number or a word, or else one byte.
+// tokenEnd returns where the token of valid JSON at a position ends: a string, a number or a word,
+// or else one byte.
 func tokenEnd(body []byte, at int) int {
 	if body[at] == '"' {
 		for end := at + 1; ; end++ {
@@ -73,7 +72,7 @@ func tokenEnd(body []byte, at int) int {
 	return max(end, at+1)
 }
 
-// appendEscaped appends a text to out as it stands in a string of JSON.
+// appendEscaped appends a text to out as in a JSON string.
 func appendEscaped(out, text []byte) []byte {
 	at := 0
 	for i, b := range text {

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// maxWord is how long a namespace, a name or a key may be: as long as the name
-// of a file, which each of them may become.
+// maxWord is the longest namespace, name or key: each may become the name of a file.
 const maxWord = 253
 
-// CheckWord returns what is wrong with a namespace, a name or a key of a
-// secret, or nil. Such a word is safe as the name of a file.
+// CheckWord returns what is wrong with a namespace, a name or a key of a secret, or nil. A valid
+// word is safe as the name of a file.
 func CheckWord(s string) error {
 	if validWord(s) {
 		return nil
@@ -32,10 +31,9 @@ func validWord(s string) bool {
 	})
 }
 
-// ParseRef reads [namespace/]name[:key] (SPEC-TOOLS 5.1). A secret without a
-// namespace is of the given one; "" is DefaultNamespace. The key is DefaultKey
-// unless the text has one. The error does not repeat the text: people paste
-// secrets where their names belong.
+// ParseRef parses [namespace/]name[:key] (SPEC-TOOLS 5.1). Without a namespace in text, the given
+// one is used; "" means DefaultNamespace. Without a key, DefaultKey is used. The error does not
+// repeat the text: people paste secrets in place of their names.
 func ParseRef(text, namespace string) (Ref, error) {
 	ref := Ref{Namespace: namespace, Name: text, Key: DefaultKey}
 	if namespace == "" {
@@ -55,6 +53,5 @@ func ParseRef(text, namespace string) (Ref, error) {
 	return ref, nil
 }
 
-// Variable is the name of the environment variable that r is looked for in,
-// where its namespace is DefaultNamespace.
+// Variable returns the environment variable of r, if its namespace is DefaultNamespace.
 func (r Ref) Variable() string { return variableOf(r.full()) }

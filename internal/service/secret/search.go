@@ -8,44 +8,44 @@ import (
 )
 
 const (
-	// maxPrefix is how much of a text search keeps in its tree. A longer text is
-	// compared as a whole where this much of it stands.
+	// maxPrefix is how many bytes of a text are in the tree. If they occur, the rest of a longer text is
+	// compared separately.
 	maxPrefix = 256
-	// maxWindow is how many bytes search looks at to tell that no text begins there.
+	// maxWindow is the most bytes that are read to find out that no text begins at a position.
 	maxWindow = 16
-	// With a window under smallWindow, up to few texts are found faster one by one.
+	// With a window below smallWindow, up to few texts are found faster one by one.
 	smallWindow, few = 6, 10
 	// hashFactor makes the upper bits of a product depend on all bits of a block.
 	hashFactor = 0x9E3779B1
 )
 
-// search finds many texts in one pass. The time depends on the size of what is
-// searched, and not on how many texts there are or how they begin.
+// search finds many texts in one pass. The time depends on the size of the searched text, and not on
+// how many texts there are or how they begin.
 //
-// It is the automaton of Aho and Corasick: a tree of the texts, in which each node
-// also knows the longest end of its path that begins another text. The nodes are
-// numbered so that the first child of a node, if it has any, is the next one.
+// It is an Aho-Corasick automaton: a tree of the texts, in which each node also knows the longest
+// suffix of its path that is in the tree. Nodes are numbered so that the first child of a node is
+// the next node.
 //
-// Most places need not be looked at: the last bytes of a window tell how far away the
-// next place is at which a text may begin (Wu and Manber).
+// Most positions are skipped: the last bytes of a window tell how far away the next position is at
+// which a text may begin (Wu and Manber).
 type search struct {
 	texts [][]byte // the longest first
 
-	window int     // how many bytes every text has at least, up to maxWindow
-	block  int     // how many bytes at the end of a window skips knows
+	window int     // length of the shortest text, up to maxWindow
+	block  int     // bytes at the end of a window that skips is indexed by
 	skips  []uint8 // by the hash of a block
-	shift  int     // makes a product the hash of a block
+	shift  int     // of the product that is the hash of a block
 
-	root    [256]int32 // the children of the first node, 0 for none
+	root    [256]int32 // the children of the first node; 0 for none
 	label   []byte     // the byte that leads to a node
-	depth   []uint16   // how many bytes lead to a node
-	found   []uint16   // how long the longest text is that ends at a node, 0 for none
-	sibling []int32    // the next child of the same parent, 0 for none
-	fail    []int32    // the node of the longest end of a node's path
+	depth   []uint16   // the number of bytes that lead to a node
+	found   []uint16   // the length of the longest text that ends at a node; 0 for none
+	sibling []int32    // the next child of the same parent; 0 for none
+	fail    []int32    // the node of the longest suffix of a node's path
 	long    map[int32][]int
 }
 
-// newSearch returns a search for texts, the longest first, of at least minRedacted bytes.
+// newSearch returns a search for texts of at least minRedacted bytes, the longest first.
 func newSearch(texts [][]byte) *search {
 	s := &search{texts: texts}
 	if len(texts) == 0 {
@@ -72,7 +72,7 @@ func (s *search) grow() {
 	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(s.texts[a], s.texts[b]) })
 	s.add(0, 0)
 	s.long = map[int32][]int{}
-	path := make([]int32, maxPrefix+1) // the nodes of the text before
+	path := make([]int32, maxPrefix+1) // the nodes of the previous text
 	var before []byte
 	for _, i := range order {
 		text := s.texts[i][:min(len(s.texts[i]), maxPrefix)]
@@ -118,7 +118,7 @@ func (s *search) add(label byte, depth int) int32 {
 // link sets fail of every node, and completes found.
 func (s *search) link() {
 	s.fail = make([]int32, len(s.label))
-	queue := make([]int32, 1, len(s.label)) // the shorter paths first
+	queue := make([]int32, 1, len(s.label)) // shorter paths first
 	for i := 0; i < len(queue); i++ {
 		node := queue[i]
 		for child := s.first(node); child != 0; child = s.sibling[child] {
@@ -153,7 +153,7 @@ func (s *search) child(node int32, b byte) int32 {
 	return child
 }
 
-// step returns the node of the longest end of a node's path and one more byte.
+// step returns the node for the longest suffix of a node's path plus one byte.
 func (s *search) step(node int32, b byte) int32 {
 	for {
 		if child := s.child(node, b); child != 0 || node == 0 {
@@ -163,7 +163,7 @@ func (s *search) step(node int32, b byte) int32 {
 	}
 }
 
-// next returns the first place from one on at which a text may begin, or -1.
+// next returns the first position from from on at which a text may begin, or -1.
 func (s *search) next(text []byte, from int) int {
 	skips, shift, drop := s.skips, s.shift&31, (32-8*s.block)&31
 	for end := from + s.window; end <= len(text); {
@@ -187,8 +187,8 @@ func (s *search) enter(text []byte) int32 {
 	return node
 }
 
-// find returns where the texts stand in another, in order. Those that overlap are one span.
-// If there are more than most spans, it stops there and reports false.
+// find returns where the texts occur in text, in order. Overlapping occurrences are one span. If
+// there are more than most spans, it stops and reports false.
 func (s *search) find(text []byte, most int) (found []span, ok bool) {
 	if len(s.texts) == 0 ||
 		s.window < smallWindow && len(s.texts) <= few && !s.anyIn(text) {
@@ -227,18 +227,18 @@ func (s *search) find(text []byte, most int) (found []span, ok bool) {
 	return merged(append(spans, long.spans...)), true
 }
 
-// isIn reports whether one of the texts stands in another.
+// isIn reports whether one of the texts occurs in text.
 func (s *search) isIn(text []byte) bool {
 	_, none := s.find(text, 0)
 	return !none
 }
 
-// anyIn looks for one text after the other.
+// anyIn searches for one text after the other.
 func (s *search) anyIn(text []byte) bool {
 	return slices.ContainsFunc(s.texts, func(t []byte) bool { return bytes.Contains(text, t) })
 }
 
-// joined adds a span to others that end before it, and joins it with those it overlaps.
+// joined appends a span to spans that end before it, and merges it with those it overlaps.
 func joined(spans []span, s span) []span {
 	for last := len(spans) - 1; last >= 0 && spans[last].to > s.from; last-- {
 		s.from = min(s.from, spans[last].from)
@@ -247,15 +247,15 @@ func joined(spans []span, s span) []span {
 	return append(spans, s)
 }
 
-// longSpans are where texts stand that are longer than maxPrefix.
+// longSpans are the occurrences of texts longer than maxPrefix.
 type longSpans struct {
 	spans []span
-	until map[int]int // up to where a text was searched for
+	until map[int]int // by text: up to where it was searched for
 }
 
-// add looks for the texts that begin with the path of a node, which stands at a place.
-// Each is searched for from there on, since bytes.Index takes no longer if it nearly
-// is there many times. Where a text overlaps itself, the first is found.
+// add finds the texts that begin with the path of a node, which occurs at from. It searches for each
+// from there on, since bytes.Index is not slowed down by many partial matches. If occurrences of a
+// text overlap, it finds the first.
 func (l *longSpans) add(s *search, node int32, text []byte, from int) {
 	for _, i := range s.long[node] {
 		if from < l.until[i] {

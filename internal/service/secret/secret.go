@@ -1,7 +1,7 @@
-// Package secret finds secrets by their names and keeps them from being seen.
+// Package secret resolves secrets by name, and keeps them from being shown.
 //
-// Its invariant: a secret is text only for as long as somebody calls Reveal.
-// Formatted, logged or marshalled in any way, a Value is [redacted].
+// Its invariant: only Reveal returns a secret as text. Formatted, logged or marshalled in any way, a
+// Value is [redacted].
 package secret
 
 import (
@@ -10,13 +10,13 @@ import (
 	"unique"
 )
 
-// DefaultNamespace is where a secret without a namespace is looked for.
+// DefaultNamespace is the namespace of a secret that does not name one.
 const DefaultNamespace = "default"
 
-// DefaultKey is the key of a secret that has but one value.
+// DefaultKey is the key of a secret with a single value.
 const DefaultKey = "value"
 
-// redacted stands for every secret that is shown.
+// redacted replaces every secret that is shown.
 const redacted = "[redacted]"
 
 // Ref names one value of a secret (SPEC-TOOLS 5.1). The zero Ref names none.
@@ -24,7 +24,7 @@ type Ref struct {
 	Namespace, Name, Key string
 }
 
-// String gives [namespace/]name[:key] as short as it can be.
+// String returns the shortest form of [namespace/]name[:key].
 func (r Ref) String() string {
 	s := r.Name
 	if r.Namespace != DefaultNamespace {
@@ -39,13 +39,13 @@ func (r Ref) String() string {
 // IsZero reports whether r names nothing.
 func (r Ref) IsZero() bool { return r == Ref{} }
 
-// Value is a secret. Two Values of the same text are equal by ==.
+// Value is a secret. Two Values with the same text are equal by ==.
 //
-// The text is behind a pointer, since fmt does not ask a Value that is in an
-// unexported field of another type how it wants to be shown: it shows what is in it.
+// The text is behind a pointer: fmt does not call the methods of a Value in an unexported field of
+// another type, but prints its content.
 type Value struct{ text unique.Handle[string] }
 
-// NewValue returns a Value. That of "" is the zero Value.
+// NewValue returns a Value for text. For "" it is the zero Value.
 func NewValue(text string) Value {
 	if text == "" {
 		return Value{}
@@ -53,7 +53,7 @@ func NewValue(text string) Value {
 	return Value{unique.Make(text)}
 }
 
-// Reveal returns the secret itself.
+// Reveal returns the secret as text.
 func (v Value) Reveal() string {
 	if v.IsZero() {
 		return ""
@@ -61,7 +61,7 @@ func (v Value) Reveal() string {
 	return v.text.Value()
 }
 
-// IsZero reports whether there is nothing to hide.
+// IsZero reports whether the secret is empty.
 func (v Value) IsZero() bool { return v == Value{} }
 
 // String implements fmt.Stringer.
@@ -76,9 +76,9 @@ func (Value) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText implements encoding.TextMarshaler, and so JSON as well.
 func (Value) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// Secret is one that was declared as a resource: its values by their keys.
+// Secret is a secret that was declared as a resource: its values by their keys.
 type Secret struct {
 	Namespace, Name string
 	Data            map[string]Value
-	Source          string // the file that declares it, for messages
+	Source          string // the file of the declaration, for messages
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// environPrefix begins every variable that may be a secret. No other variable
-// is ever read, whatever a resource asks for (SPEC-TOOLS 5.1).
+// environPrefix begins every environment variable that may be a secret. The Store reads no others,
+// whatever a resource asks for (SPEC-TOOLS 5.1).
 const environPrefix = "ORLOJ_SECRET_"
 
 // Options says where a Store looks.
 type Options struct {
 	// Dir is the operator's folder of secrets. If empty, there is none.
 	Dir string
-	// Credentials is the folder of systemd's credentials, which is what
-	// $CREDENTIALS_DIRECTORY says. If empty, there is none.
+	// Credentials is the folder of systemd's credentials, from $CREDENTIALS_DIRECTORY. If empty, there
+	// is none.
 	Credentials string
-	// Lookup finds a variable of the environment. If nil, there are none.
+	// Lookup returns an environment variable. If nil, there are none.
 	Lookup func(name string) (string, bool)
 }
 
-// Store finds secrets. It keeps none that it was not given by Set: whatever it
-// is asked for is read at that moment, so that a rotated secret holds from the
-// next call on (SPEC-TOOLS 5.3). Its methods may be called from any goroutine.
+// Store resolves secrets. Except for the Secret resources that Set gave it, it keeps none: it reads
+// a secret whenever it is asked for it, so that the next call uses a rotated secret (SPEC-TOOLS
+// 5.3). Its methods may be called from any goroutine.
 //
-// The sources are asked in this order, and the first that has the key wins:
+// It reads the sources in this order, and the first one that has the key wins:
 //
 //	Secret resources                 the namespace's
 //	secrets_dir/NAME                 the key "value" of the namespace default
@@ -37,8 +37,8 @@ type Options struct {
 //	credentials NAME, NAME.KEY       the namespace default: systemd's names have no folders
 //	ORLOJ_SECRET_NAME[_KEY]          the namespace default
 //
-// A source that has the secret and cannot give it ends the search: what was
-// meant to win must not be replaced in silence.
+// If a source has the secret but cannot be read, that is an error: a later source must not silently
+// replace an earlier one.
 type Store struct {
 	credentials string
 	lookup      func(string) (string, bool)
@@ -50,7 +50,7 @@ type Store struct {
 
 type name struct{ namespace, name string }
 
-// New returns a Store that looks where opts says, and has no Secret resource yet.
+// New returns a Store without Secret resources.
 func New(opts Options) *Store {
 	lookup := opts.Lookup
 	if lookup == nil {
@@ -59,14 +59,14 @@ func New(opts Options) *Store {
 	return &Store{credentials: opts.Credentials, lookup: lookup, dir: opts.Dir}
 }
 
-// SetDir replaces the folder of secrets; "" is none.
+// SetDir replaces the folder of secrets; "" for none.
 func (s *Store) SetDir(dir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dir = dir
 }
 
-// Set replaces all Secret resources. Of two with the same name the first holds.
+// Set replaces all Secret resources. If two have the same name, the first one is used.
 func (s *Store) Set(secrets []Secret) {
 	declared := make(map[name]map[string]Value, len(secrets))
 	for _, one := range slices.Backward(secrets) {
@@ -77,22 +77,21 @@ func (s *Store) Set(secrets []Secret) {
 	s.declared = declared
 }
 
-// Resolve returns the value that ref names, as it is now; it may be empty. The
-// error is a *fault.Error secret_resolution_failed that tells where was looked,
-// and holds no value.
+// Resolve returns the current value of ref, which may be empty. The error is a *fault.Error
+// secret_resolution_failed that says which sources were tried, and contains no value.
 func (s *Store) Resolve(ref Ref) (Value, error) {
 	ref = ref.full()
 	return s.resolve(ref, s.given(ref))
 }
 
-// given is what a Store was given, of one moment.
+// given are the sources of a secret at one moment.
 type given struct {
 	dir        string
 	declared   map[string]Value // the values of one Secret resource
 	isDeclared bool
 }
 
-// given returns what there is for the secret of ref.
+// given returns the sources for the secret of ref.
 func (s *Store) given(ref Ref) given {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,11 +135,11 @@ func (s *Store) resolve(ref Ref, from given) (Value, error) {
 	return Value{}, failed(ref, "it is not there; looked for it in %s", list(looked))
 }
 
-// Keys returns several values of one secret, as they were at one moment. ref's own
-// key is not used. The error is that of the first key that cannot be resolved.
+// Keys returns several values of one secret, all from the same moment. The key of ref is ignored.
+// The error is that of the first key that cannot be resolved.
 func (s *Store) Keys(ref Ref, keys ...string) (map[string]Value, error) {
 	values, err := s.keys(ref, keys)
-	// Files have no lock: those that were read the same twice belong together.
+	// Files cannot be locked: if two reads give the same values, these belong together.
 	for range maxReads - 1 {
 		if err != nil {
 			return nil, err
@@ -153,7 +152,7 @@ func (s *Store) Keys(ref Ref, keys ...string) (map[string]Value, error) {
 	return values, err
 }
 
-// maxReads bounds how often the files of a secret are read that changes all the time.
+// maxReads bounds how many times the files of a secret are read if they keep changing.
 const maxReads = 5
 
 func (s *Store) keys(ref Ref, keys []string) (map[string]Value, error) {
@@ -170,7 +169,7 @@ func (s *Store) keys(ref Ref, keys []string) (map[string]Value, error) {
 	return values, nil
 }
 
-// full fills in what a Ref may leave out.
+// full sets the parts of a Ref that are empty to their defaults.
 func (r Ref) full() Ref {
 	if r.Namespace == "" {
 		r.Namespace = DefaultNamespace
@@ -181,7 +180,7 @@ func (r Ref) full() Ref {
 	return r
 }
 
-// variableOf is the environment variable of a secret.
+// variableOf returns the environment variable of a secret.
 func variableOf(ref Ref) string {
 	text := ref.Name
 	if ref.Key != DefaultKey {
@@ -198,14 +197,14 @@ func variableOf(ref Ref) string {
 	}, text)
 }
 
-// failed is why a secret cannot be had. The call that needs it was not sent.
+// failed is the error for a secret that cannot be resolved. The call that needs it was not sent.
 func failed(ref Ref, format string, args ...any) *fault.Error {
 	f := fault.New(fault.SecretResolutionFailed, "secret %q: "+format, append([]any{ref.String()}, args...)...)
 	f.Unsent = true
 	return f
 }
 
-// list writes several things as people do.
+// list joins several things for a sentence.
 func list(items []string) string {
 	if len(items) == 1 {
 		return items[0]

@@ -9,18 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// maxEscapeLevels is how many times a text is unescaped in search of a value: JSON in a
-// string of JSON in a string of JSON.
+// maxEscapeLevels is how many times a text is unescaped to find values: JSON in a string of JSON in
+// a string of JSON.
 const maxEscapeLevels = 3
 
-// span is a part of a text: the bytes from one offset up to another.
+// span is a part of a text, from one byte offset up to another.
 type span struct{ from, to int }
 
-// escaped returns where values stand that a text spells with JSON escapes which no form
-// has, in a text that is unescaped up to maxEscapeLevels times. JSON allows several
-// spellings of most characters: PHP writes "/" as "\/" and .NET writes "+" as "\u002B".
-// The time is linear in the size of the text for each level. If there are more than most
-// values, it stops there and reports false.
+// escaped returns where values occur in a text that is unescaped up to maxEscapeLevels times. It
+// finds values with JSON escapes that no form has: JSON allows several spellings of most characters;
+// PHP writes "/" as "\/" and .NET writes "+" as "\u002B". The time is linear in the size of the text
+// for each level. If there are more than most values, it stops and reports false.
 func (r *Redactor) escaped(text []byte, most int) (spans []span, ok bool) {
 	if !hasEscapes(text) {
 		return nil, true
@@ -42,12 +41,12 @@ func (r *Redactor) escaped(text []byte, most int) (spans []span, ok bool) {
 	}
 }
 
-// hasEscapes reports whether a text may have escapes of JSON that no form has.
+// hasEscapes reports whether a text may have JSON escapes that no form has.
 func hasEscapes(text []byte) bool {
 	return bytes.Contains(text, []byte(`\u`)) || bytes.Contains(text, []byte(`\/`))
 }
 
-// unescapedTimes returns a text that is unescaped so many times, and text itself for none.
+// unescapedTimes returns a text that is unescaped so many times; text itself for 0.
 func unescapedTimes(text []byte, times int) []byte {
 	if times == 0 {
 		return text
@@ -59,7 +58,7 @@ func unescapedTimes(text []byte, times int) []byte {
 	return plain
 }
 
-// merged sorts spans and joins those that overlap.
+// merged sorts spans and merges those that overlap.
 func merged(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
 	out := spans[:0]
@@ -73,9 +72,9 @@ func merged(spans []span) []span {
 	return out
 }
 
-// origins translates sorted spans of what a text is unescaped into spans of the text.
+// origins converts sorted spans of an unescaped text into spans of text.
 func origins(text []byte, spans []span) []span {
-	at, n := 0, 0 // offsets in text, and in what it is unescaped
+	at, n := 0, 0 // offsets in text, and in the unescaped text
 	for i, s := range spans {
 		for ; n < s.from; at, n = at+escapeLen(text, at), n+unescapedLen(text, at) {
 		}
@@ -87,8 +86,8 @@ func origins(text []byte, spans []span) []span {
 	return spans
 }
 
-// unescaped appends a text to out, with each escape of JSON in it replaced by what it stands
-// for. That is never longer, and so out may be text[:0].
+// unescaped appends a text to out, with its JSON escapes decoded. The result is never longer than
+// text, so out may be text[:0].
 func unescaped(out, text []byte) []byte {
 	for at := 0; at < len(text); {
 		next := bytes.IndexByte(text[at:], '\\')
@@ -124,8 +123,8 @@ func unescapedLen(text []byte, at int) int {
 	return max(1, utf8.RuneLen(r))
 }
 
-// escape returns what an escape of JSON at the beginning of a text stands for, and how long it
-// is. A backslash that begins no escape stands for itself: r is -1.
+// escape decodes a JSON escape at the beginning of a text, and returns its length. A backslash that
+// does not begin an escape stands for itself: r is -1.
 func escape(text []byte) (r rune, size int) {
 	if len(text) < 2 {
 		return -1, 1
@@ -161,7 +160,7 @@ func escape(text []byte) (r rune, size int) {
 	return -1, 1
 }
 
-// unit returns the UTF-16 unit that "\uXXXX" at the beginning of a text stands for.
+// unit decodes "\uXXXX" at the beginning of a text to a UTF-16 unit.
 func unit(text []byte) (rune, bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
