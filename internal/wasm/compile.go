@@ -14,28 +14,28 @@ import (
 	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
-// code is a compiled module and the runtime that it alone lives in: a limit of
-// wazero's is a runtime's, and so is what can be linked.
+// code is a compiled module with a wazero runtime of its own: limits and linking in wazero apply to
+// a whole runtime.
 type code struct {
 	runtime  wazero.Runtime
-	cache    wazero.CompilationCache // nil without a disk
+	cache    wazero.CompilationCache // nil without a disk cache
 	module   wazero.CompiledModule
-	size     int64 // bytes that it takes, more or less
-	instance int64 // bytes that a call takes besides its linear memory, before it runs
+	size     int64 // approximate bytes of memory
+	instance int64 // bytes of a call before it runs, without its linear memory
 }
 
-// close lets go of the code, which no call may run. ctx ends nothing.
+// close releases the code. No call may be running. It cannot be cancelled.
 func (c *code) close(ctx context.Context) {
-	_ = c.runtime.Close(ctx) // it fails for files that are open alone
+	_ = c.runtime.Close(ctx) // it fails only for open files, of which there are none
 	if c.cache != nil {
-		_ = c.cache.Close(ctx) // the same
+		_ = c.cache.Close(ctx) // it fails only for open files, of which there are none
 	}
 }
 
-// compile makes code of a module: it is metered first, which bounds all that the
-// compiler believes of it.
+// compile compiles a module. It first adds the metering, which also checks everything that the
+// compiler relies on.
 func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
-	// What it makes does not depend on the limits, so that the disk has it once.
+	// The metered module does not depend on the limits, so the disk has it only once.
 	metered, instance, err := wasmfuel.Instrument(module, wasmfuel.Options{})
 	if err != nil {
 		return nil, invalid("%v", err)
@@ -44,7 +44,7 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 	defer disk.lock(metered)()
 	c, err := build(r.ctx, metered, limits, disk.folder(metered))
 	if err != nil && disk != nil {
-		disk.remove(metered) // it may be what is at fault
+		disk.remove(metered) // the disk entry may be the cause
 		c, err = build(r.ctx, metered, limits, "")
 	}
 	if err != nil {
@@ -55,15 +55,15 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 		c.close(r.ctx)
 		return nil, err
 	}
-	const perByte = 8 // what is compiled, over what it is compiled from
+	const perByte = 8 // bytes of compiled code per byte of the module
 	c.size = perByte * int64(len(metered))
 	c.instance = instance
 	disk.keep(metered)
 	return c, nil
 }
 
-// build compiles a module in a runtime of its own. What it finds in folder it
-// does not compile again; "" is not a folder.
+// build compiles a module in a new runtime. It loads the code from folder if it is there; "" means
+// no folder.
 func build(ctx context.Context, module []byte, limits Limits, folder string) (c *code, err error) {
 	config := wazero.NewRuntimeConfig().
 		WithCoreFeatures(api.CoreFeaturesV2).
@@ -78,7 +78,7 @@ func build(ctx context.Context, module []byte, limits Limits, folder string) (c 
 	}
 	c.runtime = wazero.NewRuntimeWithConfig(ctx, config)
 	defer func() {
-		if r := recover(); r != nil { // of the compiler, whose panics are about the module
+		if r := recover(); r != nil { // the compiler panics for some modules
 			err = fmt.Errorf("the compiler gave up: %v", r)
 		}
 		if err != nil {
@@ -96,24 +96,23 @@ func build(ctx context.Context, module []byte, limits Limits, folder string) (c 
 	if _, err := yielder.Instantiate(ctx); err != nil {
 		return c, err
 	}
-	// One worker is this goroutine, whose panics are recovered from. With more it
-	// would look at ctx between two functions, and a panic of theirs would end Orla.
+	// With one worker, the compiler runs on this goroutine, where panics are recovered. With more, it
+	// would check ctx between functions, but a panic would end Orla.
 	c.module, err = c.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, 1), module)
 	return c, err
 }
 
-// stopped is what yield panics with: wazero ends the guest and returns it.
+// stopped is the value that yield panics with: wazero ends the guest and returns it.
 type stopped struct{ cause error }
 
-// Error says why the guest was ended.
+// Error returns why the guest was ended.
 func (s *stopped) Error() string { return s.cause.Error() }
 
 // Unwrap returns why the guest was ended.
 func (s *stopped) Unwrap() error { return s.cause }
 
-// yield is called by the guest each millisecond at least, as a rule much more often. Native
-// code can be stopped nowhere else: not by a deadline, the garbage collector or the
-// scheduler.
+// yield is called by the guest at least once per millisecond, and usually much more often. Native
+// code can only be stopped here: by a deadline, the garbage collector or the scheduler.
 func yield(ctx context.Context, _ []uint64) {
 	if ctx.Err() != nil {
 		panic(&stopped{context.Cause(ctx)})

@@ -19,26 +19,25 @@ import (
 )
 
 const (
-	// diskFormat changes with how entries are kept.
+	// diskFormat is the version of the format of entries.
 	diskFormat = "orla compiled module 1\n"
-	// maxDisk bounds what is kept, together.
+	// maxDisk bounds all entries together, in bytes.
 	maxDisk = 1 << 30
-	// nameSums is the file of an entry that says what is in the others.
+	// nameSums is the file of an entry with the digests of its other files.
 	nameSums = "sums"
 )
 
-// disk keeps compiled modules in a folder, each in one of its own. What is in
-// there is native code that will be run, of which wazero checks next to nothing:
-// so each file is compared with the digest that was written when it was made. That
-// finds what broke, and not who forges both; against those stands the folder's mode.
-// A nil disk keeps nothing.
+// disk keeps compiled modules in a folder, one folder for each. They contain native code, and wazero
+// checks almost nothing before it runs that. So each file is compared with its digest from when it
+// was made. That detects damage, but not an attacker who replaces both; the mode of the folder
+// protects against that. A nil disk keeps nothing.
 type disk struct {
 	dir    string
 	log    *slog.Logger
-	making sync.Map // channels by the entries that are being made; see lock
+	making sync.Map // channels of the entries that are being made; see hold
 }
 
-// openDisk returns the disk in dir, and nil if that is "" or cannot be trusted.
+// openDisk returns the disk in dir; nil if dir is "" or cannot be trusted.
 func openDisk(dir string, log *slog.Logger) *disk {
 	if dir == "" {
 		return nil
@@ -58,7 +57,7 @@ func openDisk(dir string, log *slog.Logger) *disk {
 	return &disk{dir: dir, log: log}
 }
 
-// entryOf names the folder of a module that is metered: what meters it is part of it.
+// entryOf returns the folder of a metered module. So a new version of the metering has new folders.
 func (d *disk) entryOf(metered []byte) string {
 	h := sha256.New()
 	h.Write([]byte(diskFormat))
@@ -66,8 +65,8 @@ func (d *disk) entryOf(metered []byte) string {
 	return filepath.Join(d.dir, hex.EncodeToString(h.Sum(nil)))
 }
 
-// lock waits until nobody makes the entry of a module, and has the caller do so
-// until it calls release.
+// hold waits until no other goroutine makes the entry of a module. The caller may make it, and must
+// then call release.
 func (d *disk) lock(metered []byte) (release func()) {
 	if d == nil {
 		return func() {}
@@ -85,8 +84,8 @@ func (d *disk) lock(metered []byte) (release func()) {
 	}
 }
 
-// folder returns the folder for a module, in which there is nothing that was not
-// put there; "" if there can be none.
+// folder returns the folder for a module, with only verified files in it; "" if that is not
+// possible.
 func (d *disk) folder(metered []byte) string {
 	if d == nil {
 		return ""
@@ -101,11 +100,11 @@ func (d *disk) folder(metered []byte) string {
 		return ""
 	}
 	now := time.Now()
-	_ = os.Chtimes(entry, now, now) // which goes first depends on it, and nothing else
+	_ = os.Chtimes(entry, now, now) // only the order of removal depends on it
 	return entry
 }
 
-// remove forgets a module.
+// remove removes the entry of a module.
 func (d *disk) remove(metered []byte) {
 	if d == nil {
 		return
@@ -115,7 +114,7 @@ func (d *disk) remove(metered []byte) {
 	}
 }
 
-// keep says what was put into a module's folder, and makes room for it.
+// keep writes the digests of a module's files, and makes room for them.
 func (d *disk) keep(metered []byte) {
 	if d == nil {
 		return
@@ -133,7 +132,7 @@ func (d *disk) keep(metered []byte) {
 	d.prune(entry)
 }
 
-// verify compares the files of an entry with their digests. No entry is as it should be.
+// verify compares the files of an entry with their digests. A missing entry is valid.
 func verify(entry string) error {
 	found, err := sumsOf(entry)
 	if err != nil || found == "" {
@@ -153,7 +152,7 @@ func verify(entry string) error {
 func sumsOf(entry string) (string, error) {
 	var list strings.Builder
 	err := filepath.WalkDir(entry, func(path string, of fs.DirEntry, err error) error {
-		name, _ := filepath.Rel(entry, path) // it is below
+		name, _ := filepath.Rel(entry, path) // path is below entry
 		switch {
 		case err != nil && path == entry && os.IsNotExist(err):
 			return fs.SkipAll
@@ -187,18 +186,18 @@ func sumOf(path string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// writeSums replaces the sums of an entry, unless they are what they were.
+// writeSums replaces the digests of an entry, unless they are unchanged.
 func writeSums(entry, sums string) error {
 	path := filepath.Join(entry, nameSums)
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, []byte(sums)) {
 		return nil
 	}
-	// Half of it would be no sums of these files, and the module made anew.
+	// A partly written file would not match, and the module would be compiled again.
 	return os.WriteFile(path, []byte(sums), 0o600)
 }
 
-// prune removes the entries that were used longest ago, until the rest is no more
-// than maxDisk. kept stays.
+// prune removes the least recently used entries until the rest is at most maxDisk. It does not
+// remove kept.
 func (d *disk) prune(kept string) {
 	type entry struct {
 		path string
@@ -220,7 +219,7 @@ func (d *disk) prune(kept string) {
 		e := entry{path: filepath.Join(d.dir, of.Name()), used: info.ModTime()}
 		_ = filepath.WalkDir(e.path, func(_ string, of fs.DirEntry, err error) error {
 			if err != nil {
-				return nil //nolint:nilerr // the same
+				return nil //nolint:nilerr // another Orla has removed it
 			}
 			if info, err := of.Info(); err == nil {
 				e.size += info.Size()

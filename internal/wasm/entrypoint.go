@@ -15,17 +15,17 @@ import (
 	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
-// entrypoint is the function that a call runs, and how.
+// entrypoint says which function a call runs, and how.
 type entrypoint struct {
 	name string
-	// buffers: it is given a place in memory and returns one, rather than to read
-	// stdin and write stdout.
+	// buffers says that input and output are buffers in the module's memory, instead of stdin and
+	// stdout.
 	buffers bool
-	// initialize: _initialize is to be called before.
+	// initialize says that _initialize must be called first.
 	initialize bool
 }
 
-// The names that modules give things by convention.
+// Names that modules use by convention.
 const (
 	nameStart      = "_start"
 	nameInitialize = "_initialize"
@@ -33,7 +33,7 @@ const (
 	nameAllocate   = "allocate"
 )
 
-// signature is the type of a function: api.ValueType has a byte for each value.
+// signature is the type of a function: each byte is an api.ValueType.
 type signature struct{ params, results string }
 
 const (
@@ -41,7 +41,7 @@ const (
 	i64 = string(rune(api.ValueTypeI64))
 )
 
-// The types of functions that the host calls.
+// The types of the functions that the host calls.
 var (
 	typeNothing  = signature{}
 	typeStatus   = signature{results: i32}
@@ -56,7 +56,7 @@ func signatureOf(f api.FunctionDefinition) signature {
 	return signature{string(f.ParamTypes()), string(f.ResultTypes())}
 }
 
-// checkImports refuses a module that wants what the host does not give.
+// checkImports refuses a module with imports that the host does not have.
 func checkImports(module wazero.CompiledModule, wasi bool) error {
 	for _, f := range module.ImportedFunctions() {
 		from, name, _ := f.Import()
@@ -102,7 +102,7 @@ func enter(module wazero.CompiledModule, limits Limits) (entrypoint, error) {
 	return e, nil
 }
 
-// checkBuffers checks what an entrypoint needs that is given a place in memory.
+// checkBuffers checks the exports that an entrypoint with buffers needs.
 func checkBuffers(module wazero.CompiledModule, name string) error {
 	if signatureOf(module.ExportedFunctions()[nameAllocate]) != typeAllocate {
 		return invalid("its %s is given a place in memory, and it exports no function %s of type (i32) -> i32", quoted(name), nameAllocate)
@@ -113,7 +113,7 @@ func checkBuffers(module wazero.CompiledModule, name string) error {
 	return nil
 }
 
-// listed names what could be an entrypoint, for people.
+// listed lists the functions that could be an entrypoint, for a message.
 func listed(exports map[string]api.FunctionDefinition) string {
 	const most = 20
 	var names []string
@@ -131,7 +131,7 @@ func listed(exports map[string]api.FunctionDefinition) string {
 	return strings.Join(names, ", ")
 }
 
-// quoted is a module's own word, short enough for a reason.
+// quoted quotes a name from a module, shortened for a message.
 func quoted(name string) string {
 	const most = 64
 	return strconv.Quote(brief.Cut(name, most))

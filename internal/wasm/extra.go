@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// stackAtFirst is what the call stack of each call may have, and referencesStep how
-	// much is asked for at a time for references.
+	// stackAtFirst is the size of the call stack that each call has reserved at first. referencesStep is
+	// how much is reserved at a time for references.
 	stackAtFirst, referencesStep = 32 << 10, 256 << 10
-	// mostStack is what the runtime makes of a call stack at most, before it ends the call.
+	// mostStack is the largest call stack of wazero. A call that needs more ends.
 	mostStack = 128 << 20
-	// maxReferences bounds what a call asks for by ref.func: a call that is beyond the
-	// memory of all calls would go on.
+	// maxReferences bounds the references of a call: memory for all calls does not stop a call that has
+	// already gone beyond it.
 	maxReferences = 1 << 20
 )
 
-// extra is what a call takes of Orla's memory, besides its linear memory, while it runs: its
-// call stack, and the references that it makes. The guest counts both itself, and yields
-// before the stack has more than it may have.
+// extra counts the memory of a running call in addition to its linear memory: its call stack, and
+// the references that it makes. The guest counts both itself, and yields before the stack exceeds
+// what is reserved.
 type extra struct {
 	need func(more int64) error
-	// Of the guest; see wasmfuel. Between two calls of grow, room is what stack is, less
-	// what references took.
+	// Globals of the guest; see wasmfuel. Between two calls of grow, room is stack minus the bytes of
+	// new references.
 	depth, room api.MutableGlobal
 
-	stack      int64 // bytes that the stack may have
-	references int64 // bytes of references that it has asked for
-	made       int64 // bytes of references
+	stack      int64 // reserved bytes of the stack
+	references int64 // reserved bytes for references
+	made       int64 // bytes of references that were made
 }
 
-// begin gives the guest what it has from the beginning.
+// begin sets the initial room of the guest.
 func (e *extra) begin(module api.Module) {
 	e.depth = module.ExportedGlobal(wasmfuel.Depth).(api.MutableGlobal)
 	e.room = module.ExportedGlobal(wasmfuel.Room).(api.MutableGlobal)
@@ -40,12 +40,11 @@ func (e *extra) begin(module api.Module) {
 	e.room.Set(uint64(e.stack))
 }
 
-// taken is how many bytes a call takes for a stack that may have so many: the runtime doubles
-// it each time.
+// taken returns how many bytes of memory a stack takes: wazero doubles it when it grows.
 func taken(stack int64) int64 { return min(2*stack, mostStack) }
 
-// grow asks for what the guest has taken since, and for more of a stack that it has come to
-// the end of.
+// grow reserves memory for the references made since the last call, and for a larger stack if the
+// guest has reached the end of it.
 func (e *extra) grow() error {
 	e.made += e.stack - int64(e.room.Get())
 	depth := int64(e.depth.Get())

@@ -8,17 +8,17 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
-// memory is the linear memory of one instance: as much of the address space as
-// it may ever need, of which only what is touched takes memory, and all of which
-// goes back to the system when the call is over. It does not move when it grows.
+// memory is the linear memory of one instance. It reserves the address space that the instance may
+// ever need. Only pages that are used take memory, and all of it is returned to the system after the
+// call. It does not move when it grows.
 type memory struct {
 	region []byte
-	peak   int64                  // bytes that the guest has had
-	need   func(more int64) error // waits for so many bytes to be free
-	lacks  error                  // why the guest could not have what it begins with
+	peak   int64                  // the largest size so far, in bytes
+	need   func(more int64) error // waits until so many bytes are free, and reserves them
+	lacks  error                  // why the initial memory could not be reserved
 }
 
-// reserve returns memory that can grow up to most bytes, and calls need before it does.
+// reserve returns memory that can grow to most bytes. It calls need before it grows.
 func reserve(most int64, need func(more int64) error) (*memory, error) {
 	region, err := syscall.Mmap(-1, 0, int(most), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
 	if err != nil {
@@ -29,8 +29,8 @@ func reserve(most int64, need func(more int64) error) (*memory, error) {
 	return &memory{region: region, need: need}, nil
 }
 
-// Reallocate gives the guest so many bytes, nil if they are too many, or its call has ended
-// before they were free. What it begins with it gets in any case, or wazero would panic.
+// Reallocate returns size bytes; nil if they are too many, or if the call has ended before they were
+// free. It returns the initial memory in any case, since wazero would panic otherwise.
 func (m *memory) Reallocate(size uint64) []byte {
 	if size > uint64(len(m.region)) {
 		return nil
@@ -46,13 +46,13 @@ func (m *memory) Reallocate(size uint64) []byte {
 	return m.region[:size:size]
 }
 
-// Free does nothing: wazero calls it while the guest's last function may still be
-// on the stack. free is called when it is not.
+// Free does nothing: wazero may call it while the guest's last function is still on the stack.
+// Later, free releases the memory.
 func (m *memory) Free() {}
 
 func (m *memory) free() {
 	if m.region != nil {
-		_ = syscall.Munmap(m.region) // it fails for what is not mapped alone
+		_ = syscall.Munmap(m.region) // it fails only for memory that is not mapped
 		m.region = nil
 	}
 }

@@ -17,18 +17,18 @@ import (
 	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
-// Outcome is what a call left. It stands beside an error as far as it went.
+// Outcome is the result of a call. With an error, it has what there was until then.
 type Outcome struct {
-	Stdout     []byte // what the module answered, whichever way
+	Stdout     []byte // the answer of the module, for both kinds of entrypoint
 	Stderr     []byte // at most 64 KiB of it
 	FuelUsed   int64
 	MemoryPeak int64 // bytes of linear memory
 }
 
-// Run calls the module once, in a fresh instance, with input, and returns its
-// answer of at most maxOutput bytes. The error is a
-// *fault.Error: execution_failed for a trap, an exit code, too much output and
-// the end of the fuel; what ctx ended by; not_ready with ErrEvicted.
+// Run runs the module once, in a new instance, with input, and returns its answer of at most
+// maxOutput bytes; if that is zero, 8 MiB. The error is a *fault.Error: execution_failed for a trap,
+// an exit code, too much output and the end of the fuel; the cause of ctx; not_ready with
+// ErrEvicted.
 func (m *Module) Run(ctx context.Context, input []byte, maxOutput int64) (Outcome, error) {
 	c, err := m.begin()
 	if err != nil {
@@ -92,22 +92,21 @@ type instance struct {
 	fuelUsed int64
 }
 
-// run makes the instance, calls it, and is done with it.
+// run makes the instance, calls it, and closes it.
 func (i *instance) run(ctx context.Context) ([]byte, error) {
-	// Not that of ctx: an instance that is half made cannot be ended by a deadline,
-	// and yields when it runs.
+	// Not with the deadline of ctx: making an instance cannot be cancelled, and a running one yields.
 	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory { return i.memory }))
 	module, err := i.code.runtime.InstantiateModule(ctx, i.code.module, i.config(ctx))
 	if err != nil {
 		return nil, i.failed(ctx, err)
 	}
-	defer func() { _ = module.Close(ctx) }() // it fails for files that are open alone
+	defer func() { _ = module.Close(ctx) }() // it fails only for open files, of which there are none
 	if i.memory.lacks != nil {
 		return nil, fault.Unsent(i.memory.lacks)
 	}
 	ctx = context.WithValue(ctx, instanceKey{}, i)
 	fuel, slice := module.ExportedGlobal(wasmfuel.Fuel), module.ExportedGlobal(wasmfuel.Slice)
-	if fuel == nil { // until modules are metered
+	if fuel == nil { // cannot happen with metered modules
 		answer, err := i.call(ctx, module)
 		return answer, err
 	}
@@ -125,8 +124,8 @@ func (i *instance) run(ctx context.Context) ([]byte, error) {
 	return answer, err
 }
 
-// config is what the module may reach: with WASI its streams, clocks and random
-// numbers, and else nothing.
+// config says what the module can access: with WASI its streams, clocks and random numbers, and
+// nothing else.
 func (i *instance) config(ctx context.Context) wazero.ModuleConfig {
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
 	if !i.limits.WASI {
@@ -138,7 +137,7 @@ func (i *instance) config(ctx context.Context) wazero.ModuleConfig {
 		WithRandSource(random{ctx})
 }
 
-// call runs the functions of the module, in order.
+// call calls the functions of the module, in order.
 func (i *instance) call(ctx context.Context, module api.Module) ([]byte, error) {
 	before := []string{wasmfuel.Start}
 	if i.enter.initialize {
@@ -165,8 +164,7 @@ func (i *instance) call(ctx context.Context, module api.Module) ([]byte, error) 
 	return i.stdout.data, nil
 }
 
-// passBuffers gives the module its input in its own memory, and copies the answer
-// from there.
+// passBuffers copies the input into the module's memory, and the answer out of it.
 func (i *instance) passBuffers(ctx context.Context, module api.Module, enter api.Function) ([]byte, error) {
 	size := uint64(len(i.input))
 	at, err := module.ExportedFunction(nameAllocate).Call(ctx, size)
@@ -195,8 +193,8 @@ func (i *instance) passBuffers(ctx context.Context, module api.Module, enter api
 	return bytes.Clone(data), nil
 }
 
-// failed makes a fault of what a function of the module returned; nil of nil, and
-// of an exit with code 0.
+// failed returns the error for what a function of the module returned; nil for no error and for exit
+// code 0.
 func (i *instance) failed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -218,8 +216,8 @@ func (i *instance) failed(ctx context.Context, err error) error {
 	return fault.Wrap(fault.ExecutionFailed, err, "the module trapped: %s%s", trap, i.words())
 }
 
-// words are how what the module said on stderr began, and how it ended: where the
-// cause stands differs from language to language.
+// words returns the first and the last lines that the module wrote to stderr: languages differ in
+// where they write the cause.
 func (i *instance) words() string {
 	const most = 1 << 10
 	said := strings.TrimSpace(strings.ToValidUTF8(string(i.stderr.bytes()), "\uFFFD"))

@@ -9,11 +9,11 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 )
 
-// output takes what a module writes to stdout, up to a number of bytes.
+// output collects what a module writes to stdout, up to a limit.
 type output struct {
 	data []byte
 	most int64
-	full func() // called when there is more
+	full func() // called if there is more
 }
 
 // Write implements io.Writer.
@@ -26,8 +26,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// until is a writer that fails once ctx is done. A single call of the guest may
-// write a hundred million times.
+// until is a writer that fails once ctx is done: a single call by the guest may write a hundred
+// million buffers.
 type until struct {
 	ctx  context.Context
 	turn *turn
@@ -45,8 +45,7 @@ func (u until) Write(p []byte) (int, error) {
 	return u.Writer.Write(p)
 }
 
-// maxStderr is how much of stderr is kept: half of how it began, and half of how
-// it ended.
+// maxStderr is how much of stderr is kept: half of it from the beginning, and half from the end.
 const maxStderr = 64 << 10
 
 // tail keeps the beginning and the end of what a module writes to stderr.
@@ -83,7 +82,8 @@ func (t *tail) bytes() []byte {
 	return append(all, t.end...)
 }
 
-// sleeper returns a sleep that ends with ctx, at the latest. Others compute meanwhile.
+// sleeper returns a sleep function that ends with ctx at the latest. Other calls can compute during
+// it.
 func sleeper(ctx context.Context, turn *turn) func(ns int64) {
 	return func(ns int64) {
 		_ = turn.wait(ctx, func() error { // after an error, ctx is over, which yield sees
@@ -93,8 +93,7 @@ func sleeper(ctx context.Context, turn *turn) func(ns int64) {
 	}
 }
 
-// random is a source of random numbers that does not outlive ctx, however many
-// are asked for at once.
+// random is a source of random numbers that fails once ctx is done, however many are read at once.
 type random struct{ ctx context.Context }
 
 // Read implements io.Reader.

@@ -9,17 +9,16 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// turnLength is how long a call computes while others wait for its processor.
+// turnLength is how long a call computes if others wait for its processor.
 const turnLength = 5 * time.Millisecond
 
-// processors is how many modules compute at once, and how many are compiled at most: all that
-// Go has but one. A module that computes keeps a processor from everything else in Orla, but for
-// the moments in which it yields.
+// processors is how many modules compute at once, and the largest number that are compiled at once:
+// all of Go's processors but one. A module that computes keeps a processor from everything else in
+// Orla, except when it yields.
 func processors() int { return max(1, runtime.GOMAXPROCS(0)-1) }
 
-// turn is a call's place among those that compute. It is given back while the call waits
-// for anything, and goes to the callers that wait for it in turn. It is used by the call's
-// goroutine alone.
+// turn is a call's place among those that compute. The call gives it back while it waits for
+// anything, and waiting calls take turns. Only the call's goroutine may use it.
 type turn struct {
 	places *turns.Queue
 	owner  turns.Owner
@@ -28,7 +27,7 @@ type turn struct {
 	only   bool      // Go has no other processor
 }
 
-// begin takes the place, and waits for it until ctx ends.
+// begin waits until there is a place or ctx ends.
 func (t *turn) begin(ctx context.Context) error {
 	if err := t.places.Take(ctx, t.owner); err != nil {
 		if fault.CodeOf(err) == fault.Timeout {
@@ -48,8 +47,8 @@ func (t *turn) end() {
 	}
 }
 
-// wait does what may take long and needs no processor. The call has its place again
-// afterwards, unless ctx has ended.
+// wait runs a function that may take long and needs no processor. Afterwards the call has a place
+// again, unless ctx has ended.
 func (t *turn) wait(ctx context.Context, wait func() error) error {
 	t.end()
 	if err := wait(); err != nil {
@@ -58,8 +57,8 @@ func (t *turn) wait(ctx context.Context, wait func() error) error {
 	return t.begin(ctx)
 }
 
-// room waits until the call may have n bytes more of an answer. It does nothing where answers
-// are not counted.
+// room waits until n more bytes of the answer are reserved. It does nothing if answers are not
+// counted.
 func (t *turn) room(ctx context.Context, n int64) error {
 	account := turns.AccountOf(ctx)
 	need := func() error { return account.Need(ctx, n) }
@@ -69,7 +68,7 @@ func (t *turn) room(ctx context.Context, n int64) error {
 	return t.wait(ctx, need)
 }
 
-// pass lets others compute, if there are any and the call did for long enough.
+// pass lets others compute, if any are waiting and the call's turn is over.
 func (t *turn) pass(ctx context.Context) error {
 	if t.only {
 		runtime.Gosched()

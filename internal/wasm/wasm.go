@@ -1,16 +1,15 @@
-// Package wasm runs WebAssembly modules (SPEC-TOOLS 3.7): bytes in, bytes out,
-// under limits that the host keeps and the module cannot move. It knows neither
-// tools nor the contract that the bytes follow, and fetches nothing.
+// Package wasm runs WebAssembly modules (SPEC-TOOLS 3.7): bytes in, bytes out, under limits that the
+// module cannot change. It knows neither tools nor the contract of the bytes, and fetches nothing.
 //
 //	Compile ── meter ─► compile ─► Module ── Run ─► Outcome
-//	                                         a fresh instance for each call
+//	                                         a new instance for each call
 //
-// Modules come from strangers. internal/wasm/wasmfuel bounds all that the compiler
-// would believe, and makes them pay for what they do. Each compiled module has a
-// runtime of its own, so that what one was given is never linked to another.
+// Modules are untrusted. internal/wasm/wasmfuel checks everything that the compiler relies on, and
+// makes modules pay for what they do. Each compiled module has its own wazero runtime, so modules
+// are never linked to each other.
 //
-// Its invariant: of a call nothing stays, neither memory nor time, and a module
-// reaches nothing but its input, its output, clocks and random numbers.
+// Its invariant: after a call nothing of it remains, and a module can access only its input, its
+// output, clocks and random numbers.
 package wasm
 
 import (
@@ -29,7 +28,7 @@ import (
 	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
-// What holds where nothing else is said (SPEC-TOOLS 1.2).
+// Defaults (SPEC-TOOLS 1.2).
 const (
 	DefaultMaxMemory  = 64 << 20
 	DefaultFuel       = 1_000_000
@@ -37,45 +36,45 @@ const (
 )
 
 const (
-	// MaxModule is how large a module may be.
+	// MaxModule is the largest size of a module in bytes.
 	MaxModule = 64 << 20
-	// maxCached bounds the compiled modules that are kept, together.
+	// maxCached bounds all compiled modules that are kept, in bytes.
 	maxCached = 256 << 20
-	// closePatience is how long Close waits for what is being compiled.
+	// closePatience is how long Close waits for compilations.
 	closePatience = 2 * time.Second
-	// DefaultTotalMemory is how many bytes all calls have together; see Options.
+	// DefaultTotalMemory is the default of Options.TotalMemory, in bytes.
 	DefaultTotalMemory = 512 << 20
-	// maxLoading bounds the bytes of modules that are being read, or wait to be compiled, of which
-	// a single one may go on beyond it.
+	// maxLoading bounds the bytes of all modules that are being read or wait for compilation. A single
+	// module may exceed it.
 	maxLoading = 2 * MaxModule
-	// manyBytes is how large a module is whose memory is collected as soon as it is compiled.
+	// manyBytes is the size of a module from which on the garbage is collected right after its
+	// compilation.
 	manyBytes = 8 << 20
-	// maxCompiling is how many modules are compiled at once, where Go has processors enough:
-	// a slow one must not keep all others waiting.
+	// maxCompiling is how many modules are compiled at once, if Go has enough processors, so that a slow
+	// one does not delay all others.
 	maxCompiling = 2
 )
 
-// ErrEvicted is in the chain of the error of a Run that did not begin, since its
-// Module had to make room for others. Compile gives another.
+// ErrEvicted is in the chain of the error of a Run that did not start because its Module was removed
+// to make room for others. Compile returns a new one.
 var ErrEvicted = errors.New("the compiled module was let go")
 
-// Options of a Runtime.
+// Options configures a Runtime.
 type Options struct {
-	// CacheDir keeps what was compiled. It holds native code, so it is used only
-	// if nobody else may write to it. If empty, memory alone does.
+	// CacheDir is a folder for compiled code. Since that is native code, the folder is used only if
+	// nobody else may write to it. If empty, compiled code is only in memory.
 	CacheDir string
-	// Log takes what is wrong. If nil, nothing does. Required with a CacheDir.
+	// Log receives errors of the cache. If nil, they are not logged. Required with a CacheDir.
 	Log *slog.Logger
-	// MaxCached is how many bytes of compiled modules are kept, more or less; a
-	// single one may be larger. If zero, 256 MiB.
+	// MaxCached bounds the compiled modules in memory, in approximate bytes; a single one may be larger.
+	// If zero, 256 MiB.
 	MaxCached int64
-	// TotalMemory is how many bytes all calls together have: of linear memory, and of what
-	// their instances, call stacks and references take besides. A single one of them may go
-	// on beyond it. If zero, 512 MiB.
+	// TotalMemory bounds the memory of all calls together, in bytes: linear memory, and what instances,
+	// call stacks and references take. A single call may exceed it. If zero, 512 MiB.
 	TotalMemory int64
 }
 
-// Limits bound a module's calls.
+// Limits are the limits of a module's calls.
 type Limits struct {
 	MaxMemory  int64  // bytes of linear memory. If zero, 64 MiB
 	Fuel       int64  // units of work of a call. If zero, 1 000 000
@@ -90,44 +89,44 @@ func (l Limits) filled() Limits {
 	return l
 }
 
-// Runtime compiles modules and keeps them. Its methods may be called from any
-// goroutine. It takes nothing until the first module comes.
+// Runtime compiles modules and keeps them. Its methods may be called from any goroutine. It uses no
+// resources until the first module.
 type Runtime struct {
 	opts    Options
-	disk    func() *disk    // nil: there is no cache on disk
-	ctx     context.Context // of the compilations, which are nobody's call alone
+	disk    func() *disk    // opens the disk cache; nil if there is none
+	ctx     context.Context // of the compilations, which belong to no single call
 	cancel  context.CancelFunc
 	working sync.WaitGroup
-	places  *turns.Queue // of compilations, which go on after the call that they were begun for
+	places  *turns.Queue // for compilations, which go on when the call that started them ends
 
-	computing *turns.Queue // of calls, see turn
-	memory    *turns.Room  // that calls have
-	loading   *turns.Room  // that modules have until they are compiled
+	computing *turns.Queue // for calls, see turn
+	memory    *turns.Room  // for calls
+	loading   *turns.Room  // for modules before their compilation
 
-	mu      sync.Mutex // guards what follows, and the fields of the entries
+	mu      sync.Mutex // guards the fields that follow, and those of the entries
 	entries map[key]*entry
-	clock   uint64 // rises with each use
+	clock   uint64 // increases with each use
 	closed  bool
 }
 
-// key is what compiled code depends on.
+// key has everything that compiled code depends on.
 type key struct {
 	module [sha256.Size]byte
 	pages  uint32
 	wasi   bool
 }
 
-// entry is a module that is compiled, or on its way to be.
+// entry is a module that is compiled or being compiled.
 type entry struct {
-	done chan struct{} // closed when code or err is there
+	done chan struct{} // closed when code or err is set
 	code *code
 	err  error
 	used uint64 // the clock at its last use
-	runs int    // calls under way
-	gone bool   // it is not in entries any more; its last call closes the code
+	runs int    // running calls
+	gone bool   // it is no longer in entries; its last call closes the code
 }
 
-// NewRuntime returns a Runtime. Close it.
+// NewRuntime returns a Runtime. The caller must Close it.
 func NewRuntime(opts Options) *Runtime {
 	opts.MaxCached = cmp.Or(opts.MaxCached, maxCached)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
@@ -147,19 +146,19 @@ func NewRuntime(opts Options) *Runtime {
 	}
 }
 
-// SetTotalMemory sets Options.TotalMemory. No call loses what it has.
+// SetTotalMemory changes Options.TotalMemory. Running calls keep their memory.
 func (r *Runtime) SetTotalMemory(bytes int64) { r.memory.Resize(bytes) }
 
-// Close lets go of all modules, the running ones when their calls are over. A
-// compilation cannot be ended, and one of a module that was made for it takes
-// a minute: Close waits a moment, and leaves it to the end of the process.
+// Close releases all modules; those that are running after their calls. A compilation cannot be
+// cancelled, and a malicious module can make it take a minute: Close waits for closePatience, and
+// does not wait longer.
 func (r *Runtime) Close() {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
 	r.cancel()
 	compiled := make(chan struct{})
-	go func() { // ends with the last compilation
+	go func() { // returns after the last compilation
 		r.working.Wait()
 		close(compiled)
 	}()
@@ -173,41 +172,41 @@ func (r *Runtime) Close() {
 	r.closeAll(idle)
 }
 
-// Module is a compiled module with its limits. Run may be called from any number
-// of goroutines.
+// Module is a compiled module with its limits. Run may be called from any goroutine.
 type Module struct {
 	runtime *Runtime
 	entry   *entry
 	limits  Limits
 	enter   entrypoint
-	owner   turns.Owner // whose calls it answers
+	owner   turns.Owner // whose calls it runs
 }
 
-// For returns the module for the calls of an owner, with which it shares processors and
-// memory. Without it, a call is nobody's.
+// For returns the module for the calls of an owner, whose share of processors and memory they use.
+// Otherwise calls have the zero owner.
 func (m *Module) For(owner turns.Owner) *Module {
 	mine := *m
 	mine.owner = owner
 	return &mine
 }
 
-// Compile returns the module under its limits. It is compiled once, however many
-// ask for it, and goes on to be when ctx ends. The error is a *fault.Error:
-// runtime_policy_invalid for what cannot be run, execution_failed after a panic, else
-// of ctx.
+// Compile returns the module with its limits. Concurrent callers share one compilation, which goes
+// on when ctx ends. The error is a
+// *fault.Error: runtime_policy_invalid for a module that cannot be run, execution_failed after a panic, else the cause of
+// ctx.
 func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*Module, error) {
 	return r.CompileFor(ctx, turns.Owner{}, module, limits)
 }
 
-// CompileFor is Compile for a call of an owner: owners take turns.
+// CompileFor is Compile for a call of an owner; owners take turns.
 func (r *Runtime) CompileFor(ctx context.Context, owner turns.Owner, module []byte, limits Limits) (*Module, error) {
 	return r.compiled(ctx, owner, module, limits, nil)
 }
 
-// Load is CompileFor of what read returns, whose errors it hands on. Modules that are large, or
-// wait to be compiled, are bounded together: read counts what it reads by the turns.Account of its
-// context, as origin's share, and it is held until the module is compiled. The origin is where
-// the module comes from, and not the caller, since others wait for the same module.
+// Load is CompileFor for the module that read returns; errors of read are returned unchanged.
+// Modules that are large, or wait for compilation, are bounded together: read counts its bytes by
+// the turns.Held in its context, as origin's share, and they are held until the module is compiled.
+// The origin is where the module comes from, not the caller, since other callers wait for the same
+// module.
 func (r *Runtime) Load(ctx context.Context, owner, origin turns.Owner, read func(context.Context) ([]byte, error), limits Limits) (*Module, error) {
 	counted, release := r.loading.Open(ctx, origin)
 	defer release()
@@ -218,7 +217,7 @@ func (r *Runtime) Load(ctx context.Context, owner, origin turns.Owner, read func
 	return r.compiled(ctx, owner, module, limits, turns.AccountOf(counted))
 }
 
-// compiled is CompileFor. What the module holds goes to who compiles it.
+// compiled is CompileFor. held is passed on to the compilation.
 func (r *Runtime) compiled(ctx context.Context, owner turns.Owner, module []byte, limits Limits, account *turns.Account) (*Module, error) {
 	limits = limits.filled()
 	if len(module) > MaxModule {
@@ -252,7 +251,7 @@ func (r *Runtime) compiled(ctx context.Context, owner turns.Owner, module []byte
 	return &Module{runtime: r, entry: e, limits: limits, enter: at}, nil
 }
 
-// find returns the module's entry, and begins to compile it if there is none.
+// find returns the module's entry. If there is none, it adds one and starts compiling.
 func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner, account *turns.Account) (*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,7 +268,7 @@ func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner, a
 			defer release()
 			r.fill(k, e, module, limits, owner)
 			if len(module) > manyBytes {
-				runtime.GC() // what Orla collects by itself may be several times what is in use
+				runtime.GC() // without it the heap may grow to several times what is in use
 			}
 		})
 	}
@@ -277,7 +276,7 @@ func (r *Runtime) find(k key, module []byte, limits Limits, owner turns.Owner, a
 	return e, nil
 }
 
-// fill compiles a module. One that cannot be is forgotten: whoever waits is told.
+// fill compiles a module. If that fails, the entry is removed after its waiters got the error.
 func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits, owner turns.Owner) {
 	defer close(e.done)
 	c, err := r.compileInTurn(module, limits, owner)
@@ -294,8 +293,8 @@ func (r *Runtime) fill(k key, e *entry, module []byte, limits Limits, owner turn
 	r.closeAll(idle)
 }
 
-// compileInTurn is compile when there is a place for one more of its owner. It is called by a
-// goroutine that is nobody's call alone, so that a panic ends here.
+// compileInTurn is compile when it is the owner's turn. It runs on a goroutine that belongs to no
+// call, so it recovers panics.
 func (r *Runtime) compileInTurn(module []byte, limits Limits, owner turns.Owner) (c *code, err error) {
 	defer recovered.To(r.opts.Log, "compile a WASM module", func(any) { c, err = nil, errPanicked })
 	if r.places.Take(r.ctx, owner) != nil {
@@ -305,7 +304,7 @@ func (r *Runtime) compileInTurn(module []byte, limits Limits, owner turns.Owner)
 	return r.compile(module, limits)
 }
 
-// errPanicked is why a module was not compiled over which Orla panicked.
+// errPanicked is the error of a compilation during which Orla panicked.
 var errPanicked = fault.New(fault.ExecutionFailed, "the module was not compiled: this failed inside Orla; its log has the details")
 
 func (r *Runtime) useLocked(e *entry) {
@@ -313,8 +312,8 @@ func (r *Runtime) useLocked(e *entry) {
 	e.used = r.clock
 }
 
-// trimLocked makes room: the modules whose last use was longest ago go, kept
-// excepted. It returns those that are to be closed.
+// trimLocked removes the least recently used modules until the rest fits, except kept. It returns
+// those to close.
 func (r *Runtime) trimLocked(kept *entry) (idle []*code) {
 	for {
 		var total int64
@@ -335,7 +334,7 @@ func (r *Runtime) trimLocked(kept *entry) (idle []*code) {
 	}
 }
 
-// releaseLocked forgets entries. It returns the code of those that do not run.
+// releaseLocked removes entries. It returns the code of those that are not running.
 func (r *Runtime) releaseLocked(which func(*entry) bool) (idle []*code) {
 	for k, e := range r.entries {
 		if !which(e) {
@@ -356,7 +355,7 @@ func (r *Runtime) closeAll(codes []*code) {
 	}
 }
 
-// begin keeps the module's code from being closed until end is called.
+// begin keeps the module's code open until end is called.
 func (m *Module) begin() (*code, error) {
 	r := m.runtime
 	r.mu.Lock()
@@ -385,12 +384,12 @@ func (m *Module) end() {
 
 func stopping() error { return fault.New(fault.NotReady, "Orla is stopping") }
 
-// invalid is the fault of a module that cannot be run.
+// invalid is the error for a module that cannot be run.
 func invalid(format string, args ...any) *fault.Error {
 	return fault.New(fault.RuntimePolicyInvalid, "the module cannot be run: "+format, args...)
 }
 
-// pages is how many pages of memory fit into a number of bytes.
+// pages returns how many whole pages of memory fit into bytes.
 func pages(bytes int64) uint32 {
 	return uint32(min(max(bytes, 0)/pageSize, maxPages))
 }

@@ -1,14 +1,13 @@
-// Package artifact fetches WebAssembly modules from where they are published,
-// https:// and oci:// addresses (SPEC-TOOLS 3.7), and keeps what it has fetched.
+// Package artifact fetches WebAssembly modules from https:// and oci:// addresses (SPEC-TOOLS 3.7),
+// and keeps fetched ones.
 //
-// Whatever a name resolves to or a server redirects to, all of it goes over TLS
-// to addresses that the client's guard allows. Its invariant: what Fetch returns
-// has the digest that was asked for, checked each time, also of what was kept;
-// it begins as a module does; and it is no larger than the limit. The rest is for
-// those who compile it to find out.
+// All connections use TLS, to addresses that the client's guard allows, whatever a name resolves to
+// or a server redirects to. Its invariant: what Fetch returns has the wanted digest, which is
+// checked each time, also for kept modules; it begins as a module does; and it is not larger than
+// the limit. Only the compiler checks the rest.
 //
-// A digest is of what its address names: that of an https:// module is the file's,
-// that of an oci:// module is its manifest's or index's, as everywhere with OCI.
+// A digest belongs to what the address names: for an https:// module it is the file's, for an oci://
+// module that of its manifest or index, as usual with OCI.
 package artifact
 
 import (
@@ -27,31 +26,31 @@ const (
 	defaultMaxBytes = 64 << 20
 	defaultMaxCache = 512 << 20
 
-	// lastingFor is how long what an address without a digest had is taken for what
-	// it has.
+	// lastingFor is how long the module from an address without a digest is used before the address is
+	// checked again.
 	lastingFor = 5 * time.Minute
-	// pause is how long after a look that failed there is another.
+	// pause is how long after a failed check the next one is made.
 	pause = time.Minute
-	// longest bounds a fetch, whatever its caller's deadline.
+	// longest bounds a fetch, even if the caller's deadline is later.
 	longest = 5 * time.Minute
 )
 
 // Options configures a Store.
 type Options struct {
-	// Dir is where fetched modules are kept. If empty, nowhere.
+	// Dir is the folder for fetched modules. If empty, none are kept.
 	Dir string
-	// Client makes the connections. One with outbound.Options.Far is meant: a
-	// module does not come from this machine. Required.
+	// Client makes the connections. It should have outbound.Options.Far: modules do not come from this
+	// machine. Required.
 	Client *outbound.Client
-	// Secrets resolves pull secrets. If nil, none can be had.
+	// Secrets resolves pull secrets. If nil, there are none.
 	Secrets func(secret.Ref) (secret.Value, error)
-	// MaxBytes is how large a module may be. If zero, 64 MiB.
+	// MaxBytes is the largest size of a module. If zero, 64 MiB.
 	MaxBytes int64
-	// MaxCache is how much is kept in Dir. If zero, 512 MiB.
+	// MaxCache bounds the size of Dir. If zero, 512 MiB.
 	MaxCache int64
-	// UserAgent is what servers are told. If empty, "orla".
+	// UserAgent is the User-Agent header. If empty, "orla".
 	UserAgent string
-	// Log is told what goes wrong without failing a call. If nil, nobody is.
+	// Log receives errors that do not fail a call. If nil, they are not logged.
 	Log *slog.Logger
 }
 
@@ -64,7 +63,7 @@ type Store struct {
 	fetches map[key]*fetch
 }
 
-// New returns a Store. It touches neither network nor disk before the first Fetch.
+// New returns a Store. It uses neither network nor disk before the first Fetch.
 func New(opts Options) *Store {
 	if opts.MaxBytes == 0 {
 		opts.MaxBytes = defaultMaxBytes
@@ -85,27 +84,25 @@ func New(opts Options) *Store {
 	}
 }
 
-// key is what makes two fetches the same.
+// key identifies a fetch: equal fetches are shared.
 type key struct {
 	address, digest string
 	pull            secret.Ref
 }
 
-// Fetch returns the module at address, an https:// or oci:// address, which has
-// digest ("sha256:HEX") unless that is "". pull is the secret that an oci://
-// module is pulled with, or zero.
+// Fetch returns the module at place, an https:// or oci:// address, with digest ("sha256:HEX"); ""
+// for any digest. pull is the secret to pull an oci:// module with, or zero.
 //
-// What has a digest and was fetched before needs no network. What has none is
-// looked for again after five minutes; when that fails for a reason that may pass,
-// what was fetched before is returned, and the log says so. Many who ask for the
-// same at the same time share one fetch and its result, which nobody may change.
+// A module with a digest that was fetched before needs no network. One without is fetched again
+// after five minutes; if that fails for a reason that may be temporary, Fetch returns the module
+// that it fetched before, and logs that. Concurrent callers share one fetch and its result, which
+// they must not change.
 //
-// What it reads is counted by the context's turns.Account before it is there, whether it comes from
-// a server or was kept: a server that hangs takes no more room than it has sent.
+// What Fetch reads is counted by the turns.Held in ctx before it is allocated, whether it comes from
+// a server or from Dir: a server that hangs uses only memory for what it has sent.
 //
-// Every error is a *fault.Error that is Unsent: runtime_policy_invalid where address
-// holds no module that may be run, auth_invalid and auth_forbidden where pull is
-// not accepted, and what it was that failed otherwise.
+// Every error is a *fault.Error with Unsent: runtime_policy_invalid if place has no module that may
+// be run, auth_invalid and auth_forbidden if pull is not accepted, or the code of another failure.
 func (s *Store) Fetch(ctx context.Context, address, digest string, pull secret.Ref) ([]byte, error) {
 	module, err := s.share(ctx, key{address, digest, pull})
 	if err != nil {
@@ -114,24 +111,23 @@ func (s *Store) Fetch(ctx context.Context, address, digest string, pull secret.R
 	return module, nil
 }
 
-// source is an address of modules.
+// source is an address of a module.
 type source interface {
-	// settled returns the module if it is kept and known to be what the address
-	// has, without asking anybody.
+	// settled returns the module if it is kept and known to be current, without a request.
 	settled(ctx context.Context) ([]byte, bool)
-	// kept reports whether former is expected to return something.
+	// kept reports whether former is expected to return a module.
 	kept() bool
-	// former returns what the address had when it was last looked at, or nil.
+	// former returns the module that the address had at the last check, or nil.
 	former(ctx context.Context) []byte
-	// look asks what the address has, and returns it. kept is what kept reported.
+	// look asks the server for the module, and returns it. kept is the result of kept.
 	look(ctx context.Context, kept bool) ([]byte, error)
-	// putOff makes what former returned settled for a while.
+	// putOff makes the module of former settled for a while.
 	putOff()
-	// String is the address, without what may be a secret.
+	// String returns the address without what may be a secret.
 	String() string
 }
 
-// fetch returns the module that k names.
+// fetch returns the module for k.
 func (s *Store) fetch(ctx context.Context, k key) ([]byte, error) {
 	from, err := s.source(k)
 	if err != nil {
@@ -140,10 +136,10 @@ func (s *Store) fetch(ctx context.Context, k key) ([]byte, error) {
 	if module, ok := from.settled(ctx); ok {
 		return module, nil
 	}
-	kept := from.kept() // it is read when it is needed: a server may hang until then
+	kept := from.kept() // the module is read later: the server may hang for long
 	patience := longest
 	if deadline, ok := ctx.Deadline(); ok && kept {
-		patience = min(patience, time.Until(deadline)/2) // the rest is for what to do without it
+		patience = min(patience, time.Until(deadline)/2) // half of the time is for using the former module
 	}
 	patient, cancel := context.WithTimeoutCause(ctx, patience, fault.New(fault.Timeout, "it was not there within %s", patience.Round(time.Millisecond)))
 	defer cancel()
@@ -166,7 +162,7 @@ func (s *Store) fetch(ctx context.Context, k key) ([]byte, error) {
 	return nil, &f
 }
 
-// checkModule returns why what was fetched is no module, or nil.
+// checkModule returns why data is not a module, or nil.
 func checkModule(data []byte) error {
 	const (
 		magic     = "\x00asm"
@@ -185,7 +181,7 @@ func checkModule(data []byte) error {
 	return errors.New("it is a WebAssembly module of an unknown version")
 }
 
-// invalid is a fault of what an address holds.
+// invalid is an error about the content of an address.
 func invalid(format string, args ...any) *fault.Error {
 	return fault.New(fault.RuntimePolicyInvalid, format, args...)
 }

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	_ "crypto/sha512" // digests of this kind are OCI's, too
+	_ "crypto/sha512" // registers sha512, which OCI digests may use
 
 	"github.com/opencontainers/go-digest"
 
@@ -28,35 +28,35 @@ import (
 )
 
 const (
-	maxEntries = 1024     // addresses that are remembered
-	maxEntry   = 16 << 10 // bytes of what is remembered of one
+	maxEntries = 1024     // number of addresses that are remembered
+	maxEntry   = 16 << 10 // bytes of an entry
 )
 
-// cache keeps blobs by their digests, and what addresses had. A blob that is not
-// what its digest says is none. Several processes may share a folder: files are
-// put in their place complete, and what is gone is only missing.
+// cache keeps blobs by their digests, and what addresses had. A blob that does not match its digest
+// is ignored. Several processes may share a folder: files are renamed into place when complete, and
+// a missing file is only a cache miss.
 //
-//	DIR/blobs/sha256/HEX   what has this digest
+//	DIR/blobs/sha256/HEX   the blob with this digest
 //	DIR/places/HEX         an entry
 type cache struct {
 	dir  string
 	max  int64
 	log  *slog.Logger
-	make func() error // makes the folders, once, and fails where they are somebody else's
+	make func() error // makes the folders, once; it fails if another user owns them
 }
 
-// entry is what is remembered of an address.
+// entry is what is remembered about an address.
 type entry struct {
-	Digest       digest.Digest `json:"digest"` // of what it had: a module, or a manifest
+	Digest       digest.Digest `json:"digest"` // of a module, or of a manifest
 	ETag         string        `json:"etag,omitempty"`
 	LastModified string        `json:"last_modified,omitempty"`
 	Looked       time.Time     `json:"looked"`
 }
 
-// fresh reports whether an address that had e is taken to have it still.
+// fresh reports whether the address of e still counts as unchanged.
 func (e entry) fresh() bool {
 	age := time.Since(e.Looked)
-	return e.Digest != "" && age >= 0 && age < lastingFor // a clock that was set back makes nothing last
+	return e.Digest != "" && age >= 0 && age < lastingFor // if the clock was set back, nothing is fresh
 }
 
 func newCache(dir string, max int64, log *slog.Logger) *cache {
@@ -75,8 +75,7 @@ func newCache(dir string, max int64, log *slog.Logger) *cache {
 	return c
 }
 
-// own makes a folder that may have been there one that nobody else may read or write
-// to, if it is this user's.
+// own makes sure that nobody else can read or write a folder, which must belong to this user.
 func own(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -88,7 +87,7 @@ func own(dir string) error {
 	return os.Chmod(dir, 0o700)
 }
 
-// blob returns what has digest d, if it is kept and has max bytes at most.
+// blob returns the blob with digest d, if it is kept and has at most max bytes.
 func (c *cache) blob(ctx context.Context, d digest.Digest, max int64) ([]byte, bool) {
 	if c.dir == "" || d.Validate() != nil || c.make() != nil {
 		return nil, false
@@ -105,15 +104,15 @@ func (c *cache) blob(ctx context.Context, d digest.Digest, max int64) ([]byte, b
 		return nil, false
 	case d.Algorithm().FromBytes(data) != d:
 		c.log.Warn("kept module is damaged, and is fetched again", "path", path)
-		_ = os.Remove(path) // else the next one writes over it
+		_ = os.Remove(path) // if that fails, the next write replaces it
 		return nil, false
 	}
 	now := time.Now()
-	_ = os.Chtimes(path, now, now) // else it is thrown away earlier than it should
+	_ = os.Chtimes(path, now, now) // if that fails, it is removed too early
 	return data, true
 }
 
-// has reports whether there is a file of what has digest d.
+// has reports whether there is a file for digest d.
 func (c *cache) has(d digest.Digest) bool {
 	if c.dir == "" || d.Validate() != nil || c.make() != nil {
 		return false
@@ -131,10 +130,10 @@ func (c *cache) putBlob(d digest.Digest, data []byte) {
 	c.prune("blobs/*/*", func(_ int, size int64) bool { return size <= c.max })
 }
 
-// entry returns what is remembered of an address; a zero entry if nothing is.
+// entry returns what is remembered about an address; zero if nothing is.
 func (c *cache) entry(k key) entry {
 	var e entry
-	if c.dir == "" || c.make() != nil { // what others wrote would say what an address has
+	if c.dir == "" || c.make() != nil { // entries of another user are not trusted
 		return e
 	}
 	data, err := read(c.entryPath(k), maxEntry, nil)
@@ -144,7 +143,7 @@ func (c *cache) entry(k key) entry {
 	return e
 }
 
-// putEntry remembers e of an address.
+// putEntry stores e for an address.
 func (c *cache) putEntry(k key, e entry) {
 	data, err := json.Marshal(e)
 	if c.dir == "" || err != nil || len(data) > maxEntry {
@@ -154,20 +153,20 @@ func (c *cache) putEntry(k key, e entry) {
 	c.prune("places/*", func(count int, _ int64) bool { return count <= maxEntries })
 }
 
-// blobPath is a digest's file. d is valid, and so holds nothing that leads elsewhere.
+// blobPath returns the file of a digest. d is valid, so it contains no path separators.
 func (c *cache) blobPath(d digest.Digest) string {
 	return filepath.Join(c.dir, "blobs", d.Algorithm().String(), d.Encoded())
 }
 
-// entryPath is an address's file. Its name tells nothing of the address, which may
-// have a secret in its query.
+// entryPath returns the file of an address. The name is a hash, since the query of an address may
+// contain a secret.
 func (c *cache) entryPath(k key) string {
 	sum := sha256.Sum256([]byte(k.address + "\x00" + k.pull.String()))
 	return filepath.Join(c.dir, "places", hex.EncodeToString(sum[:]))
 }
 
-// read returns what a file holds, if that is max bytes at most. It waits for room by need, if that
-// is not nil.
+// read returns the content of a file, if that is at most max bytes. If need is not nil, it reserves
+// memory by need first.
 func read(path string, max int64, need func(size int64) error) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -191,7 +190,7 @@ func read(path string, max int64, need func(size int64) error) ([]byte, error) {
 	return data, err
 }
 
-// write puts a file in its place, or logs why it is not kept.
+// write writes a file atomically, or logs why it failed.
 func (c *cache) write(path string, data []byte) {
 	if err := c.tryWrite(path, data); err != nil {
 		c.log.Warn("module is not kept", "path", path, "err", err)
@@ -205,8 +204,7 @@ func (c *cache) tryWrite(path string, data []byte) error {
 	return wholefile.Write(path, data)
 }
 
-// prune removes the files that were not used for longest, of those that match
-// pattern, until what is left fits.
+// prune removes the least recently used files that match pattern, until the rest fits.
 func (c *cache) prune(pattern string, fits func(count int, size int64) bool) {
 	type file struct {
 		path string
@@ -215,15 +213,15 @@ func (c *cache) prune(pattern string, fits func(count int, size int64) bool) {
 	}
 	var files []file
 	var total int64
-	names, _ := fs.Glob(os.DirFS(c.dir), pattern) // the pattern is a good one
+	names, _ := fs.Glob(os.DirFS(c.dir), pattern) // the pattern is valid
 	for _, name := range names {
 		path := filepath.Join(c.dir, name)
 		info, err := os.Lstat(path)
 		switch {
-		case err != nil: // gone
-		case strings.HasPrefix(info.Name(), wholefile.Prefix): // being written, or left by a process that ended
+		case err != nil: // it is gone
+		case strings.HasPrefix(info.Name(), wholefile.Prefix): // being written, or left by a process that was killed
 			if wholefile.Abandoned(info) {
-				_ = os.Remove(path) // another may have
+				_ = os.Remove(path) // another process may have removed it
 			}
 		default:
 			files = append(files, file{path, info.Size(), info.ModTime()})
@@ -235,7 +233,7 @@ func (c *cache) prune(pattern string, fits func(count int, size int64) bool) {
 		if fits(len(files)-n, total) {
 			return
 		}
-		_ = os.Remove(oldest.path) // another may have
+		_ = os.Remove(oldest.path) // another process may have removed it
 		total -= oldest.size
 	}
 }

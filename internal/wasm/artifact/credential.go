@@ -11,17 +11,17 @@ import (
 	"github.com/orla-project/orla/internal/service/secret"
 )
 
-// dockerConfig is the key under which Kubernetes keeps pull secrets.
+// dockerConfig is the key of pull secrets in Kubernetes.
 const dockerConfig = ".dockerconfigjson"
 
-// credential returns what host is shown, given the pull secret of a module that is
-// there. The secret is
+// credential returns the credentials for host from the pull secret of a module there. The secret is
+// one of:
 //
 //   - the configuration of docker or podman, {"auths": {HOST: …}}, of which the
-//     entry for host counts. Kubernetes has it under the key .dockerconfigjson, which
-//     is looked for where the secret has no key "value".
+//     entry for host is used. In Kubernetes it has the key .dockerconfigjson, which
+//     is used if the secret has no key "value".
 //   - USER:PASSWORD
-//   - or else a token that the registry takes as it is.
+//   - a token that is sent to the registry unchanged.
 func (s *Store) credential(ctx context.Context, pull secret.Ref, host string) (auth.Credential, error) {
 	if pull.IsZero() {
 		return auth.EmptyCredential, nil
@@ -49,7 +49,7 @@ func parseCredential(ctx context.Context, pull secret.Ref, text, host string) (a
 	}
 	if strings.HasPrefix(text, "{") {
 		store, err := credentials.NewMemoryStoreFromDockerConfig([]byte(text))
-		if err != nil { // it may quote the secret
+		if err != nil { // err may quote the secret
 			return unfit("it is no configuration of docker: want {\"auths\": {HOST: {\"auth\": …}}}")
 		}
 		for _, name := range names(host) {
@@ -74,7 +74,7 @@ func parseCredential(ctx context.Context, pull secret.Ref, text, host string) (a
 	return auth.Credential{Username: user, Password: password}, nil
 }
 
-// names are those under which configurations have a registry.
+// names returns the names of a registry in configurations.
 func names(host string) []string {
 	switch host {
 	case "docker.io", "index.docker.io", "registry-1.docker.io":

@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	maxManifest = 4 << 20 // what registries have to accept
-	maxDepth    = 3       // indexes in an index
-	maxLogged   = 300     // bytes of a library's own words
+	maxManifest = 4 << 20 // the size that registries have to accept
+	maxDepth    = 3       // nesting of indexes
+	maxLogged   = 300     // bytes of a library's error message in the log
 )
 
 // image is a module at an oci:// address.
 type image struct {
 	store  *Store
 	key    key
-	ref    registry.Reference // to a tag, or to a digest
+	ref    registry.Reference // with a tag or a digest
 	pinned digest.Digest      // of the manifest or index; "": whatever the tag names
-	known  entry              // of the tag
+	known  entry              // what the tag had
 
-	repo *remote.Repository // once somebody has to be asked
-	// challenged: the registry wanted to know who asks.
+	repo *remote.Repository // set when a request is needed
+	// challenged says that the registry asked for credentials.
 	challenged bool
 }
 
@@ -53,7 +53,7 @@ func (i *image) settled(ctx context.Context) ([]byte, bool) {
 	return nil, false
 }
 
-// kept implements source. A module is kept as long as its manifest.
+// kept implements source. A manifest and its module are kept together.
 func (i *image) kept() bool { return i.store.kept.has(i.known.Digest) }
 
 // former implements source.
@@ -68,15 +68,15 @@ func (i *image) former(ctx context.Context) []byte {
 // putOff implements source.
 func (i *image) putOff() { i.looked(i.known.Digest, time.Now().Add(pause-lastingFor)) }
 
-// looked remembers that the tag named a manifest at the time.
+// looked records which manifest the tag named at a time.
 func (i *image) looked(manifest digest.Digest, at time.Time) {
 	i.store.kept.putEntry(i.key, entry{Digest: manifest, Looked: at})
 }
 
-// errNotKept is why something is not found without asking the registry.
+// errNotKept is the error of a lookup without the network.
 var errNotKept = errors.New("not kept")
 
-// find returns the module of a manifest if all of it is kept.
+// find returns the module of a manifest if both are kept.
 func (i *image) find(ctx context.Context, manifest digest.Digest) ([]byte, bool) {
 	module, err := i.module(manifest, func(want ocispec.Descriptor, max int64) ([]byte, error) {
 		if data, ok := i.store.kept.blob(ctx, want.Digest, max); ok {
@@ -114,16 +114,15 @@ func (i *image) pull(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i.pinned == "" { // only now: it is known to be a module
+	if i.pinned == "" { // only now, when it is known to be a module
 		i.looked(manifest, time.Now())
 	}
 	return module, nil
 }
 
-// connect makes the repository, with the credentials that are meant for its host.
-// No others are ever given to it, and oras gives these to nobody else but the
-// token service that the registry names, which has to speak TLS: it is the registry
-// that they are a secret of, and so its own matter who checks them.
+// connect sets repo, with the credentials for its host. oras sends them to that host only, and to
+// the token service that the registry names, which must use TLS: the registry decides who may check
+// its credentials.
 func (i *image) connect(ctx context.Context) error {
 	cred, err := i.store.credential(ctx, i.key.pull, i.ref.Registry)
 	if err != nil {
@@ -131,7 +130,7 @@ func (i *image) connect(ctx context.Context) error {
 	}
 	client := &auth.Client{
 		Client: i.store.tls(),
-		Cache:  auth.NewSingleContextCache(), // what it learns is forgotten with it
+		Cache:  auth.NewSingleContextCache(), // a cache that is discarded with repo
 		Credential: func(_ context.Context, host string) (auth.Credential, error) {
 			i.challenged = true
 			if host != i.ref.Host() {
@@ -146,7 +145,7 @@ func (i *image) connect(ctx context.Context) error {
 	return nil
 }
 
-// blob returns what has the digest of want, which is kept or else fetched.
+// blob returns the blob with the digest of want, from the cache or the registry.
 func (i *image) blob(ctx context.Context, want ocispec.Descriptor, max int64) ([]byte, error) {
 	if data, ok := i.store.kept.blob(ctx, want.Digest, max); ok {
 		return data, nil
@@ -173,7 +172,7 @@ func (i *image) fetchManifest(ctx context.Context, d digest.Digest) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = body.Close() }() // what was needed of it was read
+	defer func() { _ = body.Close() }() // everything needed was read
 	return readBody(ctx, body, desc.Size, maxManifest)
 }
 
@@ -182,19 +181,18 @@ func (i *image) fetchLayer(ctx context.Context, want ocispec.Descriptor) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = body.Close() }() // what was needed of it was read
+	defer func() { _ = body.Close() }() // everything needed was read
 	return readBody(ctx, body, want.Size, i.store.opts.MaxBytes)
 }
 
-// specified are the codes of errors that registries may give; others are their
-// own words.
+// specified are the error codes of the OCI specification; registries may return others of their own.
 var specified = []string{
 	errcode.ErrorCodeBlobUnknown, errcode.ErrorCodeManifestUnknown, errcode.ErrorCodeNameUnknown, errcode.ErrorCodeNameInvalid,
 	errcode.ErrorCodeUnauthorized, errcode.ErrorCodeDenied, errcode.ErrorCodeUnsupported, "TOOMANYREQUESTS",
 }
 
-// why is why a registry did not give what it was asked for. What the library says
-// quotes what the registry has said, and stays in the log.
+// why returns the error for a failed request to a registry. The library's message quotes the
+// registry, and goes only to the log.
 func (i *image) why(ctx context.Context, err error) error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
@@ -230,10 +228,10 @@ func (i *image) why(ctx context.Context, err error) error {
 	return f
 }
 
-// queries are the parts of URLs that may hold a secret.
+// queries matches the query parts of URLs, which may contain a secret.
 var queries = regexp.MustCompile(`\?[^\s"]*`)
 
-// hint is what to do about a registry that does not let us in.
+// hint says what to do about a registry that refuses access.
 func (i *image) hint(code fault.Code) string {
 	switch {
 	case code != fault.AuthInvalid && code != fault.AuthForbidden:

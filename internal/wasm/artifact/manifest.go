@@ -11,24 +11,24 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// maxValues bounds the values of a manifest: each layer takes 200 times its bytes.
+// maxValues bounds the values of a manifest: a layer takes 200 times its size in memory.
 const maxValues = 10_000
 
-// Media types of a manifest in OCI's own words and in Docker's.
+// Media types of manifests, of OCI and of Docker.
 const (
 	dockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
 	dockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
-	ociArtifact    = "application/vnd.oci.artifact.manifest.v1+json" // of before OCI 1.1
+	ociArtifact    = "application/vnd.oci.artifact.manifest.v1+json" // before OCI 1.1
 )
 
-// wasmLayers are the media types of a layer that is a module.
+// wasmLayers are the media types of a layer with a module.
 var wasmLayers = []string{
 	"application/wasm",
 	"application/vnd.wasm.content.layer.v1+wasm",
 	"application/vnd.module.wasm.content.layer.v1+wasm",
 }
 
-// componentLayer begins the media types of a layer that is a component.
+// componentLayer begins the media types of a layer with a component.
 const componentLayer = "application/vnd.bytecodealliance.wasm.component."
 
 func isManifest(d ocispec.Descriptor) bool {
@@ -40,11 +40,11 @@ type document struct {
 	MediaType string               `json:"mediaType"`
 	Manifests []ocispec.Descriptor `json:"manifests"`
 	Layers    []ocispec.Descriptor `json:"layers"`
-	Blobs     []ocispec.Descriptor `json:"blobs"` // of ociArtifact, as Layers
+	Blobs     []ocispec.Descriptor `json:"blobs"` // the layers of an ociArtifact
 }
 
-// module returns the module of a manifest or index. What it consists of is got by
-// get, by a digest that is one; get checks it, and what is said to be the most.
+// module returns the module of a manifest or index. get returns the parts, by their valid digests;
+// it checks the digest and the largest size max.
 func (i *image) module(top digest.Digest, get func(want ocispec.Descriptor, max int64) ([]byte, error)) ([]byte, error) {
 	at := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: top}
 	for range maxDepth {
@@ -81,7 +81,7 @@ func (i *image) module(top digest.Digest, get func(want ocispec.Descriptor, max 
 	return nil, invalid("its index holds indexes more than %d deep", maxDepth-1)
 }
 
-// named is a choice, if it has a digest that is one.
+// named returns a choice if its digest is valid.
 func named(d ocispec.Descriptor, err error) (ocispec.Descriptor, error) {
 	if err == nil && d.Digest.Validate() != nil {
 		err = invalid("its manifest has a digest that is none")
@@ -101,7 +101,7 @@ func parseDocument(data []byte) (document, error) {
 		return doc, invalid("its manifest is of another kind than OCI's and Docker's")
 	}
 	doc.Layers = append(doc.Layers, doc.Blobs...)
-	// What could be read as either would be read differently by others.
+	// Different readers would read such a document differently.
 	if len(doc.Manifests) > 0 && len(doc.Layers) > 0 {
 		return doc, invalid("its manifest is an index at the same time")
 	}
@@ -135,7 +135,7 @@ func choosePlatform(all []ocispec.Descriptor) (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{}, invalid("its index has no manifest for WebAssembly (architecture wasm)")
 }
 
-// chooseLayer returns the one layer that is a module.
+// chooseLayer returns the one layer that has a module.
 func chooseLayer(doc document) (ocispec.Descriptor, error) {
 	var modules, components []ocispec.Descriptor
 	for _, layer := range doc.Layers {

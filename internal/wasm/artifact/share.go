@@ -7,16 +7,16 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// fetch is one that is under way, and those who wait for it.
+// fetch is a fetch in progress, shared by all callers that wait for it.
 type fetch struct {
 	done      chan struct{} // closed when the fields that follow are set
 	module    []byte
 	err       error
-	abandoned bool // whoever fetched went away: another has to
+	abandoned bool // its caller's context ended: another caller has to fetch
 }
 
-// share fetches what k names. Of many who want the same, one fetches and the rest
-// wait; when the one goes away, another fetches.
+// share fetches the module for k. Concurrent callers share one fetch; if the caller that makes it
+// goes away, another one makes a new fetch.
 func (s *Store) share(ctx context.Context, k key) ([]byte, error) {
 	for {
 		s.mu.Lock()
@@ -37,7 +37,7 @@ func (s *Store) share(ctx context.Context, k key) ([]byte, error) {
 		if f.abandoned {
 			continue
 		}
-		// It counts for each, since whoever has fetched it may let go of it first.
+		// Each caller reserves the memory, since the one that fetched may release its own first.
 		if err := turns.AccountOf(ctx).Need(ctx, int64(len(f.module))); err != nil {
 			return nil, err
 		}
@@ -45,9 +45,9 @@ func (s *Store) share(ctx context.Context, k key) ([]byte, error) {
 	}
 }
 
-// lead fetches for all who wait for f.
+// lead fetches for all callers that wait for f.
 func (s *Store) lead(ctx context.Context, k key, f *fetch) {
-	f.err = fault.New(fault.ExecutionFailed, "the module was not fetched to the end") // unless what follows returns
+	f.err = fault.New(fault.ExecutionFailed, "the module was not fetched to the end") // replaced below unless fetch panics
 	defer func() {
 		f.abandoned = f.err != nil && ctx.Err() != nil
 		s.mu.Lock()

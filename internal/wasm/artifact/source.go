@@ -14,7 +14,7 @@ const (
 	schemeOCI   = "oci://"
 )
 
-// source returns where k's module comes from.
+// source returns the source of k's module.
 func (s *Store) source(k key) (source, error) {
 	pinned := digest.Digest(k.digest)
 	if pinned != "" && (pinned.Validate() != nil || pinned.Algorithm() != digest.SHA256) {
@@ -48,7 +48,7 @@ func (s *Store) registry(k key, pinned digest.Digest) (source, error) {
 		return nil, invalid("the module's address holds credentials, which it must not; name a secret in image_pull_secret")
 	}
 	ref, err := registry.ParseReference(name)
-	if err != nil { // it quotes the address
+	if err != nil { // err quotes the address
 		return nil, invalid("the module's address is not %sREGISTRY/REPOSITORY:TAG or …@sha256:DIGEST", schemeOCI)
 	}
 	if d, err := ref.Digest(); err == nil && pinned == "" {

@@ -52,7 +52,7 @@ func (w *web) former(ctx context.Context) []byte {
 // putOff implements source.
 func (w *web) putOff() { w.looked(time.Now().Add(pause - lastingFor)) }
 
-// looked remembers that the address had at the time what it had before.
+// looked records that the address still had the same module at a time.
 func (w *web) looked(at time.Time) {
 	w.known.Looked = at
 	w.store.kept.putEntry(w.key, w.known)
@@ -65,7 +65,7 @@ func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 		return nil, invalid("its address is no URL")
 	}
 	req.Header.Set("Accept", "application/wasm, application/octet-stream;q=0.9, */*;q=0.1")
-	req.Header.Set("Accept-Encoding", "identity") // what is counted and hashed is the file
+	req.Header.Set("Accept-Encoding", "identity") // the digest and the size are those of the file
 	req.Header.Set("User-Agent", w.store.opts.UserAgent)
 	if kept {
 		w.unlessChanged(req)
@@ -74,7 +74,7 @@ func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }() // what was needed of it was read
+	defer func() { _ = resp.Body.Close() }() // everything needed was read
 	if resp.StatusCode == http.StatusNotModified && kept {
 		return w.unchanged(ctx)
 	}
@@ -84,10 +84,10 @@ func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 	return w.take(ctx, resp)
 }
 
-// unchanged is what look returns where there is what was there before.
+// unchanged returns the kept module after the server said that it is unchanged.
 func (w *web) unchanged(ctx context.Context) ([]byte, error) {
 	former := w.former(ctx)
-	if former == nil { // thrown away meanwhile
+	if former == nil { // it was removed from the cache
 		f := fault.New(fault.ExecutionFailed, "what was kept of it is gone")
 		f.Retry = new(true)
 		return nil, f
@@ -96,7 +96,7 @@ func (w *web) unchanged(ctx context.Context) ([]byte, error) {
 	return former, nil
 }
 
-// unlessChanged makes req one for what is not what was there before.
+// unlessChanged makes req conditional: the server answers 304 if the module is unchanged.
 func (w *web) unlessChanged(req *http.Request) {
 	if w.known.ETag != "" {
 		req.Header.Set("If-None-Match", w.known.ETag)
@@ -106,7 +106,7 @@ func (w *web) unlessChanged(req *http.Request) {
 	}
 }
 
-// take reads the module, and keeps it if it is one.
+// take reads the module, and keeps it if it is valid.
 func (w *web) take(ctx context.Context, resp *http.Response) ([]byte, error) {
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, invalid("the server sends it in an encoding that it was not asked for")
@@ -131,8 +131,8 @@ func (w *web) take(ctx context.Context, resp *http.Response) ([]byte, error) {
 	return module, nil
 }
 
-// readBody reads what is size bytes long, or -1 where that was not said, and refuses
-// what is over max before it has read it. It waits for room for what it reads.
+// readBody reads a body of size bytes; size is -1 if it is not known. It refuses a body over max
+// bytes, and reserves memory before it reads.
 func readBody(ctx context.Context, r io.Reader, size, max int64) ([]byte, error) {
 	if size > max {
 		return nil, tooLarge(max)
@@ -151,7 +151,7 @@ func tooLarge(max int64) *fault.Error {
 	return invalid("it is over %d MiB, which is the limit", max>>20)
 }
 
-// statusFault is what an answer other than 200 means for a module.
+// statusFault is the error for a status other than 200.
 func statusFault(status int, after time.Duration) *fault.Error {
 	code, retry := fault.RuntimePolicyInvalid, (*bool)(nil)
 	switch {
@@ -169,7 +169,7 @@ func statusFault(status int, after time.Duration) *fault.Error {
 	return f
 }
 
-// tls returns a client that speaks TLS alone, also after a redirect.
+// tls returns a client that only uses TLS, even after a redirect.
 func (s *Store) tls() *http.Client {
 	client := *s.opts.Client.Following()
 	client.Transport = tlsOnly{client.Transport}

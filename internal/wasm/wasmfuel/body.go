@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// The rule that body.go computes: each instruction that is executed costs one unit,
-// but block, loop, else, end and nop, which cost none. What a run of instructions costs that
-// are always executed together is paid at the first of them.
+// body.go computes the costs: each executed instruction costs one step, except block, loop, else,
+// end and nop, which are free. Instructions that are always executed together are paid for at the
+// first of them.
 
-// edit is a change of a function's body.
+// edit is a change to a function's body.
 type edit struct {
 	at   uint32 // an offset into the module
 	arg  uint32 // the segment, the function, the label, or ofModule
@@ -21,10 +21,10 @@ type editKind byte
 
 const (
 	paySegment   editKind = iota // pays for the segment arg
-	payEntry                     // the same, where the function begins, and looks whether that was too much
-	payHead                      // looks whether the slice is overdrawn, and pays for the segment arg
-	payHeadHere                  // the same, where the loop has no wrapping
-	payBytes                     // pays for what the top of the stack says
+	payEntry                     // pays for the segment at the beginning of the function, and checks the slice
+	payHead                      // checks whether the slice is overdrawn, and pays for the segment arg
+	payHeadHere                  // the same, for a loop without a wrapping
+	payBytes                     // pays for the value on top of the stack
 	payElements                  // the same, for elements of a table
 	payPages                     // the same, for pages of memory
 	payRef                       // pays for a reference
@@ -33,92 +33,92 @@ const (
 	unwrapEntry                  // ends the wrapping of the function
 	nameFunction                 // names the function arg
 	nameLabel                    // names the label arg
-	afterCall                    // sees what the call used
-	moveMemory                   // calls the function arg that is added, in place of an instruction that moves memory
+	afterCall                    // reloads the globals after a call
+	moveMemory                   // replaces an instruction that moves memory by a call of the added function arg
 )
 
-// ofModule is the arg of an afterCall whose function may be one of the module.
+// ofModule is the arg of an afterCall if the called function may be one of the module.
 const ofModule = 1
 
 // loopWrapping is how many blocks wrap a loop.
 const loopWrapping = 3
 
-// dead is the segment of instructions that no execution reaches.
+// dead is the segment of instructions that are never executed.
 const dead = -1
 
 // frame is a block, a loop, an if, or the function itself.
 type frame struct {
-	op     byte // opElse once an if has come to it; opBlock for the function
+	op     byte // opElse after the else of an if; opBlock for the function
 	before int  // the segment that it began in, or dead
-	// leaves is the outermost frame that a branch in this one goes to: below the frame's own
-	// index if some path leaves it by another way than its end.
+	// leaves is the index of the outermost frame that a branch in this frame targets. It is below the
+	// frame's own index if some path leaves the frame other than at its end.
 	leaves  int
-	arity   int  // what its label takes
-	reached bool // a branch goes to its label
-	wrapped int  // how many loops up to this frame have wrappings
-	nested  int  // how many loops there are up to this frame
+	arity   int  // number of values that its label takes
+	reached bool // some branch targets its label
+	wrapped int  // number of wrapped loops up to this frame
+	nested  int  // number of loops up to this frame
 }
 
-// scanner goes through a function's body once and says what has to be put where. It is
-// used for one function after the other.
+// scanner reads a function's body once and computes the edits. It is reused for one function after
+// the other.
 type scanner struct {
 	m      *module
 	r      *reader
 	edits  []edit
 	costs  []int64 // of the segments
-	cur    int     // the segment that instructions belong to now, or dead
+	cur    int     // the segment of the current instruction, or dead
 	stack  []frame
 	locals int
-	// What compiling it takes: roughly, in values that the compiler must remember; how many
-	// places there are where it goes on elsewhere.
+	// Work of the compiler: roughly the number of values that it must remember, and the number of places
+	// where control flow branches.
 	weight, branches int
-	nests            int  // what its loops within loops take; see maxNests
-	total, allNests  int  // the weight and the nests of all functions so far
-	allBranches      int  // the squares of their branches
-	loops, calls     bool // there are any that are executed
-	wrapped          int  // how many loops are wrapped
+	nests            int  // for nested loops; see maxNests
+	total, allNests  int  // sums over all functions so far
+	allBranches      int  // sum of the squares of branches
+	loops, calls     bool // some are reachable
+	wrapped          int  // number of wrapped loops
 
-	values  int  // how many the compiler may keep on the stack at once
+	values  int  // how many values the compiler may keep on the stack at once
 	vectors bool // some of them may be v128
-	grows   bool // a table, in any function so far
+	grows   bool // some function so far grows a table
 
 	results  []byte // of the function
-	groups   int    // of locals
-	groupsAt span   // where these stand, after their number
+	groups   int    // number of groups of locals
+	groupsAt span   // where the groups are, after their number
 }
 
-// maxWeight bounds what a function costs to compile, and maxTotal what all do: a unit
-// is some hundred bytes of memory meanwhile, and a few of native code that stay.
+// maxWeight bounds the cost of compiling a function, and maxTotal that of all: a unit is roughly a
+// hundred bytes of memory during compilation, and a few bytes of native code.
 const (
 	maxWeight = 4 << 20
 	maxTotal  = 128 << 20
 )
 
-// perLoopLocal is what each local weighs for each loop: the compiler makes a value of it
-// at the loop's head, and at those of its wrappings.
+// perLoopLocal is the weight of each local for each loop: the compiler makes a value for it at the
+// head of the loop, and of its wrappings.
 const perLoopLocal = 27
 
-// maxNests bounds the compiler's work on the loops of a function, and maxAllNests that on
-// those of all. It grows with the square of the locals, and with how deep loops are in
-// other loops: measured, a unit is 10 to 50 ns.
+// maxNests bounds the compiler's work on the loops of a function, and maxAllNests that on those of
+// all. The work grows with the square of the locals, and with the nesting of loops: a unit was
+// measured as 10 to 50 ns.
 const (
 	maxNests    = 50_000_000
 	maxAllNests = 400_000_000
 )
 
-// maxAllBranches bounds the compiler's work on the branches of all functions, which grows with
-// the square of those of each: measured, a unit is 4 to 25 ns. A program in Go of 14 MB has
-// an eighth of that.
+// maxAllBranches bounds the compiler's work on the branches of all functions, which grows with the
+// square of each function's branches: a unit was measured as 4 to 25 ns. A Go program of 14 MB has
+// an eighth of it.
 const maxAllBranches = 1_000_000_000
 
-// perLoop is how many branches a loop is to the compiler.
+// perLoop is how many branches a loop counts as.
 const perLoop = 10
 
-// maxWrapped is how many loops of a function get wrappings: the compiler's work grows with
-// the square of these.
+// maxWrapped is how many loops of a function are wrapped: the compiler's work grows with the square
+// of their number.
 const maxWrapped = 300
 
-// scan reads the function that begins with its locals at pos and ends at end.
+// scan reads the function whose locals begin at pos, up to end.
 func (c *scanner) scan(pos, end int, t signature) *Error {
 	c.r, c.results = &reader{buf: c.m.buf, pos: pos, end: end}, t.results
 	c.edits, c.costs, c.stack = c.edits[:0], c.costs[:0], c.stack[:0]
@@ -184,7 +184,7 @@ func (c *scanner) open(op byte, arity int) {
 	c.stack = append(c.stack, f)
 }
 
-// begin starts a segment here. What is never paid anything for costs nothing.
+// begin starts a segment at the current position. Segments that cost nothing are free.
 func (c *scanner) begin(kind editKind) {
 	c.cur = len(c.costs)
 	c.costs = append(c.costs, 0)
@@ -192,7 +192,7 @@ func (c *scanner) begin(kind editKind) {
 	c.edits = append(c.edits, edit{at: uint32(c.r.pos), kind: kind, arg: uint32(c.cur)})
 }
 
-// branch reads the label of a branch, and notes where that goes.
+// branch reads the label of a branch, and records the jump.
 func (c *scanner) branch() {
 	at := c.r.pos
 	label := c.r.index("label", len(c.stack))
@@ -206,7 +206,7 @@ func (c *scanner) branch() {
 	c.jump(target)
 }
 
-// jump notes that an instruction goes to the label of a frame.
+// jump records a jump to the label of a frame.
 func (c *scanner) jump(target int) {
 	c.weight += 1 + c.stack[target].arity
 	if c.cur == dead {
@@ -217,7 +217,7 @@ func (c *scanner) jump(target int) {
 	c.stack[target].reached = true
 }
 
-// instruction reads one.
+// instruction reads one instruction.
 func (c *scanner) instruction(at int, op byte) {
 	c.weight += 1 + weights[op]
 	switch op {
@@ -244,7 +244,7 @@ func (c *scanner) instruction(at int, op byte) {
 	switch op {
 	case opNop:
 	case opLocalGet, opLocalSet, opLocalTee:
-		c.r.index("local", c.locals) // the one behind them may be ours
+		c.r.index("local", c.locals) // the local behind the last one may be added by the meter
 	case opBlock, opLoop, opIf:
 		c.enter(at, op)
 	case opElse:
@@ -291,7 +291,7 @@ func (c *scanner) instruction(at int, op byte) {
 	}
 }
 
-// afterBranch goes on behind a branch, which is taken sometimes or always.
+// afterBranch continues behind a branch. sometimes says that the branch is conditional.
 func (c *scanner) afterBranch(sometimes bool) {
 	switch {
 	case c.cur == dead:
@@ -302,7 +302,7 @@ func (c *scanner) afterBranch(sometimes bool) {
 	}
 }
 
-// call is behind one. All globals are read anew there, which takes compiling too.
+// call continues behind a call. All globals are read again there, which adds to the compiler's work.
 func (c *scanner) call(t signature, ofItsOwn bool) {
 	const perGlobal = 8
 	c.values += len(t.params) + 2*len(t.results) + c.merged() - c.locals
@@ -368,7 +368,7 @@ func (c *scanner) blockType() (params, results int) {
 	return len(c.m.types[i].params), len(c.m.types[i].results)
 }
 
-// otherwise goes from the first half of an if to the second.
+// otherwise continues at the else of an if.
 func (c *scanner) otherwise(at int) {
 	top := &c.stack[len(c.stack)-1]
 	if top.op != opIf {
@@ -382,8 +382,8 @@ func (c *scanner) otherwise(at int) {
 	}
 }
 
-// leave ends a frame. What follows it belongs to what came before it if whoever comes
-// in comes out at the end.
+// leave ends a frame. The code after it belongs to the segment from before it if every path through
+// the frame reaches its end.
 func (c *scanner) leave(at int) {
 	index := len(c.stack) - 1
 	f := c.stack[index]
@@ -400,25 +400,25 @@ func (c *scanner) leave(at int) {
 	switch {
 	case f.before == dead:
 		c.cur = dead
-	case f.op == opLoop && c.cur == dead: // nobody comes out at the end
+	case f.op == opLoop && c.cur == dead: // its end is never reached
 		c.begin(paySegment)
 	case f.leaves >= index:
 		c.cur = f.before
-	case f.op == opLoop: // only its last pass comes out
+	case f.op == opLoop: // only the last pass reaches its end
 	case c.cur == dead || f.reached || f.op != opBlock:
 		c.begin(paySegment)
 	}
 }
 
-// edit puts something at that offset, if it is ever executed.
+// edit adds an edit at an offset, unless the code is dead.
 func (c *scanner) edit(at int, kind editKind) {
 	if c.cur != dead {
 		c.edits = append(c.edits, edit{at: uint32(at), kind: kind})
 	}
 }
 
-// misc reads what follows opMisc. A number that is longer than it has to be could be read
-// in two ways, and is unknown.
+// misc reads what follows opMisc. A number in a longer encoding than necessary is refused as
+// unknown, since readers could differ.
 func (c *scanner) misc(at int) {
 	op := c.r.byte()
 	if int(op) >= len(miscImmediates) {
@@ -437,8 +437,8 @@ func (c *scanner) misc(at int) {
 	}
 }
 
-// move has an instruction that moves memory pay for it, in pieces if it can be more than one.
-// Without a memory the instruction stays: the runtime refuses it.
+// move makes an instruction that moves memory pay for it, and splits it into pieces if it may be
+// larger than one. Without a memory the instruction is left: the runtime refuses it.
 func (c *scanner) move(at int, op byte) {
 	function := 0
 	switch {
@@ -463,8 +463,8 @@ func (c *scanner) move(at int, op byte) {
 	c.edits = append(c.edits, edit{at: uint32(at), drop: uint8(c.r.pos - at), kind: moveMemory, arg: uint32(function)})
 }
 
-// vector reads what follows opVector, in one byte or, from 0x80, in two, of which the second
-// is 1. The runtime reads the second as a nop, so that it must be no other.
+// vector reads what follows opVector: one byte or, from 0x80 on, two, of which the second must be 1.
+// The runtime reads that second byte as a nop.
 func (c *scanner) vector() {
 	op := c.r.byte()
 	c.weight += perVector

@@ -1,7 +1,7 @@
 package wasmfuel
 
-// code writes the bodies of the module's functions with what they pay, and those of
-// the functions that are added.
+// code writes the bodies of the module's functions with their edits, and those of the added
+// functions.
 func (w *writer) code() *Error {
 	at := w.m.section[codeSection]
 	r := &reader{buf: w.m.buf, pos: at.start, end: at.end}
@@ -37,9 +37,9 @@ func (w *writer) code() *Error {
 	return err
 }
 
-// body copies a function's body with the edits that were found for it.
+// body copies a function's body with its edits.
 func (w *writer) body(c *scanner, end int) {
-	w.wrapped = c.calls && c.costs[0] > 0 && len(c.results) <= 1 // more have no block without a type of their own
+	w.wrapped = c.calls && c.costs[0] > 0 && len(c.results) <= 1 // a block with more results would need a type of its own
 	w.locals(c)
 	copied := c.groupsAt.end
 	for _, e := range c.edits {
@@ -89,7 +89,7 @@ func (w *writer) body(c *scanner, end int) {
 	w.local, w.depth = noLocal, noLocal
 }
 
-// unwrap ends a loop and a block in it, which is left when the slice is overdrawn.
+// unwrap ends a loop and a block in it; the block is left if the slice is overdrawn.
 func (w *writer) unwrap() {
 	w.ops(opEnd)
 	w.call(w.added(refillFunction))
@@ -97,9 +97,9 @@ func (w *writer) unwrap() {
 	w.ops(opBr, 0, opEnd, opUnreachable)
 }
 
-// locals writes a function's locals. One with loops gets another, which always has the value
-// of the global: the compiler keeps that in a register, and would load the global anew
-// in each pass, from where it has just been stored. One with calls gets another for its depth.
+// locals writes a function's locals. A function with loops gets a local that always has the value of
+// the global Slice: the compiler keeps it in a register, and would otherwise load the global in each
+// pass, right after storing it. One with calls gets a local for its depth.
 func (w *writer) locals(c *scanner) {
 	added := 0
 	if c.loops {
@@ -117,8 +117,8 @@ func (w *writer) locals(c *scanner) {
 	}
 }
 
-// enterDepth counts the function's part of the stack, if it calls others. It need not be
-// taken off where the function ends: whoever called it sets the global to its own depth.
+// enterDepth adds the function's frame to the depth, if it calls others. At the end of the function
+// nothing is subtracted: callers set the global to their own depth after each call.
 func (w *writer) enterDepth(frame int64) {
 	if w.depth == noLocal {
 		return
@@ -130,8 +130,8 @@ func (w *writer) enterDepth(frame int64) {
 	w.global(opGlobalSet, w.depthGlobal())
 }
 
-// segment pays for one. What costs nothing is neither paid nor checked: whatever goes
-// round or calls itself costs something.
+// segment pays for a segment. A segment that costs nothing needs no payment and no check: every loop
+// and every recursion contains one that costs something.
 func (w *writer) segment(c *scanner, kind editKind, cost int64) {
 	if kind == payEntry {
 		w.reload()
@@ -147,7 +147,7 @@ func (w *writer) segment(c *scanner, kind editKind, cost int64) {
 	case payEntry:
 		w.pay(cost)
 		switch {
-		case w.wrapped: // the innermost block is in place of the function, to its branches and its results
+		case w.wrapped: // to branches and results, the innermost block stands for the function
 			w.ops(opLoop, typeEmpty, opBlock, typeEmpty)
 			w.entryOverdrawn()
 			w.ops(opBrIf, 0)
@@ -192,7 +192,7 @@ func (w *writer) constant(v int64) {
 	w.i64(v)
 }
 
-// pay takes so many steps from the slice.
+// pay subtracts steps from the slice.
 func (w *writer) pay(cost int64) {
 	w.readSlice()
 	w.constant(cost)
@@ -213,7 +213,7 @@ func (w *writer) readSlice() {
 	w.u32(uint32(w.local))
 }
 
-// reload reads the global after someone else wrote it.
+// reload reads the global after other code may have changed it.
 func (w *writer) reload() {
 	if w.local != noLocal {
 		w.global(opGlobalGet, w.sliceGlobal())
@@ -222,8 +222,8 @@ func (w *writer) reload() {
 	}
 }
 
-// entryOverdrawn tells whether the slice is overdrawn or the stack too deep, where a function
-// begins that calls others.
+// entryOverdrawn checks, at the beginning of a function with calls, whether the slice is overdrawn
+// or the stack too deep.
 func (w *writer) entryOverdrawn() {
 	w.readSlice()
 	w.global(opGlobalGet, w.roomGlobal())
@@ -234,13 +234,13 @@ func (w *writer) entryOverdrawn() {
 	w.ops(opI64LtS)
 }
 
-// checkEntry asks the host for more then.
+// checkEntry calls the host in that case.
 func (w *writer) checkEntry() {
 	w.entryOverdrawn()
 	w.refillIf()
 }
 
-// check has the slice filled again if it is overdrawn.
+// check refills the slice if it is overdrawn.
 func (w *writer) check() {
 	w.readSlice()
 	w.constant(0)
@@ -255,12 +255,12 @@ func (w *writer) refillIf() {
 	w.ops(opEnd)
 }
 
-// refill moves fuel into the slice, which is overdrawn, and asks the host whether to go on.
-// If there is not that much it leaves the debt in the slice and traps.
+// refill moves fuel into the overdrawn slice, and calls the host. If there is not enough fuel, it
+// leaves the slice overdrawn and traps.
 func (w *writer) refill() {
 	const left = 0
 	local := func(op byte) { w.ops(op, left) }
-	w.raw("\x01\x01\x7e") // one local, i64
+	w.raw("\x01\x01\x7e") // one i64 local
 	w.global(opGlobalGet, w.fuelGlobal())
 	w.global(opGlobalGet, w.sliceGlobal())
 	w.ops(opI64Add)
@@ -287,14 +287,14 @@ func (w *writer) refill() {
 	w.ops(opEnd)
 }
 
-// payer takes what its operand costs, and returns the operand.
+// payer writes a function that pays for its operand and returns it.
 func (w *writer) payer(op byte, shift int64) {
 	w.raw("\x00") // no locals
 	w.payFor(0, op, shift)
 	w.ops(opLocalGet, 0, opEnd)
 }
 
-// payReference takes what a reference costs, and the room for it.
+// payReference pays for a reference, in steps and in room.
 func (w *writer) payReference() {
 	w.raw("\x00")
 	w.global(opGlobalGet, w.roomGlobal())
@@ -306,7 +306,7 @@ func (w *writer) payReference() {
 	w.ops(opEnd)
 }
 
-// payFor takes what the value of a local costs.
+// payFor pays for the value of a local.
 func (w *writer) payFor(local, op byte, shift int64) {
 	w.global(opGlobalGet, w.sliceGlobal())
 	w.ops(opLocalGet, local, opI64ExtendU)
@@ -316,8 +316,8 @@ func (w *writer) payFor(local, op byte, shift int64) {
 	w.check()
 }
 
-// thunk pays for an imported function, calls it unless a parameter is too large, and asks the
-// host whether to go on.
+// thunk writes a function that pays for an imported function, calls it unless a parameter is too
+// large, and then calls the host.
 func (w *writer) thunk(function uint32, t signature, r repeat, b bound) {
 	w.raw("\x00")
 	w.pay(hostCall)

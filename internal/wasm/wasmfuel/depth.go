@@ -1,16 +1,16 @@
 package wasmfuel
 
-// What a function takes of the stack: each value that lives on while others are computed
-// may have a slot of its own there, and each that parts of the code come together with.
+// How much of the stack a function takes: each value that is live while others are computed may have
+// its own slot, and so may each value at a place where control flow merges.
 const (
-	perFrame   = 448 // saved registers, and what calls need
+	perFrame   = 448 // saved registers, and the space for calls
 	perSlot    = 8
-	perAccess  = 2 // values more of a load or store: the places in memory
+	perAccess  = 2 // additional values of a load or store: addresses
 	perSegment = 2
-	loopMerges = 2 // more than of another block, for its wrappings
+	loopMerges = 2 // more than for another block, because of its wrappings
 )
 
-// frame is how many bytes of the stack the function takes at most.
+// frame returns the largest size of the function's stack frame, in bytes.
 func (c *scanner) frame() int64 {
 	slot := perSlot
 	if c.vectors {
@@ -19,9 +19,9 @@ func (c *scanner) frame() int64 {
 	return int64(perFrame + slot*c.values)
 }
 
-// merged is how many values there may be where parts of the code come together: locals,
-// globals, and where the memory is.
+// merged returns how many values there may be where control flow merges: locals, globals, and the
+// address of the memory.
 func (c *scanner) merged() int {
-	const added, memory = 2, 2 // locals
+	const added, memory = 2, 2 // added locals
 	return c.locals + c.m.mutable + addedGlobals + added + memory
 }

@@ -8,8 +8,8 @@ import (
 
 const maxInt32 = math.MaxInt32
 
-// What a module may have at most. Some are what browsers accept; all are there
-// because a few bytes of each cost the runtime many more.
+// Limits of a module. Some are those of browsers. All are there because a few bytes of each cost the
+// runtime much more.
 const (
 	maxModule       = 1 << 30
 	maxTypes        = 100_000
@@ -26,13 +26,13 @@ const (
 	maxBody         = 4 << 20
 	maxDepth        = 5_000
 	maxTargets      = 65_520 // of a br_table
-	maxBranches     = 25_000 // of a function: what the compiler takes for them grows with their square
+	maxBranches     = 25_000 // of a function: the compiler's work grows with their square
 	maxPages        = 1 << 16
 )
 
 const pageSize = 1 << 16 // of a memory, in bytes
 
-// Sections by their number in the format.
+// Section ids.
 const (
 	customSection = iota
 	typeSection
@@ -50,7 +50,7 @@ const (
 	sections
 )
 
-// order is where each section has to stand: dataCountSection came later than its place.
+// order is the position of each section: dataCountSection was added to the format later.
 var order = [sections]int{
 	typeSection: 1, importSection: 2, functionSection: 3, tableSection: 4, memorySection: 5, globalSection: 6,
 	exportSection: 7, startSection: 8, elementSection: 9, dataCountSection: 10, codeSection: 11, dataSection: 12,
@@ -59,34 +59,34 @@ var order = [sections]int{
 // span is a part of the module.
 type span struct{ start, end int }
 
-// signature is a function type. Both are parts of the module, a byte a type.
+// signature is a function type. Both fields are parts of the module, with one byte per type.
 type signature struct{ params, results []byte }
 
 func (s signature) empty() bool { return len(s.params)+len(s.results) == 0 }
 
-// module is what the meter has to know of a module to rewrite it.
+// module has what is needed of a module to rewrite it.
 type module struct {
 	buf     []byte
-	vectors bool           // there are types with v128
-	frame   int64          // what the function takes of the stack that takes the most
-	section [sections]span // the contents, without their counts; empty if missing
-	counts  [sections]int  // how many entries each section that is a list has
+	vectors bool           // some type is v128
+	frame   int64          // largest stack frame of a function
+	section [sections]span // contents without their counts; empty if missing
+	counts  [sections]int  // number of entries of each section that is a list
 	types   []signature
-	imports []uint32 // the types of the functions imported; nothing else can be
-	bounds  []bound  // what each of them refuses
-	repeats []repeat // what each of them does by an operand
-	defined []uint32 // the types of the functions defined
+	imports []uint32 // types of the imported functions; nothing else can be imported
+	bounds  []bound  // limits for their parameters
+	repeats []repeat // which of their parameters costs
+	defined []uint32 // types of the defined functions
 	globals int
-	mutable int  // of the globals
+	mutable int  // number of mutable globals
 	entries int  // of all element segments
-	grows   bool // a function grows a table
+	grows   bool // some function grows a table
 	start   int  // the start function, or -1
 	tables  []table
-	memory  *limits // nil without one
-	large   []large // the passive data segments that a memory.init can move several pieces of
+	memory  *limits // nil if there is none
+	large   []large // passive data segments larger than a piece
 }
 
-// large is a data segment of more than a piece.
+// large is a data segment larger than a piece.
 type large struct {
 	index  uint32
 	length int64
@@ -97,13 +97,13 @@ type table struct {
 	limits  limits
 }
 
-// limits of a table or a memory. max is the most there can be if the module says none.
+// limits are those of a table or a memory. max is the largest allowed value if the module has none.
 type limits struct{ min, max int64 }
 
-// functions is how many functions the module knows of.
+// functions is the number of functions, imported and defined.
 func (m *module) functions() int { return len(m.imports) + len(m.defined) }
 
-// What the runtime takes of an instance, in bytes: measured, with what its slices keep free.
+// Memory of an instance in the runtime, in bytes: measured, including the unused capacity of slices.
 const (
 	reference  = Reference
 	tableEntry = 8
@@ -112,9 +112,9 @@ const (
 	typeNumber = 4
 )
 
-// instance is how many bytes an instance takes, more or less, besides its memory. The tables
-// count with what they can grow to, twice, if any function grows one; a call stack grows to
-// twice what it needs, and has room for any function before [Depth] counts that.
+// instance returns roughly how many bytes an instance takes in addition to its memory. Tables that a
+// function grows count with twice their largest size. The call stack grows to twice what is needed;
+// its first size, before [Depth] counts, has room for any function.
 func (m *module) instance() int64 {
 	n := 2*int(m.frame) + reference*m.entries + (reference+global)*m.globals + typeNumber*len(m.types) +
 		segment*(m.counts[elementSection]+m.counts[dataSection])
@@ -128,7 +128,8 @@ func (m *module) instance() int64 {
 	return int64(n)
 }
 
-// mostEntries is what a table can grow to: with all others twice maxTableEntries.
+// mostEntries is the largest size of a table: all tables together have at most twice
+// maxTableEntries.
 func (m *module) mostEntries(t table) int64 {
 	return min(t.limits.max, max(t.limits.min, int64(maxTableEntries/len(m.tables))))
 }
@@ -141,7 +142,7 @@ func (m *module) typeOf(function uint32) signature {
 	return m.types[m.defined[int(function)-len(m.imports)]]
 }
 
-// parse reads all of a module but the bodies of its functions.
+// parse reads a module, except the bodies of its functions.
 func parse(buf []byte, maxMemory int64) (*module, *Error) {
 	m := &module{buf: buf, start: -1}
 	r := &reader{buf: buf, end: len(buf)}
@@ -161,7 +162,7 @@ func parse(buf []byte, maxMemory int64) (*module, *Error) {
 		case r.err != nil:
 		case id >= sections:
 			r.fail(at, "unknown section %d", id)
-		case id == customSection: // names and debugging, wrong after rewriting: left out
+		case id == customSection: // names and debug information, which rewriting would make wrong: dropped
 			r.end = at + size
 			if r.bytes("a name"); r.err == nil {
 				r.pos = r.end
@@ -178,7 +179,7 @@ func parse(buf []byte, maxMemory int64) (*module, *Error) {
 		r.fail(len(buf), "%d functions have %d bodies", len(m.defined), m.counts[codeSection])
 	}
 	if m.memory == nil || m.section[dataCountSection].start == 0 {
-		m.large = nil // no memory.init is valid
+		m.large = nil // no memory.init is valid then
 	}
 	return m, r.err
 }
@@ -195,7 +196,7 @@ func (m *module) parseSection(r *reader, id, size int, maxMemory int64) {
 			s.fail(at, "the start function has parameters or results")
 		}
 	case dataCountSection:
-		s.u32() // the runtime compares it
+		s.u32() // the runtime checks it
 	default:
 		most := [sections]int{
 			typeSection: maxTypes, importSection: maxImports, functionSection: maxFunctions, tableSection: maxTables, memorySection: 1,
@@ -260,7 +261,7 @@ func (m *module) parseEntries(s *reader, id, n int, maxMemory int64) {
 	}
 }
 
-// parseType reads a function type of at most so many values, and returns how many.
+// parseType reads a function type with at most most values, and returns how many it has.
 func (m *module) parseType(s *reader, most int) int {
 	at := s.pos
 	s.constant("form of a type", typeFunction)
@@ -281,7 +282,7 @@ func (m *module) parseType(s *reader, most int) int {
 	return n
 }
 
-// parseImport reads an import, which can only be a function: the host has nothing else.
+// parseImport reads an import, which must be a function: the host has nothing else.
 func (m *module) parseImport(s *reader) {
 	at := s.pos
 	from, name := s.bytes("a name"), s.bytes("a name")
@@ -296,8 +297,8 @@ func (m *module) parseImport(s *reader) {
 	m.repeats, m.bounds = append(m.repeats, repeats[full]), append(m.bounds, bounds[full])
 }
 
-// parseLimits reads limits, of which the minimum is at most most, and the maximum
-// any that the format can hold unless it must be too.
+// parseLimits reads limits. The minimum must be at most most. The maximum may be larger; without
+// one, it is the largest number of the format.
 func (s *reader) parseLimits(what string, most int64) limits {
 	at := s.pos
 	flag := s.choice("kind of limits", 2)
@@ -362,11 +363,11 @@ const (
 	exportGlobal
 )
 
-// passive is the kind of a data segment that memory.init alone reads.
+// passive is the kind of data segments that only memory.init reads.
 const passive = 1
 
-// renumber is told of each function that is named, where it is named, and how long
-// that name is, for the writer to put another there. It may be nil.
+// renumber is called for each reference to a function, with its position and the length of its
+// encoding, so that the writer can replace it. It may be nil.
 type renumber func(at, length int, function uint32)
 
 func (s *reader) function(m *module, f renumber) {
@@ -377,8 +378,7 @@ func (s *reader) function(m *module, f renumber) {
 	}
 }
 
-// expression reads a constant expression, which is one instruction. It may name the
-// globals before it.
+// expression reads a constant expression of one instruction. It may use the globals before it.
 func (s *reader) expression(m *module, globals int, f renumber) {
 	at := s.pos
 	switch op := s.byte(); op {
@@ -397,7 +397,7 @@ func (s *reader) expression(m *module, globals int, f renumber) {
 	s.constant("end of a constant expression", opEnd)
 }
 
-// element reads an element segment of at most so many entries, and returns how many.
+// element reads an element segment of at most most entries, and returns how many it has.
 func (s *reader) element(m *module, most int, f renumber) int {
 	kind := s.index("kind of an element segment", 8)
 	active, typed, expressions := kind&1 == 0, kind&3 != 0, kind&4 != 0

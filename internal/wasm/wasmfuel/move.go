@@ -2,19 +2,19 @@ package wasmfuel
 
 import "encoding/binary"
 
-// An instruction that moves memory is one call of a function that is added: native code
-// cannot be stopped, and one such instruction may move 4 GiB. The function pays for all of
-// it, and moves it in pieces, between which it asks the host whether to go on. What traps
-// does so before anything is written, as if it were one instruction.
+// An instruction that moves memory becomes a call of an added function: native code cannot be
+// stopped, and one instruction may move 4 GiB. The function pays for all of it, and moves it in
+// pieces, between which it calls the host. If it traps, it does so before anything is written, like
+// the instruction.
 
-// piece is how many bytes are moved at once: some 50 microseconds, also where each page of
-// them is touched for the first time. It is a multiple of what a step moves.
+// piece is how many bytes are moved at once: roughly 50 microseconds, including page faults. It is a
+// multiple of the bytes that one step moves.
 const piece = 256 << 10
 
-// The parameters of the functions, in the order in which the instructions take them.
+// The parameters of the functions, in the order of the instructions' operands.
 const (
 	to     = 0
-	from   = 1 // of memory.fill, the byte
+	from   = 1 // for memory.fill, the byte
 	length = 2
 )
 
@@ -30,8 +30,8 @@ func (w *writer) fill() {
 	}, opMisc, miscMemoryFill, 0)
 }
 
-// copyMemory is memory.copy. Where both parts overlap, what is still to be read is not
-// written before.
+// copyMemory is memory.copy. If the ranges overlap, it copies in the direction that preserves the
+// source.
 func (w *writer) copyMemory() {
 	instruction := []byte{opMisc, miscMemoryCopy, 0, 0}
 	w.mover(func() {
@@ -57,7 +57,7 @@ func (w *writer) copyMemory() {
 	}, instruction...)
 }
 
-// initialize is memory.init of a large segment. After data.drop, the first piece traps.
+// initialize is memory.init for a large segment. After data.drop, the first piece traps.
 func (w *writer) initialize(l large) {
 	instruction := append([]byte{opMisc, miscMemoryInit}, binary.AppendUvarint(nil, uint64(l.index))...)
 	instruction = append(instruction, 0)
@@ -73,11 +73,11 @@ func (w *writer) initialize(l large) {
 	}, instruction...)
 }
 
-// mover writes a function that pays, has inPieces move all but the last piece of what is
-// more than one, and ends with the instruction itself. A branch out of inPieces skips it.
+// mover writes a function that pays, moves everything but the last piece by inPieces if it is larger
+// than a piece, and ends with the instruction itself. A branch out of inPieces skips them.
 func (w *writer) mover(inPieces func(), instruction ...byte) {
 	w.raw("\x00")          // no locals
-	if w.m.memory == nil { // it is never called
+	if w.m.memory == nil { // the function is never called
 		w.ops(opEnd)
 		return
 	}
@@ -92,7 +92,7 @@ func (w *writer) mover(inPieces func(), instruction ...byte) {
 	w.ops(opEnd)
 }
 
-// beyondMemory leaves the block if the part that begins at a local ends outside the memory.
+// beyondMemory leaves the block if the range that begins at a local ends outside the memory.
 func (w *writer) beyondMemory(start byte) {
 	w.beyond(start, func() {
 		const pageShift = 16
@@ -108,7 +108,7 @@ func (w *writer) beyond(start byte, size func()) {
 	w.ops(opI64GtU, opBrIf, 0)
 }
 
-// pieces repeats what moves one piece while more than one is left.
+// pieces repeats move while more than one piece is left.
 func (w *writer) pieces(move func()) {
 	w.ops(opLoop, typeEmpty)
 	move()

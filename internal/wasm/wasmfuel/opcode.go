@@ -1,7 +1,6 @@
 package wasmfuel
 
-// Instructions that mean something to the meter; the rest are known by what follows
-// their opcode alone.
+// Opcodes that the meter treats specially. For all others it only knows which immediates follow.
 const (
 	opUnreachable  = 0x00
 	opNop          = 0x01
@@ -44,7 +43,7 @@ const (
 	opRefNull      = 0xd0
 	opRefFunc      = 0xd2
 	opMisc         = 0xfc // the first of two bytes
-	opVector       = 0xfd // the same
+	opVector       = 0xfd // the first of two bytes
 
 	miscMemoryInit = 8
 	miscMemoryCopy = 10
@@ -75,15 +74,15 @@ func isValueType(b byte) bool {
 
 func isReference(b byte) bool { return b == typeFuncref || b == typeExternref }
 
-// immediate is what follows an opcode.
+// immediate is the kind of operands that follow an opcode in the code.
 type immediate byte
 
 const (
 	unknown immediate = iota
 	none
-	special // the meter looks at it
+	special // the meter decodes it
 	globalIndex
-	otherIndex // of a table, a data or an element segment: nothing is added to these
+	otherIndex // of a table, a data or an element segment: the meter adds none of these
 	twoIndices
 	indexAndZero
 	zero
@@ -100,7 +99,7 @@ const (
 	oneValueType
 )
 
-// immediates says what follows each opcode of one byte.
+// immediates has the immediates of each opcode of one byte.
 var immediates = [256]immediate{
 	opUnreachable: special, opNop: special, opBlock: special, opLoop: special, opIf: special, opElse: special,
 	opEnd: special, opBr: special, opBrIf: special, opBrTable: special, opReturn: special,
@@ -115,7 +114,7 @@ var immediates = [256]immediate{
 	opMisc: special, opVector: special,
 }
 
-// immediateOf says what follows an opcode of one byte.
+// immediateOf returns the immediates of an opcode of one byte.
 func immediateOf(op byte) immediate {
 	switch {
 	case op >= 0x28 && op <= 0x3e: // loads and stores
@@ -126,7 +125,7 @@ func immediateOf(op byte) immediate {
 	return immediates[op]
 }
 
-// miscImmediates says what follows each opcode after opMisc.
+// miscImmediates has the immediates of each opcode after opMisc.
 var miscImmediates = [...]immediate{
 	none, none, none, none, none, none, none, none, // conversions that saturate
 	miscMemoryInit: indexAndZero, 9: otherIndex, // data.drop
@@ -136,7 +135,7 @@ var miscImmediates = [...]immediate{
 	miscTableFill: otherIndex,
 }
 
-// vectorImmediate says what follows an opcode after opVector.
+// vectorImmediate returns the immediates of an opcode after opVector.
 func vectorImmediate(op byte) immediate {
 	switch {
 	case op <= 0x0b, op == 0x5c, op == 0x5d:
@@ -150,17 +149,17 @@ func vectorImmediate(op byte) immediate {
 	}
 	switch op {
 	case 0x9a, 0xa2, 0xa5, 0xa6, 0xaf, 0xb0, 0xb2, 0xb3, 0xb4, 0xbb, 0xc2, 0xc5, 0xc6, 0xcf, 0xd0, 0xd2, 0xd3, 0xd4, 0xe2, 0xee:
-		return unknown // free in WebAssembly 2.0
+		return unknown // not assigned in WebAssembly 2.0
 	}
 	return none
 }
 
-// pass reads what follows an opcode, of those that are not special.
+// pass reads the immediates of an opcode, unless they are special.
 func (r *reader) pass(op byte, what immediate, m *module) {
 	switch what {
 	case none:
 	case otherIndex:
-		r.u32() // the runtime knows which there are; none is added
+		r.u32() // the runtime checks it; the meter adds none
 	case globalIndex:
 		r.index("global", m.globals)
 	case twoIndices:

@@ -2,19 +2,18 @@ package wasmfuel
 
 import "fmt"
 
-// reader reads the module from pos to end. The first failure stays, and puts the
-// reader at its end: a loop over what is left needs no check of its own, and what is
-// read after a failure is zero.
+// reader reads the module from pos to end. It keeps the first failure and moves to its end then: so
+// loops over the rest need no check for errors, and everything read after a failure is zero.
 type reader struct {
 	buf []byte // the whole module, so that pos is the offset of an Error
 	pos int
 	end int
 	err *Error
 
-	vectors bool // v128 was among the types
+	vectors bool // some type was v128
 }
 
-// fail keeps the first failure.
+// fail records the first failure.
 func (r *reader) fail(offset int, format string, args ...any) {
 	if r.err == nil {
 		r.err = &Error{Offset: offset, Reason: fmt.Sprintf(format, args...)}
@@ -37,7 +36,7 @@ func (r *reader) byte() byte {
 
 // u32 reads an unsigned number in LEB128, which may be padded to five bytes.
 func (r *reader) u32() uint32 {
-	if r.pos < r.end && r.buf[r.pos] < 0x80 { // nearly all of them
+	if r.pos < r.end && r.buf[r.pos] < 0x80 { // the most common case
 		r.pos++
 		return uint32(r.buf[r.pos-1])
 	}
@@ -57,7 +56,7 @@ func (r *reader) u32() uint32 {
 	return 0
 }
 
-// signed reads a signed number in LEB128 of that many bits.
+// signed reads a signed number in LEB128 with at most bits bits.
 func (r *reader) signed(bits int) int64 {
 	start := r.pos
 	var v int64
@@ -72,7 +71,7 @@ func (r *reader) signed(bits int) int64 {
 			if fits := 64 - bits; v<<fits>>fits != v {
 				break
 			}
-		} else if b != 0 && b != 0x7f { // the tenth byte holds one bit, and its sign
+		} else if b != 0 && b != 0x7f { // the tenth byte has one bit and its sign
 			break
 		}
 		return v
@@ -81,8 +80,8 @@ func (r *reader) signed(bits int) int64 {
 	return 0
 }
 
-// count reads how many things of at least size bytes follow. What cannot be in the
-// bytes that are left is refused here, before anyone makes room for it.
+// count reads the number of following things, each of at least size bytes. It refuses a number that
+// cannot fit into the rest before memory is allocated for it.
 func (r *reader) count(what string, size, most int) int {
 	start := r.pos
 	n := int64(r.u32())
@@ -114,7 +113,7 @@ func (r *reader) bytes(what string) []byte {
 	return r.buf[start:r.pos]
 }
 
-// index reads an index that is below the number of those things.
+// index reads an index, which must be below a number of things.
 func (r *reader) index(what string, below int) uint32 {
 	start := r.pos
 	i := r.u32()
@@ -125,7 +124,7 @@ func (r *reader) index(what string, below int) uint32 {
 	return i
 }
 
-// choice reads a byte that is below the number of what it chooses from.
+// choice reads a byte, which must be below a number of choices.
 func (r *reader) choice(what string, below byte) byte {
 	start := r.pos
 	b := r.byte()
@@ -136,7 +135,7 @@ func (r *reader) choice(what string, below byte) byte {
 	return b
 }
 
-// constant reads a byte that can have one value.
+// constant reads a byte that must have one value.
 func (r *reader) constant(what string, value byte) {
 	start := r.pos
 	if b := r.byte(); b != value {

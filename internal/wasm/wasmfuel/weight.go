@@ -1,13 +1,13 @@
 package wasmfuel
 
-// What instructions weigh that the compiler makes many others of, beyond the one unit
-// that each weighs: measured, as the memory that it takes for a hundred thousand of them.
+// Additional weights of instructions that the compiler expands to many others; each instruction has
+// a weight of one anyway. They were measured, as the memory for a hundred thousand instructions.
 const (
 	perVector = 33
 	perTarget = 25 // of a br_table
 )
 
-// weights are those of the instructions of one byte.
+// weights are those of the opcodes of one byte.
 var weights = func() (w [256]int) {
 	set := func(from, to, weight int) {
 		for op := from; op <= to; op++ {
@@ -24,17 +24,17 @@ var weights = func() (w [256]int) {
 	set(0x7f, 0x82, 50) // of i64
 	set(0x96, 0x97, 33) // min and max of f32
 	set(0xa4, 0xa5, 33) // of f64
-	set(0xa8, 0xab, 70) // floats that become i32, or trap
-	set(0xae, 0xb1, 70) // that become i64
+	set(0xa8, 0xab, 70) // conversions of floats to i32 that may trap
+	set(0xae, 0xb1, 70) // the same to i64
 	return w
 }()
 
-// miscWeights are those of the instructions behind opMisc.
+// miscWeights are those of the opcodes after opMisc.
 var miscWeights = [len(miscImmediates)]int{
 	40, 40, 40, 40, 40, 40, 40, 40, // conversions that saturate
 	miscMemoryInit: 180, miscMemoryCopy: 150, miscMemoryFill: 350,
 	miscTableInit: 200, miscTableCopy: 230, miscTableGrow: 50, miscTableFill: 350,
 }
 
-// miscBranches are how many branches an instruction behind opMisc is to the compiler.
+// miscBranches are the branches that instructions after opMisc count as.
 var miscBranches = [len(miscImmediates)]int{miscMemoryFill: 8, miscTableFill: 8}

@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// What work costs that an operand decides: a unit for each so many bytes that are moved, for
-// each element of a table, and so many for a page of memory.
+// Costs that depend on an operand: one step for each so many bytes that are moved, one for each
+// element of a table, and several for a page of memory.
 const (
 	bytesShift    = 6 // 64 bytes
 	elementsShift = 0
-	pagesShift    = 4 // 16 units
+	pagesShift    = 4 // 16 steps
 )
 
-// perReference is what ref.func costs more than another instruction: the host is asked often
-// enough, while references are made, whether there is room for them.
+// perReference is the additional cost of ref.func, so that the host is called often enough to check
+// the room for references.
 const perReference = 16
 
-// hostCall is what a call of an imported function costs more than another.
+// hostCall is the additional cost of a call of an imported function.
 const hostCall = 100
 
-// repeat says which parameter of an imported function tells how often it does
-// something, and which of the payers takes what that costs. The zero repeat is none.
+// repeat says which parameter of an imported function counts how often it does something, and which
+// payer pays for that. The zero repeat is none.
 type repeat struct {
 	parameter int
 	payer     int
 }
 
-// repeats are those of WASI: its buffers and subscriptions weigh as much as
-// a page of memory, and a random byte what an element of a table does.
+// repeats are those of WASI: a buffer or subscription costs as much as a page of memory, and a
+// random byte as much as an element of a table.
 var repeats = map[string]repeat{
 	"wasi_snapshot_preview1.fd_read":     {2, pagesFunction},
 	"wasi_snapshot_preview1.fd_pread":    {2, pagesFunction},
@@ -38,15 +38,15 @@ var repeats = map[string]repeat{
 	"wasi_snapshot_preview1.random_get":  {1, elementsFunction},
 }
 
-// bound says which parameters of an imported function may be no larger than most, and what it
-// returns where one is: of the numbers of WASI's errors. The zero bound is none.
+// bound says which parameters of an imported function must not exceed most, and which WASI error it
+// returns if one does. The zero bound is none.
 type bound struct {
 	parameters []int
 	most       int64
 	errno      int64
 }
 
-// Errors of WASI.
+// WASI error numbers.
 const (
 	errnoInvalid     = 28
 	errnoNameTooLong = 37
@@ -59,8 +59,8 @@ const (
 
 func paths(lengths ...int) bound { return bound{lengths, maxPath, errnoNameTooLong} }
 
-// bounds are those of WASI: its host copies each path, and keeps something for each subscription,
-// before it looks at what they are for.
+// bounds are those of WASI: its host copies each path, and allocates memory for each subscription,
+// before it checks them.
 var bounds = map[string]bound{
 	"wasi_snapshot_preview1.path_create_directory":   paths(2),
 	"wasi_snapshot_preview1.path_filestat_get":       paths(3),
@@ -75,21 +75,21 @@ var bounds = map[string]bound{
 	"wasi_snapshot_preview1.poll_oneoff":             {[]int{2}, maxSubscriptions, errnoInvalid},
 }
 
-// writer writes the new module. Functions and globals that are added stand behind those of
-// the module, but for the import, which moves all defined functions up by one.
+// writer writes the new module. Added functions and globals follow those of the module, except the
+// import, which increases the index of each defined function by one.
 type writer struct {
 	m       *module
 	out     []byte
 	slice   int64
 	wrapped bool
-	local   int // the local that has the value of the global Slice in the function that is written, or noLocal
-	depth   int // the local that has the depth of that function, or noLocal
+	local   int // the local with the value of the global Slice in the current function, or noLocal
+	depth   int // the local with the depth of the current function, or noLocal
 }
 
 const noLocal = -1
 
-// Functions that are added behind those of the module, in this order. Behind these stand one
-// for each large data segment, and a thunk for each imported function.
+// Added functions, in this order. After them comes one for each large data segment, and a thunk for
+// each imported function.
 const (
 	refillFunction = iota
 	bytesFunction
@@ -101,10 +101,10 @@ const (
 	addedFunctions
 )
 
-// payers are the functions that take what an operand costs.
+// payers are the functions that pay for an operand.
 var payers = [...]struct {
 	function int
-	op       byte // how the operand becomes units
+	op       byte // converts the operand to steps
 	shift    int64
 }{
 	{bytesFunction, opI64ShrU, bytesShift},
@@ -114,12 +114,11 @@ var payers = [...]struct {
 
 func (w *writer) yield() uint32 { return uint32(len(w.m.imports)) }
 
-// added is the index of a function that is added.
+// added returns the index of an added function.
 func (w *writer) added(i int) uint32 { return uint32(w.m.functions() + 1 + i) }
 
-// function is what a function of the module is called now. In place of one that is
-// imported stands its thunk, which pays for it and looks afterwards whether the
-// call is still wanted.
+// function returns the new index of a function of the module. For an imported function that is its
+// thunk, which pays for it and calls the host afterwards.
 func (w *writer) function(old uint32) uint32 {
 	if int(old) < len(w.m.imports) {
 		return w.added(addedFunctions + len(w.m.large) + int(old))
@@ -127,21 +126,21 @@ func (w *writer) function(old uint32) uint32 {
 	return old + 1
 }
 
-// Types that are added: () -> (), (i32) -> (i32), and (i32, i32, i32) -> ().
+// Added types: () -> (), (i32) -> (i32), and (i32, i32, i32) -> ().
 func (w *writer) actionType() uint32 { return uint32(len(w.m.types)) }
 func (w *writer) payerType() uint32  { return uint32(len(w.m.types) + 1) }
 func (w *writer) moverType() uint32  { return uint32(len(w.m.types) + 2) }
 
-// Globals that are added.
+// Added globals.
 func (w *writer) fuelGlobal() uint32  { return uint32(w.m.globals) }
 func (w *writer) sliceGlobal() uint32 { return uint32(w.m.globals + 1) }
 func (w *writer) roomGlobal() uint32  { return uint32(w.m.globals + 2) }
 func (w *writer) depthGlobal() uint32 { return uint32(w.m.globals + 3) }
 
-// addedGlobals is how many there are.
+// addedGlobals is their number.
 const addedGlobals = 4
 
-// roomAtFirst is what Room is before the host sets it.
+// roomAtFirst is the value of Room before the host sets it.
 const roomAtFirst = 1 << 60
 
 // module writes all of it.
@@ -220,7 +219,7 @@ func (w *writer) i64(v int64) {
 	}
 }
 
-// sized writes what content writes, behind its length.
+// sized writes the output of content with its length before it.
 func (w *writer) sized(content func()) {
 	start := len(w.out)
 	content()
@@ -235,8 +234,8 @@ func (w *writer) section(id byte, content func()) {
 	w.sized(content)
 }
 
-// list writes a section that is a list: what the module has, with its functions renamed, and
-// more entries behind.
+// list writes a section that is a list: the module's entries, with functions renumbered, and more
+// entries after them.
 func (w *writer) list(id byte, more int, add func()) {
 	if w.m.counts[id]+more == 0 {
 		return
@@ -248,7 +247,7 @@ func (w *writer) list(id byte, more int, add func()) {
 	})
 }
 
-// entries writes the entries of a section of the module, in which functions may be named.
+// entries writes the entries of a section of the module, and renumbers the functions in them.
 func (w *writer) entries(id byte) {
 	at := w.m.section[id]
 	r := &reader{buf: w.m.buf, pos: at.start, end: at.end}
@@ -272,7 +271,7 @@ func (w *writer) entries(id byte) {
 	w.copy(copied, at.end)
 }
 
-// tables writes the tables, with maxima.
+// tables writes the tables with maximum sizes.
 func (w *writer) tables() {
 	if len(w.m.tables) == 0 {
 		return
@@ -287,7 +286,7 @@ func (w *writer) tables() {
 	})
 }
 
-// memory writes the memory, with a maximum.
+// memory writes the memory with a maximum size.
 func (w *writer) memory() {
 	if w.m.memory == nil {
 		return
@@ -299,7 +298,7 @@ func (w *writer) memory() {
 	})
 }
 
-// exports writes the exports, and what the host needs besides.
+// exports writes the exports, including those that the host needs.
 func (w *writer) exports() {
 	n := w.m.counts[exportSection]
 	more := addedGlobals

@@ -1,4 +1,4 @@
-// Rogue does what a module should not, as its input says.
+// Rogue misbehaves in the way that its input names.
 package main
 
 import (
@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// reach tries to get at what is not there, and says what it got.
+// reach tries to access what it must not, and reports the results.
 func reach() {
 	for _, path := range []string{"/", ".", "/etc/passwd", "/proc/self/environ", "main.go"} {
 		if f, err := os.Open(path); err == nil {

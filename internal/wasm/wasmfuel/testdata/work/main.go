@@ -1,4 +1,4 @@
-// Work is a module that does what tools do: it reads JSON, sorts, hashes, and writes JSON.
+// Work is a module with typical work of a tool: it reads JSON, sorts, hashes, and writes JSON.
 package main
 
 import (
