@@ -173,7 +173,7 @@ var imports = map[string][]string{
 	"deploy/container":         {}, // tests alone
 	"deploy/package":           {}, // tests alone
 
-	"internal/testing/bench": {anything},              // measures the product, and is no part of it
+	"internal/testing/bench": {anything},              // measures the product, and is not part of it
 	"internal/testing/chaos": {"internal/call/fault"}, // judges the product from outside; the codes are a promise
 	"cmd/orla":               {"internal/app/cli", "internal/app/terminal"},
 }

@@ -358,7 +358,7 @@ func (in *incarnation) Noise(line []byte, why string) {
 	if in.c.tool.Runtime.Remote != nil {
 		text = "" // an answer may repeat arguments (SPEC I2)
 	}
-	in.c.log.Warn("a capsule printed what is no message; logs belong on stderr", "tool", in.c.tool.Name,
+	in.c.log.Warn("a capsule printed something that is not a JSON-RPC message; logs belong on stderr", "tool", in.c.tool.Name,
 		"why", why, "text", text, "not_shown", left)
 }
 

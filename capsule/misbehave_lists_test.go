@@ -97,7 +97,7 @@ func TestS1TemplatesBeyondTheBounds(t *testing.T) {
 	if n := len(l.known().Templates); n != 252 {
 		t.Errorf("%d templates are served", n)
 	}
-	for text, want := range map[string]int{"a capsule lists more than Orla serves": 1, "not of MCP's shape": 1} {
+	for text, want := range map[string]int{"a capsule lists more than Orla serves": 1, "does not have MCP's form": 1} {
 		if n := l.log.count(text); n != want {
 			t.Errorf("%d lines say %q, want %d", n, text, want)
 		}

@@ -31,7 +31,7 @@ func ParseTemplate(text string) (map[string]*parse.Tree, error) {
 	trees, err := parse.Parse(TemplateName, text, "", "", templateFunctions)
 	if err != nil {
 		_, reason, _ := strings.Cut(err.Error(), "template: "+TemplateName+":")
-		return nil, errors.New("is no Go template: line " + reason)
+		return nil, errors.New("is not a Go template: line " + reason)
 	}
 	return trees, nil
 }

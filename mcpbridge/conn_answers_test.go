@@ -71,7 +71,7 @@ func TestG5bAPanicOverAnAnswerEndsNothing(t *testing.T) {
 		p.write(t, call(1, "torn")+"\n")
 		for _, r := range []reply{p.next(t), f.post(t, call(1, "torn"), "Mcp-Session-Id", session)} {
 			if string(r.id) != "1" || r.code != jsonrpc.CodeInternalError {
-				t.Errorf("an answer that is no JSON: %d %s", r.status, r.raw)
+				t.Errorf("an answer that is not JSON: %d %s", r.status, r.raw)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func FuzzFront(f *testing.F) {
 			t.Fatalf("status %d: %s", out.Code, out.Body)
 		}
 		if out.Header().Get("Content-Type") == "application/json" && !json.Valid(out.Body.Bytes()) {
-			t.Fatalf("%q is no JSON", out.Body)
+			t.Fatalf("%q is not JSON", out.Body)
 		}
 		if refused && (out.Code < http.StatusBadRequest || ran.Load() > 0) {
 			t.Fatalf("status %d for %q of %q at %q; %d tools ran", out.Code, contentType, origin, host, ran.Load())

@@ -241,7 +241,7 @@ func (r *Request) refuses(method string) error {
 	lacks := map[string]string{wire.MethodSample: "sampling", wire.MethodElicit: "elicitation", wire.MethodRoots: "roots"}[method]
 	switch {
 	case lacks == "":
-		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is no request that clients take"}
+		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is not a request that clients accept"}
 	case !r.says.Takes(method):
 		r.lacks.Store(&lacks)
 		return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "the client does not take " + method + ": it has not declared " + lacks}

@@ -75,7 +75,7 @@ func (p *Peer) page(ctx context.Context, method, key, cursor string, patience ti
 // what the next page is called, "" for none.
 func itemsIn(result json.RawMessage, key string) (items []json.RawMessage, next string, err error) {
 	if !rawjson.IsObject(result) {
-		return nil, "", errors.New("the answer is no object")
+		return nil, "", errors.New("the answer is not an object")
 	}
 	found, long, listed := false, false, 0
 	rawjson.Members(result, func(name []byte, value json.RawMessage) bool {

@@ -160,7 +160,7 @@ func (d *Description) CheckNUL(key, text string) {
 // badVariable says why no environment variable can have the name, or "".
 func badVariable(name string) string {
 	if name == "" || strings.ContainsAny(name, "=\x00") {
-		return "is no name of a variable: it must not be empty, and must not hold = or a NUL byte"
+		return "is not the name of a variable: it must not be empty, and must not hold = or a NUL byte"
 	}
 	return ""
 }

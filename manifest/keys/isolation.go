@@ -87,7 +87,7 @@ func (d *Description) CheckBounds(k Resources, at func(string) string) {
 func SetNetwork(i *manifest.Isolation, name string) error {
 	switch {
 	case !networkName.MatchString(name):
-		return errors.New("must be the name of a network: letters, digits and _ . -, and no - in front; none is no network")
+		return errors.New("must be the name of a network: letters, digits and _ . -, with no - at the front; none means no network")
 	case i.Mode == manifest.IsolationKubernetes && name != "none" && name != "cluster":
 		return errors.New("must be none or cluster with isolation_mode kubernetes: what a pod reaches is said by the cluster")
 	case !i.Isolated():

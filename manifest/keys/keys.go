@@ -92,7 +92,7 @@ type HotLoad struct {
 type Restart struct {
 	InitialMS    int `json:"initial_ms,omitempty" jsonschema:"First pause, in ms. Default 500"`
 	MaxMS        int `json:"max_ms,omitempty" jsonschema:"Longest pause, in ms. Default 30000"`
-	MaxFailures  int `json:"max_failures,omitempty" jsonschema:"Failures in a row after which the capsule stays stopped; 0 is no limit. Default 8"`
+	MaxFailures  int `json:"max_failures,omitempty" jsonschema:"Failures in a row after which the capsule stays stopped; 0 means no limit. Default 8"`
 	ResetAfterMS int `json:"reset_after_ms,omitempty" jsonschema:"Time of readiness that makes the count start afresh, in ms. Default 30000"`
 }
 

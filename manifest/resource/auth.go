@@ -123,7 +123,7 @@ func grpcURL(text string) (string, error) {
 	u, err := url.Parse(scheme + "://" + rest)
 	switch {
 	case err != nil, strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
-		return text, errors.New("is no host:port")
+		return text, errors.New("is not a host:port")
 	case u.User != nil:
 		return text, errors.New("must hold no user and no password: auth is for these")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || strings.ContainsAny(text, "?#"):

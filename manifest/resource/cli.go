@@ -100,7 +100,7 @@ func (d *Declaration) cliCommand(command string) (string, error) {
 	case strings.HasPrefix(command, "-"):
 		return "", errors.New("must not begin with -, which options do")
 	case !strings.Contains(command, "/") && strings.Contains(command, " "):
-		return "", errors.New("is no name of a program; its arguments belong in args")
+		return "", errors.New("is not the name of a program; its arguments belong in args")
 	case strings.Contains(command, "/") && !filepath.IsAbs(command):
 		return d.localProgram(command)
 	}

@@ -80,7 +80,7 @@ type toolFilterKeys struct {
 }
 
 type reconnectKeys struct {
-	MaxAttempts int              `json:"max_attempts,omitempty" jsonschema:"Failures in a row after which a server over stdio stays stopped and a remote one is tried at a low rate; 0 is no limit. Default 3"`
+	MaxAttempts int              `json:"max_attempts,omitempty" jsonschema:"Failures in a row after which a server over stdio stays stopped and a remote one is tried at a low rate; 0 means no limit. Default 3"`
 	Backoff     yamldoc.Duration `json:"backoff,omitempty" jsonschema:"First pause; each one after it is twice as long. Default 2s"`
 }
 

@@ -160,7 +160,7 @@ func (d *Declaration) readStdio(spec serverSpec) {
 // it lives, unless it stands in the file's folder.
 func (d *Declaration) command(name string) (string, error) {
 	if strings.HasPrefix(name, "-") || strings.ContainsFunc(name, isControl) {
-		return "", errors.New("is no name of a program")
+		return "", errors.New("is not the name of a program")
 	}
 	isolation := d.Tool.Isolation
 	if !strings.ContainsRune(name, '/') {

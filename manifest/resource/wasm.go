@@ -86,7 +86,7 @@ func (d *Declaration) module(text string, w *manifest.WASM) error {
 		}
 		return errors.New("must be a path inside the file's folder, https:// or oci://" + got)
 	case err != nil, u.Hostname() == "", u.User != nil, strings.Trim(u.Path, "/") == "":
-		return errors.New("is no " + scheme + ":// address with a host and a path, and without user and password")
+		return errors.New("is not an " + scheme + ":// address with a host and a path, and without user and password")
 	}
 	if err := address.CheckDialled(u); err != nil {
 		return err

@@ -113,7 +113,7 @@ func (s *blockScan) checkStray(comment, sign string) {
 func (s *blockScan) inside(line string) error {
 	content, taken, ok := uncomment(line, s.sign)
 	if !ok {
-		return s.fault(s.number, "the metadata block of line %d must end with \"%s ///\" before this line, which is no comment", s.open.line, s.sign)
+		return s.fault(s.number, "the metadata block of line %d must end with \"%s ///\" before this line, which is not a comment", s.open.line, s.sign)
 	}
 	switch strings.TrimRight(content, " \t") {
 	case "///":

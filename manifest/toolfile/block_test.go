@@ -175,7 +175,7 @@ func TestA6ABrokenBlockIsAnErrorWithFileAndLine(t *testing.T) {
 		},
 		"code before its end": {
 			"#!/bin/sh\n# /// tool\n# timeout: 5\n\necho\n",
-			`a.sh:4:1: the metadata block of line 2 must end with "# ///" before this line, which is no comment`,
+			`a.sh:4:1: the metadata block of line 2 must end with "# ///" before this line, which is not a comment`,
 		},
 		"no end": {
 			"#!/bin/sh\n// /// tool\n// timeout: 5\n",

@@ -63,7 +63,7 @@ class Notes:
 
     def _file(self, name):
         if not re.fullmatch(r"\w[\w .-]*", name):
-            raise Trouble(f"{name!r} is no name of a note: letters, digits, spaces and _ . - are allowed.")
+            raise Trouble(f"{name!r} is not a valid name for a note: letters, digits, spaces and _ . - are allowed.")
         return os.path.join(self.folder, name + ".md")
 
     def _forget(self, name):

@@ -146,7 +146,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("--since %s: is no time; write 10m, 2026-01-02T15:04:05Z or 2026-01-02 15:04", text)
+	return time.Time{}, fmt.Errorf("--since %s is not a time; write 10m, 2026-01-02T15:04:05Z or 2026-01-02 15:04", text)
 }
 
 func writeRaw(w io.Writer, line []byte) error {

@@ -66,7 +66,7 @@ func findOrla(flags *config.Flags, cmd *cobra.Command, may func(*control.Running
 // running Orla may not have read the file's present setting of the socket yet.
 func ownOrla(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
 	if cfg.Socket == config.NoSocket && cfg.GivenHere("socket") {
-		return nil, fmt.Errorf("%w that could be talked to: the socket is none", control.ErrNotRunning)
+		return nil, fmt.Errorf("%w that this command can reach: socket is set to none", control.ErrNotRunning)
 	}
 	if cfg.Socket != config.NoSocket && cfg.Socket != "" {
 		_, err := control.Find(ctx, config.Absolute(cfg.Socket))

@@ -248,7 +248,7 @@ func (c *conversion) http(entry, location node, key string) {
 	}
 	u, err := url.Parse(at)
 	if err != nil {
-		c.fault(location.at, key, "is no URL; write it as https://host/path")
+		c.fault(location.at, key, "is not a URL; write it as https://host/path")
 		return
 	}
 	user := u.User

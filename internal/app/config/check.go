@@ -161,7 +161,7 @@ func (v *verdict) address() {
 	}
 	switch {
 	case err != nil:
-		v.wrong("listen", "%q is no address or address:port, such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)
+		v.wrong("listen", "%q is not an address or address:port such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)
 	case !v.Stdio && !IsLoopback(host) && len(v.Auth.Tokens) == 0 && !v.Insecure:
 		// The value may be one; it is the configuration as a whole that is refused.
 		v.refuse("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", v.Listen)
@@ -193,7 +193,7 @@ func allowedHost(text string) error {
 		host, port = strings.Trim(text, "[]"), "0"
 	}
 	if host == "" || wellFormed(host, port) != nil {
-		return fmt.Errorf("%q is no host or host:port, such as orla.example.com; a name is in ASCII, and there is no * for many", text)
+		return fmt.Errorf("%q is not a host or host:port such as orla.example.com; names must be ASCII, and * is not supported", text)
 	}
 	return nil
 }

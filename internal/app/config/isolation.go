@@ -110,16 +110,16 @@ func (v *verdict) isolation() {
 		v.wrong("tool_container_engine", "must be auto, podman, docker, none or an absolute path, got %q", v.ContainerEngine)
 	}
 	if v.SandboxBackend == string(manifest.BackendContainer) && v.ContainerEngine == NoEngine {
-		v.wrong("sandbox_backend", "is container, and tool_container_engine is none")
+		v.wrong("sandbox_backend", "is container, but tool_container_engine is none")
 	}
 	for key, word := range map[string]string{"tool_container_image": v.ContainerImage, "tool_container_runtime": v.ContainerRuntime} {
 		if strings.HasPrefix(word, "-") || !wordLike.MatchString(word) { // it becomes an argument of the engine
-			v.wrong(key, "%q is none", word)
+			v.wrong(key, "%q is not a valid value", word)
 		}
 	}
 	for i, network := range v.ContainerNetworks {
 		if network == "" || strings.HasPrefix(network, "-") || !wordLike.MatchString(network) {
-			v.wrongItem("tool_container_networks", i, "%q is no network", network)
+			v.wrongItem("tool_container_networks", i, "%q is not the name of a network", network)
 		}
 	}
 	if !userAndGroup.MatchString(v.ContainerUser) {
@@ -128,7 +128,7 @@ func (v *verdict) isolation() {
 	v.bounds()
 	v.modules()
 	if !dnsLabel.MatchString(v.K8sNamespace) {
-		v.wrong("tool_k8s_namespace", "%q is no name of a namespace", v.K8sNamespace)
+		v.wrong("tool_k8s_namespace", "%q is not the name of a namespace", v.K8sNamespace)
 	}
 	if v.K8sTTL < yamldoc.Duration(time.Second) {
 		v.wrong("tool_k8s_ttl", "must be at least 1s")

@@ -86,7 +86,7 @@ func refuse(w http.ResponseWriter, e *Error) { send(w, e.status(), e) }
 func send(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil { // a schema or a result that is no JSON
-		status, body = http.StatusInternalServerError, []byte(`{"code":"internal","message":"the answer is no JSON"}`)
+		status, body = http.StatusInternalServerError, []byte(`{"code":"internal","message":"the answer is not JSON"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stallTimeout))

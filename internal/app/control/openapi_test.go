@@ -106,7 +106,7 @@ func TestJ2TheDocumentDescribesTheTypes(t *testing.T) {
 	}
 	for name := range doc.Components.Schemas {
 		if !names[name] && name != "CallToolResult" && name != "Line" {
-			t.Errorf("docs/control-api.yaml describes %s, which is no type of the answers", name)
+			t.Errorf("docs/control-api.yaml describes %s, which is not a type of the answers", name)
 		}
 	}
 }

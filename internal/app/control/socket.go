@@ -81,7 +81,7 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 		case err == nil && same(f, path):
 			if !isLock(f) {
 				_ = f.Close()
-				return nil, fmt.Errorf("%s is there, and is no lock of Orla's", path)
+				return nil, fmt.Errorf("%s exists, but is not a lock file of Orla's", path)
 			}
 			return f, nil
 		case err == nil: // it was removed while we looked

@@ -59,7 +59,7 @@ func TestWhereTracesGo(t *testing.T) {
 		"by another exporter":             {environ: []string{"OTEL_TRACES_EXPORTER=zipkin"}, file: config.TracingConfig{Endpoint: file}, warning: "only otlp"},
 		"by another protocol":             {environ: []string{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, file: config.TracingConfig{Endpoint: file}, warning: "only http/protobuf"},
 		"to what is no address":           {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318"}, warning: "wants an http or https address"},
-		"to a port that is none":          {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:99999"}, warning: "has a port that is none"},
+		"to a port that is none":          {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:99999"}, warning: "has an invalid port"},
 		"in batches of less than none":    {environ: []string{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=-1"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},
 		"from a queue without an end":     {environ: []string{"OTEL_BSP_MAX_QUEUE_SIZE=99999999999999"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},
 		"without a pause":                 {environ: []string{"OTEL_BSP_SCHEDULE_DELAY=0"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},

@@ -110,7 +110,7 @@ func withNetwork(t *manifest.Tool, cfg *config.Loaded) error {
 	case network == noNetwork, t.Isolation.Mode == manifest.IsolationKubernetes: // whose networks are the cluster's
 		return nil
 	case t.Isolation.Mode == manifest.IsolationSandboxed:
-		return beyond(t, "network %s does not go with isolation_mode sandboxed, which has none; take it out, or set isolation_mode: container", network)
+		return beyond(t, "network %s does not go with isolation_mode sandboxed, which has no network; take it out, or set isolation_mode: container", network)
 	case len(cfg.ContainerNetworks) == 0 && !SharedNetwork(network), slices.Contains(cfg.ContainerNetworks, network):
 		return nil
 	}
@@ -205,7 +205,7 @@ func Weaker(cfg *config.Loaded) []string {
 	uid, gid, _ := strings.Cut(cfg.ContainerUser, ":")
 	add(uid == "0" || gid == "0", "tool_container_user is %s, which is root", cfg.ContainerUser)
 	for _, network := range cfg.ContainerNetworks {
-		add(SharedNetwork(network), "tool_container_networks has %s, which is no network of the container's own", network)
+		add(SharedNetwork(network), "tool_container_networks has %s, which the container would share", network)
 	}
 	add(len(cfg.SandboxPaths) > 0, "sandbox_paths shows %s", strings.Join(cfg.SandboxPaths, ", "))
 	add(cfg.ContainerMaxMemory > config.SandboxMemory, "tool_container_max_memory is %s", cfg.ContainerMaxMemory)

@@ -152,7 +152,7 @@ func TestT73NetworksAreThoseThatToolsMayHave(t *testing.T) {
 		"host, which is allowed": {[]string{"tool_container_networks=host"}, asking(manifest.IsolationContainer, "host"), ""},
 		"not on the list":        {[]string{"tool_container_networks=tools"}, asking(manifest.IsolationContainer, "bridge"), "tool_container_networks"},
 		"none beside a list":     {[]string{"tool_container_networks=tools"}, asking(manifest.IsolationContainer, "none"), ""},
-		"of a sandbox":           {tool: asking(manifest.IsolationSandboxed, "tools"), fault: "isolation_mode sandboxed, which has none"},
+		"of a sandbox":           {tool: asking(manifest.IsolationSandboxed, "tools"), fault: "isolation_mode sandboxed, which has no network"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ApplyTerms(&tt.tool, configured(t, tt.settings...))

@@ -113,7 +113,7 @@ func TestPortIsTaken(t *testing.T) {
 	check(t, doctor.Machine{}.Port(t.Context(), address, os.Getpid()), doctor.OK, "Orla itself", "")
 	check(t, doctor.Machine{Root: t.TempDir()}.Port(t.Context(), address), doctor.Fail, "somebody listens on", fix)
 	check(t, doctor.Machine{}.Port(t.Context(), "127.0.0.1:0"), doctor.OK, "any free one", "")
-	check(t, doctor.Machine{}.Port(t.Context(), "nothing"), doctor.Fail, "no address", "")
+	check(t, doctor.Machine{}.Port(t.Context(), "nothing"), doctor.Fail, "not an address", "")
 }
 
 func TestPortOfAnotherUser(t *testing.T) {

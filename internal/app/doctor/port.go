@@ -23,7 +23,7 @@ func (m Machine) Port(ctx context.Context, address string, ours ...int) Finding 
 	number, numberErr := strconv.ParseUint(port, 10, 16)
 	switch {
 	case err != nil || numberErr != nil:
-		return fail(check, "", "%q is no address to listen on", address)
+		return fail(check, "", "%q is not an address to listen on", address)
 	case number == 0:
 		return ok(check, "any free one is taken")
 	}

@@ -215,7 +215,7 @@ func listenError(address string, err error) error {
 		f.Err = fmt.Errorf("%s may not be listened on by this user", address)
 		f.Hint = "take a port above 1023 with --port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		f.Err = fmt.Errorf("%s is no address of this machine", address)
+		f.Err = fmt.Errorf("%s is not an address of this machine", address)
 	}
 	return f
 }

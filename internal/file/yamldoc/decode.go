@@ -107,7 +107,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, depth int) {
 	default:
 		if err := setScalar(n, v); err != nil {
 			if d.doc.hides(key) && n.Kind == yaml.ScalarNode && !isNull(n) {
-				err = errors.New("is no such value; which it is, is not shown")
+				err = errors.New("is not a valid value; Orla does not show it")
 			}
 			d.doc.fault(n, key, "%v", err)
 		}

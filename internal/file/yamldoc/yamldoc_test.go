@@ -130,7 +130,7 @@ func TestB5FaultsPoint(t *testing.T) {
 		"a nested key is misspelt":               {"name: x\nruntime:\n  timeuot: 1", `3:3: runtime.timeuot: unknown key; did you mean "timeout"?`},
 		"a key is given twice":                   {"name: x\nname: y", "2:1: name: is given twice, first on line 1"},
 		"a key below a free form is given twice": {"name: x\nany: {a: 1, a: 2}", "2:13: any.a: is given twice, first on line 2"},
-		"a key is no text":                       {"name: x\n? [a]\n: 1", "2:3: a key wants to be text, got a list"},
+		"a key that is not text":                 {"name: x\n? [a]\n: 1", "2:3: a key wants to be text, got a list"},
 		"a merge key":                            {"name: x\nruntime:\n  <<: {args: []}", "3:3: runtime: merge keys (<<) are not supported; repeat the keys"},
 		"text for a number":                      {"name: x\ncount: abc", `2:8: count: wants a whole number, got "abc"`},
 		"a fraction for a whole number":          {"name: x\ncount: 1.5", "2:8: count: wants a whole number, got 1.5"},
@@ -178,12 +178,12 @@ func TestB5FaultsPoint(t *testing.T) {
 
 func TestB5EveryFaultIsReportedAtOnce(t *testing.T) {
 	_, doc, err := decode("runtime:\n  timeout: no\n  typo: 1\ncount: x\n")
-	doc.Faultf("runtime", "is no good")
+	doc.Faultf("runtime", "is not good")
 	doc.Faultf("runtime.timeout", "is not repeated after a fault of its form")
 	doc.Faultf("runtime.args", "is wanted here")
 	want := []string{
 		"f.yaml:1:1: name: is required",
-		"f.yaml:1:1: runtime: is no good",
+		"f.yaml:1:1: runtime: is not good",
 		"f.yaml:1:1: runtime.args: is wanted here",
 		`f.yaml:2:12: runtime.timeout: wants a duration such as 30s or 1m30s, or a number of seconds, got "no"`,
 		"f.yaml:3:3: runtime.typo: unknown key",

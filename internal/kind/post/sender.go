@@ -104,7 +104,7 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, body)
 	if err != nil {
 		// The error quotes the URL, which may have a secret in its query.
-		return nil, fault.New(fault.RuntimePolicyInvalid, "the endpoint of %s is no address", a.sender.name)
+		return nil, fault.New(fault.RuntimePolicyInvalid, "the endpoint of %s is not a valid URL", a.sender.name)
 	}
 	a.head(ctx, req, r)
 	if err := a.sender.service.Begin(ctx, a.owner); err != nil {

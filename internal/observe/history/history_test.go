@@ -196,7 +196,7 @@ func TestNoToolHasALongName(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	h.Add(history.Line{Tool: long, Event: strings.Repeat("y", 1000), JSON: []byte("{}")})
 	if got := h.Last(history.Query{Tools: []string{long}}); len(got) != 0 {
-		t.Error("what is no tool's name has a history of its own")
+		t.Error("a name that is not a tool has its own history")
 	}
 	if got := h.Last(history.Query{}); len(got) != 1 {
 		t.Error("the line is lost")

@@ -39,7 +39,7 @@ func FuzzShortened(f *testing.F) {
 			start, isText := value.(string)
 			whole, _ := was[name].(string)
 			if name != cutKey && isText && start != whole && !strings.HasPrefix(whole, strings.TrimSuffix(start, ellipsis)) {
-				t.Errorf("%q: %q is no start of %q", name, start, whole)
+				t.Errorf("%q: %q is not the beginning of %q", name, start, whole)
 			}
 		}
 	})

@@ -57,7 +57,7 @@ type spans struct {
 func newSpans(ctx context.Context, to Tracing, log *slog.Logger) (*spans, error) {
 	endpoint, err := url.Parse(to.Endpoint)
 	if err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" {
-		return nil, errors.New("the endpoint for traces is no http or https address")
+		return nil, errors.New("the endpoint for traces is not an http or https address")
 	}
 	if to.Timeout <= 0 {
 		to.Timeout = defaultSpanTimeout

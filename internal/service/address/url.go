@@ -16,7 +16,7 @@ func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil, strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
-		return errors.New("is no URL; write it as https://host/path")
+		return errors.New("is not a URL; write it as https://host/path")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must be a URL that begins with http:// or https://")
 	case u.User != nil:
@@ -46,7 +46,7 @@ func CheckDialled(u *url.URL) error {
 func CheckHost(u *url.URL) error {
 	switch n, err := strconv.Atoi(u.Port()); {
 	case u.Port() != "" && (err != nil || n < 1 || n > 65535):
-		return errors.New("has a port that is none: 1 to 65535")
+		return errors.New("has an invalid port: it must be 1 to 65535")
 	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
 		return errors.New("has a colon in its host; an IPv6 address is written in brackets, as in [::1]:443")
 	case !strings.HasPrefix(u.Host, "[") && !nameable(u.Hostname()):

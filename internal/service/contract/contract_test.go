@@ -282,7 +282,7 @@ func TestRawTellsEnvelopesFromData(t *testing.T) {
 		"somebody's id and status":        {`{"request_id":"r","status":"OK","data":[1]}`, jsonType, `{"request_id":"r","status":"OK","data":[1]}`, true},
 		"somebody's id and success":       {`{"request_id":"r","status":"success","data":[1]}`, jsonType, `{"request_id":"r","status":"success","data":[1]}`, true},
 		"somebody's error":                {`{"status":"error","message":"x"}`, jsonType, `{"status":"error","message":"x"}`, true},
-		"an error that is no object":      {`{"status":"error","error":"x"}`, jsonType, `{"status":"error","error":"x"}`, true},
+		"an error that is not an object":  {`{"status":"error","error":"x"}`, jsonType, `{"status":"error","error":"x"}`, true},
 		"a number for a status":           {`{"request_id":"r","status":200,"result":1}`, jsonType, `{"request_id":"r","status":200,"result":1}`, true},
 		"an object that says no type":     {`{"a":1}`, ``, `{"a":1}`, true},
 		"an object behind a BOM":          {"\xEF\xBB\xBF{\"a\":1}\n", jsonType, `{"a":1}`, true},

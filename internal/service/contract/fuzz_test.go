@@ -41,7 +41,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 			out, err := json.Marshal(raw.Result)
 			if err != nil || !utf8.Valid(out) {
-				t.Errorf("%q: the answer is no JSON: %v", contentType, err)
+				t.Errorf("%q: the answer is not JSON: %v", contentType, err)
 			}
 			if structured, ok := raw.Result.StructuredContent.(json.RawMessage); ok && (structured[0] != '{' || !json.Valid(structured)) {
 				t.Errorf("structured content = %s", structured)

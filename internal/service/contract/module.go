@@ -113,7 +113,7 @@ func (x *Exchange) moduleResponse(m object) (Response, error) {
 	case "":
 		err = errText("it has no status")
 	default:
-		err = errText("its status is none of ok, error and denied")
+		err = errText("its status is not ok, error or denied")
 	}
 	return r, err
 }

@@ -91,7 +91,7 @@ func transportReason(err error, connected bool) (reason string, again bool) {
 		return "the connection was closed before the answer was complete", true
 	}
 	if _, ok := errors.AsType[flate.CorruptInputError](err); ok || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
-		return "its answer is labelled gzip and is none", false
+		return "its answer is labelled gzip but is not gzip", false
 	}
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() && !connected {
 		return "no connection in time", true

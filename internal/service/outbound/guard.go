@@ -79,7 +79,7 @@ func (is classifier) guard(private Private, far bool, floor class) func(context.
 	return func(_ context.Context, _, dialled string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(dialled)
 		if err != nil {
-			return fmt.Errorf("%q is no address of a service", dialled)
+			return fmt.Errorf("%q is not the address of a service", dialled)
 		}
 		if b := is.check(at.Addr(), private, far); b != nil {
 			return b

@@ -27,7 +27,7 @@ func TestS2AnAnswerFullOfTheSecretEndsItsCall(t *testing.T) {
 		o.auth = auth.New(manifest.Auth{Profile: manifest.AuthBearer, Secret: secret.Ref{Namespace: "default", Name: "key", Key: "value"}}, auth.Options{Secrets: secrets})
 	})
 	l.offers(1)
-	if got, err := l.call("far--t", `{}`, nil); fault.CodeOf(err) != fault.ExecutionFailed || !strings.Contains(err.Error(), "no answer to it") {
+	if got, err := l.call("far--t", `{}`, nil); fault.CodeOf(err) != fault.ExecutionFailed || !strings.Contains(err.Error(), "not an answer to it") {
 		t.Errorf("the call gives %.200s and %v", got, err)
 	}
 	if l.log.has("planted") {

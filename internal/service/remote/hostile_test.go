@@ -63,10 +63,10 @@ func TestAnswersThatAreNone(t *testing.T) {
 		{"nothing", func(w http.ResponseWriter, _ asked) { w.WriteHeader(202) }, fault.ExecutionFailed, false, 0, "without an answer (202 Accepted)"},
 		{"half a JSON", func(w http.ResponseWriter, m asked) {
 			raw(w, 200, "application/json", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"resu`, m.ID))
-		}, fault.ExecutionFailed, false, 0, "what is no JSON"},
+		}, fault.ExecutionFailed, false, 0, "something that is not JSON"},
 		{"an answer to another request", func(w http.ResponseWriter, _ asked) {
 			raw(w, 200, "application/json", `{"jsonrpc":"2.0","id":424242,"result":{}}`)
-		}, fault.ExecutionFailed, false, 0, "no answer to it"},
+		}, fault.ExecutionFailed, false, 0, "not an answer to it"},
 		{"a JSON larger than allowed", func(w http.ResponseWriter, m asked) {
 			answer(w, m, result(strings.Repeat("x", 1<<20)))
 		}, fault.ExecutionFailed, false, 0, "over max_message (1048576 bytes)"},
@@ -249,7 +249,7 @@ func TestHandshakesThatFail(t *testing.T) {
 				w.Header().Set("Mcp-Session-Id", "a b\tc")
 			}
 			return false
-		}, "a session id that is none", fault.StartFailed},
+		}, "an invalid session id", fault.StartFailed},
 		{"no access", func(w http.ResponseWriter, _ *http.Request, _ asked) bool {
 			w.WriteHeader(401)
 			return true

@@ -20,7 +20,7 @@ func (s *session) attach(id string) error {
 	const most = 4 << 10
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' || len(id) > most {
-			return final("the server gave a session id that is none: it must be visible ASCII, %d characters at most", most)
+			return final("the server gave an invalid session id: it must be visible ASCII, %d characters at most", most)
 		}
 	}
 	s.mu.Lock()

@@ -36,7 +36,7 @@ func (s *session) request(ctx context.Context, method string, body []byte, c aut
 	}
 	req, err := http.NewRequestWithContext(ctx, method, s.endpoint, content)
 	if err != nil { // the URL was checked with the manifest
-		return nil, fault.Wrap(fault.RuntimePolicyInvalid, err, "the endpoint is no URL")
+		return nil, fault.Wrap(fault.RuntimePolicyInvalid, err, "the endpoint is not a URL")
 	}
 	s.mu.Lock()
 	id, speaks := s.id, s.speaks
@@ -115,10 +115,10 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 	}
 	line := oneLine(body)
 	if line == nil {
-		return final("the server answered %s with what is no JSON", m.method)
+		return final("the server answered %s with something that is not JSON", m.method)
 	}
 	if !s.hand(line, m) { //nolint:contextcheck // an answer waits in the context of its call
-		return final("the server answered %s with something that is no answer to it", m.method)
+		return final("the server answered %s with something that is not an answer to it", m.method)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestEvents(t *testing.T) {
 		{name: "without its end", text: "data: a\n\ndata: b\n", want: []event{{"", "", []byte("a")}}},
 		{name: "a retry that is none", text: "retry: soon\ndata: a\n\n", want: []event{{"", "", []byte("a")}}},
 		{name: "a retry in a year", text: "retry: 4000000000\ndata: a\n\n", want: []event{{"", "", []byte("a")}}, retry: maxRetry},
-		{name: "an id that is no header", text: "id: a\x00b\ndata: a\n\nid: " + strings.Repeat("1", maxEventID+1) + "\ndata: b\n\n", want: []event{{"", "", []byte("a")}, {"", "", []byte("b")}}},
+		{name: "an id that is not valid in a header", text: "id: a\x00b\ndata: a\n\nid: " + strings.Repeat("1", maxEventID+1) + "\ndata: b\n\n", want: []event{{"", "", []byte("a")}, {"", "", []byte("b")}}},
 		{name: "as large as can be", text: "data: " + strings.Repeat("x", 2000) + "\n\n", want: []event{{"", "", []byte(strings.Repeat("x", 2000))}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

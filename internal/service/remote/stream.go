@@ -248,7 +248,7 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 		}
 		line := oneLine(ev.data)
 		if line == nil {
-			s.say("an event of the server's is no JSON")
+			s.say("an event from the server is not JSON")
 		} else if s.hand(line, m) && !st.answered { //nolint:contextcheck // an answer waits in the context of its call
 			st.answered = true
 			s.endSoon(ctx, resp)

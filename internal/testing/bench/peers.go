@@ -26,7 +26,7 @@ func measurePeers(ctx context.Context, b *bench) ([]table, error) {
 			"nothing, and all of their processes count. Each is in its fastest mode: supergateway stateful, with its log off and one session for all " +
 			"clients, since it starts a server for each; mcp-proxy without its event store; mcp-hub by its REST endpoint, as its MCP is that of HTTP with SSE alone. " +
 			"Of them mcp-proxy alone speaks 2026-07-28 without a process for each call. None serves a server on stdio over stdio, and none has simple tools. " +
-			"The relay, which is no gateway, stands here as the floor.",
+			"The relay is not a gateway; it shows the lower bound.",
 	}}
 	entrants := standIns()
 	if !b.scale.quick {

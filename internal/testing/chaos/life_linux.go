@@ -148,7 +148,7 @@ func (l *life) take(raw []byte, filed bool, serving chan<- string) {
 		// What is no JSON comes from the Go runtime or from nobody.
 		if !l.noise {
 			l.noise = true
-			l.book.violated("log", "Orla printed what is no line of its log: %.500s", raw)
+			l.book.violated("log", "Orla printed something that is not a log line: %.500s", raw)
 		}
 		return
 	}

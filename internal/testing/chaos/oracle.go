@@ -96,7 +96,7 @@ func judgeAnswer(o outcome) (faults []string) {
 		told, ok := o.retryable.(bool)
 		switch {
 		case !slices.Contains(fault.Codes(), c):
-			faults = append(faults, fmt.Sprintf("%s failed with %q, which is no code", who, o.code))
+			faults = append(faults, fmt.Sprintf("%s failed with %q, which is not a code", who, o.code))
 		case !ok || told != c.Retryable() && (told || !strings.Contains(o.text, startsIt)):
 			faults = append(faults, fmt.Sprintf("%s failed as %s with retryable: %v: %.200s", who, o.code, o.retryable, o.text))
 		}

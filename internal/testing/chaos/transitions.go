@@ -44,7 +44,7 @@ func (h *histories) read(line map[string]any) (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s leaves %s for %s, but it was %s", tool, from, to, was))
 	}
 	if !slices.Contains(moves[from], to) {
-		faults = append(faults, fmt.Sprintf("%s: %s to %s is no move", tool, from, to))
+		faults = append(faults, fmt.Sprintf("%s: %s to %s is not a transition", tool, from, to))
 	}
 	if reason == "" {
 		faults = append(faults, fmt.Sprintf("%s: %s to %s for no reason", tool, from, to))

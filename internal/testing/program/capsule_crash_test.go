@@ -56,7 +56,7 @@ func TestD9KillingACapsuleFailsOnlyCallsInFlight(t *testing.T) {
 					t.Errorf("a call failed otherwise: %v %+v", err, a)
 				case a.Result.IsError:
 					if a.Result.Meta["tool_code"] != "crashed" || a.Result.Meta["retryable"] != true {
-						t.Errorf("a failure that is no retryable crash: %+v", a.Result)
+						t.Errorf("a failure that is not a retryable crash: %+v", a.Result)
 					}
 					mu.Lock()
 					failures = append(failures, failure{began, time.Now(), a.Result.Content[0].Text})

@@ -238,7 +238,7 @@ func (o *running) checkHistories() map[string][]step {
 				o.t.Errorf("%s, line %d of its history: from %s, but it was %s", tool, i, s.from, was)
 			}
 			if !slices.Contains(strings.Fields(moves[s.from]), s.to) {
-				o.t.Errorf("%s, line %d of its history: %s to %s is no move", tool, i, s.from, s.to)
+				o.t.Errorf("%s, line %d of its history: %s to %s is not a transition", tool, i, s.from, s.to)
 			}
 			if s.reason == "" {
 				o.t.Errorf("%s, line %d of its history: %s to %s for no reason", tool, i, s.from, s.to)

@@ -431,7 +431,7 @@ func TestG1StdioAnswersAllBeforeEOF(t *testing.T) {
 	for scanner.Scan() {
 		var m map[string]any
 		if err := json.Unmarshal(scanner.Bytes(), &m); err != nil {
-			t.Fatalf("stdout has %q, which is no JSON", scanner.Text())
+			t.Fatalf("stdout has %q, which is not JSON", scanner.Text())
 		}
 		answers[fmt.Sprint(m["id"])] = m
 	}

@@ -170,7 +170,7 @@ func checkModule(data []byte) error {
 		component = "\x0d\x00\x01\x00"
 	)
 	if len(data) < 8 || string(data[:4]) != magic {
-		return errors.New("it is no WebAssembly module")
+		return errors.New("it is not a WebAssembly module")
 	}
 	switch string(data[4:8]) {
 	case core:

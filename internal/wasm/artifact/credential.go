@@ -50,7 +50,7 @@ func parseCredential(ctx context.Context, pull secret.Ref, text, host string) (a
 	if strings.HasPrefix(text, "{") {
 		store, err := credentials.NewMemoryStoreFromDockerConfig([]byte(text))
 		if err != nil { // err may quote the secret
-			return unfit("it is no configuration of docker: want {\"auths\": {HOST: {\"auth\": …}}}")
+			return unfit("it is not a configuration of docker: want {\"auths\": {HOST: {\"auth\": …}}}")
 		}
 		for _, name := range names(host) {
 			found, err := store.Get(ctx, name)

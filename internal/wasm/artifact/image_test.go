@@ -82,9 +82,9 @@ func TestT37ImagesThatAreNone(t *testing.T) {
 	}
 	f := newStore(t, artifact.Options{MaxBytes: 1 << 20})
 	for tag, words := range map[string]string{
-		"two": "2 layers", "none": "no WebAssembly module", "texts": "no layer", "container": "container image",
-		"component": "component", "disguised": "component", "script": "no WebAssembly module", "large": "over 1 MiB",
-		"text": "no JSON", "both": "index at the same time", "other": "another kind", "nothing": "no layer",
+		"two": "2 layers", "none": "not a WebAssembly module", "texts": "no layer", "container": "container image",
+		"component": "component", "disguised": "component", "script": "not a WebAssembly module", "large": "over 1 MiB",
+		"text": "not a manifest in JSON", "both": "index at the same time", "other": "another kind", "nothing": "no layer",
 		"path": "digest", "lost": "does not have it", "absent": "does not have it", "huge": "over 4 MiB",
 	} {
 		if got := f.refuse(t, r.address(tag), "", secret.Ref{}, fault.RuntimePolicyInvalid, words); got.Retryable() {
@@ -230,7 +230,7 @@ func TestT37PullSecrets(t *testing.T) {
 		f.refuse(t, r.address("v1"), "", ref("wrong"), fault.AuthInvalid, "does not accept the secret wrong")
 		before := r.requests.Load() + service.requests.Load()
 		for name, words := range map[string]string{
-			"empty": "empty", "half": "USER:PASSWORD", "broken": "no configuration of docker",
+			"empty": "empty", "half": "USER:PASSWORD", "broken": "not a configuration of docker",
 			"elsewhere": "no credentials for " + r.host, "absent": "not there",
 		} {
 			f.refuse(t, r.address("v1"), "", ref(name), fault.SecretResolutionFailed, words)

@@ -84,7 +84,7 @@ func (i *image) module(top digest.Digest, get func(want ocispec.Descriptor, max 
 // named returns a choice if its digest is valid.
 func named(d ocispec.Descriptor, err error) (ocispec.Descriptor, error) {
 	if err == nil && d.Digest.Validate() != nil {
-		err = invalid("its manifest has a digest that is none")
+		err = invalid("its manifest has an invalid digest")
 	}
 	return d, err
 }
@@ -95,7 +95,7 @@ func parseDocument(data []byte) (document, error) {
 		return doc, invalid("its manifest has more than %d values", maxValues)
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return doc, invalid("its manifest is no JSON of a manifest")
+		return doc, invalid("its manifest is not a manifest in JSON")
 	}
 	if doc.MediaType != "" && !isManifest(ocispec.Descriptor{MediaType: doc.MediaType}) {
 		return doc, invalid("its manifest is of another kind than OCI's and Docker's")

@@ -33,7 +33,7 @@ func (s *Store) web(k key, pinned digest.Digest) (source, error) {
 	u, err := url.Parse(k.address)
 	switch {
 	case err != nil || u.Hostname() == "": // the error quotes the address
-		return nil, invalid("the module's address is no URL")
+		return nil, invalid("the module's address is not a URL")
 	case u.User != nil:
 		return nil, invalid("the module's address holds credentials, which it must not")
 	}

@@ -62,7 +62,7 @@ func (w *web) looked(at time.Time) {
 func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url.String(), nil)
 	if err != nil {
-		return nil, invalid("its address is no URL")
+		return nil, invalid("its address is not a URL")
 	}
 	req.Header.Set("Accept", "application/wasm, application/octet-stream;q=0.9, */*;q=0.1")
 	req.Header.Set("Accept-Encoding", "identity") // the digest and the size are those of the file

@@ -85,9 +85,9 @@ func TestT37WebModules(t *testing.T) {
 		{"/echo.wasm", "sha256:123", fault.RuntimePolicyInvalid, "64 hexadecimal"},
 		{"/echo.wasm", "sha256:../../../../etc/passwd", fault.RuntimePolicyInvalid, "64 hexadecimal"},
 		{"/plain", "", fault.RuntimePolicyInvalid, "which is not https"},
-		{"/file", "", fault.ExecutionFailed, "not HTTP"},
+		{"/file", "", fault.ExecutionFailed, "not http or https"},
 		{"/round", "", fault.ExecutionFailed, "more than 5 times"},
-		{"/page", "", fault.RuntimePolicyInvalid, "no WebAssembly module"},
+		{"/page", "", fault.RuntimePolicyInvalid, "not a WebAssembly module"},
 		{"/component", "", fault.RuntimePolicyInvalid, "component"},
 		{"/announced", "", fault.RuntimePolicyInvalid, "over 1 MiB"},
 		{"/endless", "", fault.RuntimePolicyInvalid, "over 1 MiB"},
@@ -109,8 +109,8 @@ func TestT37WebModules(t *testing.T) {
 	for address, words := range map[string]string{
 		strings.Replace(s.URL, "https", "http", 1) + "/echo.wasm":             "begins with",
 		strings.Replace(s.URL, "//", "//ada:"+password+"@", 1) + "/echo.wasm": "credentials",
-		"https:///echo.wasm": "no URL",
-		"https://%zz":        "no URL",
+		"https:///echo.wasm": "not a URL",
+		"https://%zz":        "not a URL",
 		"file:///etc/passwd": "begins with",
 	} {
 		f.refuse(t, address, "", secret.Ref{}, fault.RuntimePolicyInvalid, words)

@@ -147,7 +147,7 @@ func parse(buf []byte, maxMemory int64) (*module, *Error) {
 	m := &module{buf: buf, start: -1}
 	r := &reader{buf: buf, end: len(buf)}
 	if !bytes.HasPrefix(buf, []byte("\x00asm\x01\x00\x00\x00")) {
-		r.fail(0, "no WebAssembly module of version 1")
+		r.fail(0, "this is not a WebAssembly module of version 1")
 	}
 	if len(buf) > maxModule {
 		r.fail(maxModule, "a module of more than %d bytes", maxModule)
@@ -290,7 +290,7 @@ func (m *module) parseImport(s *reader) {
 		s.fail(at, "imports %q from %q, which is reserved", name, from)
 	}
 	if kind := s.byte(); kind != 0 && s.err == nil {
-		s.fail(at, "imports %q from %q, which is no function", name, from)
+		s.fail(at, "imports %q from %q, which is not a function", name, from)
 	}
 	m.imports = append(m.imports, s.index("type", len(m.types)))
 	full := string(from) + "." + string(name)

@@ -34,9 +34,9 @@ var hostile = map[string]struct {
 	module []byte
 	want   string
 }{
-	"nothing":                    {nil, "no WebAssembly module"},
-	"another version":            {[]byte("\x00asm\x02\x00\x00\x00"), "no WebAssembly module"},
-	"a component":                {[]byte("\x00asm\x0d\x00\x01\x00"), "no WebAssembly module"},
+	"nothing":                    {nil, "not a WebAssembly module"},
+	"another version":            {[]byte("\x00asm\x02\x00\x00\x00"), "not a WebAssembly module"},
+	"a component":                {[]byte("\x00asm\x0d\x00\x01\x00"), "not a WebAssembly module"},
 	"an unknown section":         {[]byte(header + section(13, "\x00")), "unknown section 13 (at byte 0xa)"},
 	"a section twice":            {[]byte(header + section(1, "\x00") + section(1, "\x00")), "out of order"},
 	"sections out of order":      {[]byte(header + section(3, "\x00") + section(1, "\x00")), "out of order"},
@@ -60,8 +60,8 @@ var hostile = map[string]struct {
 		p.tables = []string{"\x70\x00\x80\x80\x30", "\x6f\x00\x80\x80\x30"}
 	}), "a table has a minimum"},
 	"a table with a value": {with(main(code(i32Const, 0)), func(p *program) { p.tables = []string{"\x40\x00\x70\x00\x01"} }), "unknown type of a table"},
-	"an imported memory":   {with(main(code(i32Const, 0)), func(p *program) { p.imports = []string{sized("env") + sized("m") + "\x02\x00\x01"} }), "is no function"},
-	"an imported global":   {with(main(code(i32Const, 0)), func(p *program) { p.imports = []string{sized("env") + sized("m") + "\x03\x7e\x01"} }), "is no function"},
+	"an imported memory":   {with(main(code(i32Const, 0)), func(p *program) { p.imports = []string{sized("env") + sized("m") + "\x02\x00\x01"} }), "is not a function"},
+	"an imported global":   {with(main(code(i32Const, 0)), func(p *program) { p.imports = []string{sized("env") + sized("m") + "\x03\x7e\x01"} }), "is not a function"},
 
 	"the counter imported":                       {with(main(code(i32Const, 0)), func(p *program) { p.imports = []string{sized("orla:fuel") + sized("yield") + "\x00\x00"} }), "reserved"},
 	"the counter exported":                       {with(main(code(i32Const, 0)), func(p *program) { p.exports = []string{export("orla:fuel", 0)} }), "reserved"},
