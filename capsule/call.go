@@ -286,7 +286,7 @@ func (c *Capsule) sendError(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fault.From(err)
 	case errors.Is(err, rpc.ErrNoRoom):
-		return fault.New(fault.RateLimited, "%s has answered, but there is no room for the answer beside others of the same caller that are on their way; take these and call again", name)
+		return fault.New(fault.RateLimited, "%s has answered, but other answers of the same caller that were not read yet use all the memory for answers; read these and call again", name)
 	case errors.Is(err, rpc.ErrTooLong):
 		return fault.Wrap(fault.ExecutionFailed, err, "%s gave an answer of over max_message (%d bytes)", name, c.tool.Runtime.MaxMessage)
 	}

@@ -115,7 +115,7 @@ func (in *incarnation) contain() {
 func (in *incarnation) panicked(p any) {
 	in.c.log.Error("panic over what a capsule said", "tool", in.c.tool.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	select {
-	case in.unwell <- errors.New("what it said made Orla panic; the log has the details"):
+	case in.unwell <- errors.New("its message made Orla panic; the log has the details"):
 	default: // it is being ended for another reason
 	}
 }

@@ -85,7 +85,7 @@ func (f *claimFile) Serve(ctx context.Context) error {
 
 func (f *claimFile) write() {
 	if err := wholefile.Write(f.path, f.text()); err != nil {
-		f.log.Warn("who offered something first cannot be kept for the next start", "path", f.path, "err", err)
+		f.log.Warn("cannot store for the next start which capsule was first to offer something", "path", f.path, "err", err)
 	}
 }
 

@@ -119,7 +119,7 @@ func (in *Inputs) Fulfil(ctx context.Context, client peer.Client, result json.Ra
 			return peer.Input{}, fault.Wrap(fault.ExecutionFailed, nil, "%s requires the answer to %s, and its client did not give it: %v", in.tool, method, err)
 		}
 		if !given.keep(answer) {
-			return peer.Input{}, fault.New(fault.RateLimited, "%s requires the answer to %s, and there is no room for it beside other answers; try again", in.tool, method)
+			return peer.Input{}, fault.New(fault.RateLimited, "%s requires the answer to %s, but other answers use all the memory for answers; try again", in.tool, method)
 		}
 		answers[key] = answer
 	}

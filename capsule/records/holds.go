@@ -82,7 +82,7 @@ func (h *Holds) Save(t manifest.Tool, held bool, log *slog.Logger) {
 		err = nil
 	}
 	if err != nil && !h.warned {
-		log.Warn("what was stopped or started by an operator cannot be kept for the next start of Orla", "dir", h.dir, "err", err)
+		log.Warn("cannot store for the next start of Orla which capsules an operator has stopped or started", "dir", h.dir, "err", err)
 	}
 	h.warned = err != nil
 }

@@ -70,7 +70,7 @@ func TestHoldsThatCannotBeKept(t *testing.T) {
 	for range 3 {
 		holds.Save(tool, true, log)
 	}
-	if n := len(journal.having("cannot be kept")); n != 1 {
+	if n := len(journal.having("cannot store")); n != 1 {
 		t.Errorf("warned %d times, want once", n)
 	}
 	if held, _ := holds.Load(tool); !held {

@@ -137,7 +137,7 @@ func (l *Lists) Save(t manifest.Tool, said Offered, log *slog.Logger) {
 		err = wholefile.Write(filepath.Join(l.dir, key(t)+".json"), raw)
 	}
 	if err != nil && !l.warned {
-		log.Warn("what capsules offer cannot be kept for the next start; it is asked for anew then", "dir", l.dir, "err", err)
+		log.Warn("cannot store the lists of capsules for the next start; Orla will ask for them again", "dir", l.dir, "err", err)
 	}
 	l.warned = err != nil
 }

@@ -189,7 +189,7 @@ func TestListsThatCannotBeKept(t *testing.T) {
 	tool := listedTool("/here/tool.yaml")
 	warned := func(n int) {
 		t.Helper()
-		if got := len(journal.having("cannot be kept")); got != n {
+		if got := len(journal.having("cannot store")); got != n {
 			t.Errorf("warned %d times, want %d", got, n)
 		}
 	}
@@ -218,7 +218,7 @@ func TestListsWhereNothingCanBeWritten(t *testing.T) {
 	for range 3 {
 		lists.Save(listedTool("x"), Offered{}, slog.New(slog.NewTextHandler(journal, nil)))
 	}
-	if n := len(journal.having("cannot be kept")); n != 1 {
+	if n := len(journal.having("cannot store")); n != 1 {
 		t.Errorf("warned %d times, want once", n)
 	}
 }

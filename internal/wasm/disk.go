@@ -92,7 +92,7 @@ func (d *disk) folder(metered []byte) string {
 	}
 	entry := d.entryOf(metered)
 	if err := verify(entry); err != nil {
-		d.log.Warn("a compiled module is made anew", "err", err)
+		d.log.Warn("a compiled module has to be compiled again", "err", err)
 		d.remove(metered)
 	}
 	if err := os.MkdirAll(entry, 0o700); err != nil {

@@ -314,7 +314,7 @@ func TestT37CompiledModulesMakeRoom(t *testing.T) {
 	}
 	_, err := spin.Run(t.Context(), nil, mostOutput)
 	if !errors.Is(err, wasm.ErrEvicted) {
-		t.Errorf("got %v; want that it was let go", err)
+		t.Errorf("got %v; want ErrEvicted", err)
 	}
 	leave()
 	running.Wait()

@@ -57,7 +57,7 @@ const (
 
 // ErrEvicted is in the chain of the error of a Run that did not start because its Module was removed
 // to make room for others. Compile returns a new one.
-var ErrEvicted = errors.New("the compiled module was let go")
+var ErrEvicted = errors.New("the compiled module was removed from memory")
 
 // Options configures a Runtime.
 type Options struct {

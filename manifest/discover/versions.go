@@ -113,5 +113,5 @@ func isVersionFolder(name string) bool {
 const (
 	deprecated = "is deprecated: tool.yaml replaces it (RFC 3); to convert it, move name, version, entrypoint and a description to a tool.yaml, " +
 		"and everything else below runtime, with mode: capsule"
-	hidden = "is not read, since the tool.yaml beside it replaces it (RFC 3); remove it"
+	hidden = "is ignored, since the tool.yaml next to it replaces it (RFC 3); remove it"
 )

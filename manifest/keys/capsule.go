@@ -140,7 +140,7 @@ func (d *Description) warnOfIdleCapsuleKeys() {
 		}
 	}
 	if d.Doc.Has("mcp") && d.given("runtime", "tool_prefix") {
-		d.warn("tool_prefix", "has no effect beside mcp, which makes the capsule one tool called as it is")
+		d.warn("tool_prefix", "has no effect with mcp, which makes the capsule a single tool with its own name")
 	}
 	if milliseconds(d.Runtime.HotLoad.DebounceMS) > longestBurst {
 		d.warn("hot_load.debounce_ms", "has the effect of %d: no change waits longer for its reload", longestBurst.Milliseconds())

@@ -25,7 +25,7 @@ func TestB2KeysWithoutEffectAreWarnedOf(t *testing.T) {
 		"{retry: {max_attempts: 2}}":                                           "tool.yaml:5:11: runtime.retry: " + idleRetry,
 		"{mode: capsule, retry: {max_attempts: 2}}\nmcp: {}":                   "tool.yaml:5:26: runtime.retry: " + idleRetry,
 		"{mode: capsule, hot_load: {debounce_ms: 2001}}":                       "tool.yaml:5:50: runtime.hot_load.debounce_ms: has the effect of 2000: no change waits longer for its reload",
-		"{mode: capsule, tool_prefix: a}\nmcp: {}":                             "tool.yaml:5:39: runtime.tool_prefix: has no effect beside mcp, which makes the capsule one tool called as it is",
+		"{mode: capsule, tool_prefix: a}\nmcp: {}":                             "tool.yaml:5:39: runtime.tool_prefix: has no effect with mcp, which makes the capsule a single tool with its own name",
 		"{mode: capsule, hot_load: {watch: [run.sh, src]}}":                    `tool.yaml:5:53: runtime.hot_load.watch[1]: "src" does not exist in the package; nothing is watched there until it does`,
 	} {
 		dir := manifesttest.Pack(t, "name: a\nversion: 1.0.0\ndescription: x\nentrypoint: run.sh\nruntime: "+runtime+"\n")

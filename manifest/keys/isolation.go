@@ -32,7 +32,7 @@ func (d *Description) Isolation(k Isolation, namespace string) manifest.Isolatio
 	}
 	for _, key := range []string{"image", "image_pull_secret", "network"} {
 		if d.given("runtime", key) && !i.Isolated() {
-			d.Fault("runtime", key, "is for what is isolated, and this is not: set isolation_mode, or take it out")
+			d.Fault("runtime", key, "is only for isolated tools, and this one is not isolated: set isolation_mode, or remove the key")
 			return i
 		}
 	}
@@ -135,7 +135,7 @@ func MissingInterpreter(i manifest.Isolation, err error) (warning, fault error) 
 func (d *Description) warnOfIdleIsolation(t *manifest.Tool) {
 	isolated := t.Isolation.Isolated()
 	if t.Kind == manifest.Simple && !isolated && d.given("runtime", "resources") { // nobody must think that there is a limit where there is none
-		d.Fault("runtime", "resources", "bounds capsules and what is isolated, and this is a simple tool that is not: set isolation_mode, or take it out")
+		d.Fault("runtime", "resources", "limits only capsules and isolated tools, and this is a simple tool that is not isolated: set isolation_mode, or remove the key")
 	}
 	if isolated && d.given("runtime", "inherit_env") {
 		d.warn("inherit_env", "has no effect with isolation_mode %s, where nothing of Orla's own variables is", t.Isolation.Mode)

@@ -42,19 +42,19 @@ type Runtime struct {
 type Simple struct {
 	Args           Args                   `json:"args,omitempty" jsonschema:"Arguments that stand before those of a call"`
 	Env            Env                    `json:"env,omitempty" jsonschema:"Environment variables to set"`
-	InheritEnv     InheritEnv             `json:"inherit_env,omitzero" jsonschema:"Which of Orla's own variables the tool gets: true for all, false for PATH, HOME, LANG and TMPDIR, or a list of names to get beside these. Default true"`
+	InheritEnv     InheritEnv             `json:"inherit_env,omitzero" jsonschema:"Which of Orla's own variables the tool gets: true for all, false for PATH, HOME, LANG and TMPDIR, or a list of further names. Default true"`
 	Timeout        yamldoc.Duration       `json:"timeout,omitempty" jsonschema:"Longest time of one call: 30s, 1m30s or a number of seconds. Default: the configured timeout"`
-	MaxConcurrency int                    `json:"max_concurrency,omitempty" jsonschema:"Calls that may run at once. Default: no limit of its own"`
+	MaxConcurrency int                    `json:"max_concurrency,omitempty" jsonschema:"Calls that may run at once. Default: no separate limit"`
 	Arguments      manifest.ArgumentsMode `json:"arguments,omitempty" jsonschema:"How a call's arguments arrive: as JSON on stdin, as flags, or both. Default both"`
 	Output         manifest.OutputMode    `json:"output,omitempty" jsonschema:"text: stdout is the answer's text; mcp: stdout is a whole CallToolResult. Default text"`
 	MaxOutput      yamldoc.Size           `json:"max_output,omitempty" jsonschema:"Bytes kept of stdout and of stderr: 8MiB or a number. Default: the configured max_output"`
-	Retry          Retry                  `json:"retry,omitzero" jsonschema:"Whether a call that failed is tried again. Only what is annotated readOnlyHint or idempotentHint is, or what was never sent"`
+	Retry          Retry                  `json:"retry,omitzero" jsonschema:"Whether a failed call is tried again. Only calls of tools with readOnlyHint or idempotentHint are, and calls that were never sent"`
 
 	IsolationMode   manifest.IsolationMode `json:"isolation_mode,omitempty" jsonschema:"Where the tool's processes live: none (as Orla does), sandboxed, or container. Default none"`
 	Image           string                 `json:"image,omitempty" jsonschema:"Image of the container that the tool lives in. Default: the configured tool_container_image"`
 	ImagePullSecret string                 `json:"image_pull_secret,omitempty" jsonschema:"The secret to pull it with: [namespace/]name[:key]"`
 	Network         string                 `json:"network,omitempty" jsonschema:"The container's network. Default none"`
-	Resources       Resources              `json:"resources,omitzero" jsonschema:"What the tool and all that it starts may take together. Of capsules, and of what is isolated"`
+	Resources       Resources              `json:"resources,omitzero" jsonschema:"Limits of the tool and all processes that it starts, together. For capsules and isolated tools"`
 }
 
 // IsolationKeys are the keys that say where processes live.
@@ -84,7 +84,7 @@ type Capsule struct {
 type HotLoad struct {
 	Watch      []string             `json:"watch,omitempty" jsonschema:"Paths to watch, relative to the package. Default [./]"`
 	Ignore     []string             `json:"ignore,omitempty" jsonschema:"Files that do not count, as lines of a .gitignore"`
-	Mode       manifest.HotLoadMode `json:"mode,omitempty" jsonschema:"restart: stop, then start; replace: start the new process beside the old one. Default restart"`
+	Mode       manifest.HotLoadMode `json:"mode,omitempty" jsonschema:"restart: stop, then start; replace: start the new process, then stop the old one. Default restart"`
 	DebounceMS int                  `json:"debounce_ms,omitempty" jsonschema:"Quiet time after the last change, in ms. Default 100"`
 }
 
@@ -105,7 +105,7 @@ type Health struct {
 
 // Resources are the keys of runtime.resources.
 type Resources struct {
-	Memory yamldoc.Size `json:"memory,omitempty" jsonschema:"Memory, swap included: 256MiB or a number of bytes. Past it a capsule is killed and started again. Default: no limit; of what is isolated the configured one"`
+	Memory yamldoc.Size `json:"memory,omitempty" jsonschema:"Memory including swap: 256MiB or a number of bytes. A capsule that exceeds it is killed and started again. Default: no limit; for isolated tools the configured one"`
 	CPUs   float64      `json:"cpus,omitempty" jsonschema:"Processors: 0.5 is half of one. Default: no limit"`
 	Pids   int          `json:"pids,omitempty" jsonschema:"Processes and threads at once. Default: no limit"`
 }

@@ -275,7 +275,7 @@ func (d *Declaration) cliResources(k cliResources) {
 	})
 	d.Tool.Isolation.Resources = manifest.Resources{Memory: int64(k.Memory), CPUs: k.CPUs, Pids: k.PidsLimit}
 	if d.Doc.Has("spec.cli.resources") && !d.Tool.Isolation.Isolated() {
-		d.Doc.Faultf("spec.cli.resources", "bounds only what is isolated, and runtime.isolation_mode is none: take it out, or choose another")
+		d.Doc.Faultf("spec.cli.resources", "limits only isolated tools, and runtime.isolation_mode is none: remove the key, or choose another mode")
 	}
 }
 

@@ -111,7 +111,7 @@ runtime:
 
 // SPEC A2, B4: tool.yaml replaces orla-tool.json, broken or not.
 func TestB4ToolYAMLWinsAndTheWarningSaysSo(t *testing.T) {
-	const hidden = "warning %/orla-tool.json: is not read, since the tool.yaml beside it replaces it (RFC 3); remove it"
+	const hidden = "warning %/orla-tool.json: is ignored, since the tool.yaml next to it replaces it (RFC 3); remove it"
 	r := search(t, func() {
 		for _, dir := range []string{"tools/both", "tools/pack/1.0.0", "tools/broken"} {
 			manifesttest.WritePackage(t, dir, filepath.Base(dir), "1.0.0")

@@ -22,10 +22,10 @@ func newDev(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "dev PATH",
 		Short: "Serve one tool while you write it: readable logs, reloads as you save",
-		Long: "Serve one executable or package, and nothing else, with a log for people. What you\n" +
-			"save is live at the next call. What is wrong with it is in the log. A capsule that\n" +
-			"crashes is not started again before you save a change. Everything else is as with\n" +
-			"orla serve: the client's session stays.",
+		Long: "Serve one executable or package, and nothing else, with a log for people. The next\n" +
+			"call uses what you have saved, and errors are in the log. A capsule that crashes is\n" +
+			"started again when you save a change. Everything else is as with orla serve: the\n" +
+			"client's session stays open.",
 		Example: "  orla dev tools/notes\n  orla dev tools/hello.sh --port 9000\n  orla dev tools/notes --stdio",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -32,7 +32,7 @@ func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at what Orla needs of this machine, and say what is missing",
+		Short: "Check whether this machine has what Orla needs",
 		Long: "Look at the configuration, the tools, their interpreters, folders, what can hold\n" +
 			"isolated tools, limits of the system, the port, systemd and the clock. Each line is\n" +
 			"ok, warn or fail, with what mends it where that is known. A container is run, of an\n" +

@@ -21,13 +21,13 @@ func newOperate(flags *config.Flags, std terminal.Streams) []*cobra.Command {
 	return []*cobra.Command{
 		operateCommand(flags, std, control.Restart, "Give capsules a new process",
 			"Give each capsule a new process, and wait until it is READY. Calls in flight may end\n"+
-				"first, and those that come meanwhile wait. A pause after a crash is skipped."),
+				"first, and calls that arrive during the restart wait. A pause after a crash is skipped."),
 		operateCommand(flags, std, control.Stop, "Stop capsules until they are started again",
-			"Stop each capsule. It stays stopped, whatever is saved or reloaded and however often\n"+
-				"Orla itself starts, until orla start or orla restart. Its tools stay listed; a call\n"+
-				"is told that it is stopped."),
+			"Stop each capsule until orla start or orla restart. It stays stopped when files change\n"+
+				"and when Orla itself starts again. Its tools stay listed; calls fail with the message\n"+
+				"that it is stopped."),
 		operateCommand(flags, std, control.Start, "Start capsules that are stopped",
-			"Start each capsule that is not READY, and wait until it is, or say why it is not."),
+			"Start each capsule that is not READY, and wait until it is READY; else say why not."),
 	}
 }
 

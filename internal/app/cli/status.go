@@ -21,9 +21,9 @@ func newStatus(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Use:   "status [NAME]",
 		Short: "Show what a running Orla and its tools are doing",
 		Long: "Show what a running Orla and each of its tools are doing: state, process, restarts,\n" +
-			"calls, latencies, memory and processor time, and why what is down\n" +
-			"is down. With a name, all there is to know of that tool, and its last lines on\n" +
-			"stderr. p50 and p99 are of the last 256 calls of each tool.",
+			"calls, latencies, memory and processor time, and the reason for each capsule that is\n" +
+			"down. With a name, show everything about that tool, and the last lines of its\n" +
+			"stderr. p50 and p99 are those of the last 256 calls of each tool.",
 		Example:           "  orla status\n  orla status notes\n  orla status --watch\n  orla status --json | jq '.tools[] | select(.state == \"CRASHED\")'",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeManifests(flags, 1, nil),

@@ -212,7 +212,7 @@ func (c *conversion) transport(entry node) {
 	kind, at := c.kindOf(entry)
 	switch {
 	case hasCommand && hasAddress:
-		c.fault(address.at, key, "stands beside command; a server has one of the two")
+		c.fault(address.at, key, "is set together with command; a server has only one of them")
 	case hasCommand && kind != "" && kind != "stdio":
 		c.fault(at, ".type", "is %q, and there is a command; wants stdio", kind)
 	case hasCommand:
@@ -273,7 +273,7 @@ var leftOut = map[string]string{
 	"timeout":       "set spec.default_tool_runtime.timeout, such as 60s",
 	"auth":          "Orla signs in with no browser: give a token by spec.auth, or client credentials by its profile oauth2_client_credentials",
 	"oauth":         "Orla signs in with no browser: give a token by spec.auth, or client credentials by its profile oauth2_client_credentials",
-	"headersHelper": "give the header by spec.auth and a secret, which is read anew for each call",
+	"headersHelper": "set the header by spec.auth and a secret, which is read for each call",
 	"dev":           "orla dev NAME shows what a server does; spec.env and the log are for the rest",
 	"sandbox":       "Orla runs the server as its own user: give Orla the rights that the server may have",
 }

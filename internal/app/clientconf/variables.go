@@ -66,9 +66,9 @@ func (c *conversion) plainText(at node, key, text string, own []member) (string,
 		whole = false
 		switch r.scope {
 		case "input":
-			c.fault(at.at, key, "has ${input:%s}, which VS Code asks for: write the value; what is secret belongs into env or a header, as a whole", r.name)
+			c.fault(at.at, key, "has ${input:%s}, which VS Code asks for: write the value; put a secret into env or a header, as the whole value", r.name)
 		case "env":
-			c.fault(at.at, key, "has ${%s}, which Orla does not replace here: write the value; what is secret belongs into env or a header, as a whole", r.name)
+			c.fault(at.at, key, "has ${%s}, which Orla does not replace here: write the value; put a secret into env or a header, as the whole value", r.name)
 		default:
 			c.fault(at.at, key, "has %s, which only the client knows: write the value", all)
 		}

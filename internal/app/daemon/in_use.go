@@ -22,7 +22,7 @@ func inUseByOrla(ctx context.Context, l *config.Loader, cfg *config.Loaded) erro
 		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.Folder()) {
 			return &exit.Error{
 				Code: exit.Failed, Err: fmt.Errorf("an Orla serves %s already, at %s (pid %d)", one.ToolsDir, one.URL, one.Pid),
-				Hint: "orla status shows what it does, orla reload has it read its files again",
+				Hint: "orla status shows its state; orla reload makes it read its files again",
 			}
 		}
 		return &exit.Error{

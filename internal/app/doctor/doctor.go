@@ -68,7 +68,7 @@ func Readable(check, dir string) Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return warn(check, "mkdir -p "+Quote(dir), "%s does not exist; if it comes, Orla serves what is in it", dir)
+		return warn(check, "mkdir -p "+Quote(dir), "%s does not exist; once it does, Orla serves the tools in it", dir)
 	case err != nil:
 		return fail(check, "", "%v", err)
 	case !info.IsDir():

@@ -160,7 +160,7 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // errCrowded is the error for a pushed answer that there is no memory for.
-var errCrowded = fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; try again")
+var errCrowded = fault.New(fault.RateLimited, "other answers use all the memory for answers; try again")
 
 func refuse(rw http.ResponseWriter, status int, why string) {
 	body, err := json.Marshal(map[string]string{"error": why})

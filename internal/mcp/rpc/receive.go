@@ -97,7 +97,7 @@ func (c *Conn) takeMessage(raw []byte, whole int) {
 	case m.ID != nil && (m.Result != nil || m.Error != nil):
 		c.takeAnswer(m)
 	default:
-		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message: it has neither a method nor a result")
+		c.opts.Handler.Noise(shortened(raw), "not a JSON-RPC message: it has neither a method nor a result")
 	}
 }
 

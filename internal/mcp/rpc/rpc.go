@@ -72,7 +72,7 @@ var (
 	ErrTooLong = errors.New("the answer is too long")
 	// ErrNoRoom is in the chain when there was no room for the answer beside those that
 	// the same client, or another of its tenant's, has not taken yet (turns.Room).
-	ErrNoRoom = errors.New("there is no room for the answer beside those of the same caller that are on their way")
+	ErrNoRoom = errors.New("other answers of the same caller that were not read yet use all the memory for answers")
 )
 
 // TransportError is in the chain if the transport failed: the other side was not reached, or its answer could

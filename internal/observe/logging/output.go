@@ -232,7 +232,7 @@ func (o *output) news(at time.Time) []slog.Record {
 	switch {
 	case o.trouble != nil && !o.told:
 		o.told = true
-		say("log_file cannot be written; the log goes to stderr meanwhile", slog.Any("err", o.trouble))
+		say("log_file cannot be written; writing the log to stderr until it can", slog.Any("err", o.trouble))
 	case o.trouble == nil && o.diverted > 0:
 		say("log_file can be written again; some lines went to stderr", slog.Int("lines", o.diverted))
 		o.diverted = 0

@@ -126,7 +126,7 @@ func (s *session) listen(ctx context.Context) {
 			}
 		case refusal != nil && refusal.gone():
 			if refusal.status != http.StatusMethodNotAllowed {
-				s.say("the server has no stream of its own: %s", refusal.fault.Reason)
+				s.say("the server does not offer its own stream: %s", refusal.fault.Reason)
 			}
 			return
 		default:

@@ -163,7 +163,7 @@ func TestI1FullLogFileStopsNobody(t *testing.T) {
 	if got := o.mustCall("hello"); got != "hello\n" {
 		t.Errorf("got %q", got)
 	}
-	o.waitLog("log_file cannot be written; the log goes to stderr meanwhile", func(l map[string]any) bool {
+	o.waitLog("log_file cannot be written; writing the log to stderr until it can", func(l map[string]any) bool {
 		text, _ := l["err"].(string)
 		return strings.Contains(text, "no space left on device")
 	})

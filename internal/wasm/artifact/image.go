@@ -215,7 +215,7 @@ func (i *image) why(ctx context.Context, err error) error {
 	case errors.Is(err, errdef.ErrNotFound):
 		return invalid("the registry does not have it")
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
-		return fault.New(fault.AuthInvalid, "the registry wants to know who asks%s", i.hint(fault.AuthInvalid))
+		return fault.New(fault.AuthInvalid, "the registry requires authentication%s", i.hint(fault.AuthInvalid))
 	case errors.Is(err, content.ErrMismatchedDigest):
 		return invalid("what the registry gave is not what its digest says")
 	}

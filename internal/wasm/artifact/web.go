@@ -88,7 +88,7 @@ func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 func (w *web) unchanged(ctx context.Context) ([]byte, error) {
 	former := w.former(ctx)
 	if former == nil { // it was removed from the cache
-		f := fault.New(fault.ExecutionFailed, "what was kept of it is gone")
+		f := fault.New(fault.ExecutionFailed, "the kept module is gone")
 		f.Retry = new(true)
 		return nil, f
 	}

@@ -33,10 +33,11 @@ func Import(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import [FILE...]",
 		Short: "Convert another client's MCP servers",
-		Long: "Read the mcpServers of Claude Desktop, Claude Code, Cursor or VS Code, and show the\n" +
-			"McpServer that each becomes; with --write, make the files. What is there already is\n" +
-			"never overwritten. What looks secret goes into a file of its own that only you can\n" +
-			"read, in secrets_dir where there is one, and is not shown. Without FILE nothing is read: the files that are there are named.",
+		Long: "Read the MCP servers of Claude Desktop, Claude Code, Cursor or VS Code, and show the\n" +
+			"McpServer for each; with --write, write the files. Existing files are never\n" +
+			"overwritten. Values that look secret are not shown. They are written to separate\n" +
+			"files that only you can read, in secrets_dir if it is set. Without FILE, list the\n" +
+			"configuration files that exist, and read none.",
 		Example: "  orla import\n  orla import .vscode/mcp.json\n  orla import ~/.cursor/mcp.json --name github --write",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, l, err := flags.Load(cmd.Flags())
@@ -322,7 +323,7 @@ func (i *importer) end() error {
 	}
 	for _, name := range i.names {
 		if !slices.Contains(i.met, name) && i.failed+i.faulty == 0 {
-			i.fail(fmt.Errorf("there is no server %q in what was read", name))
+			i.fail(fmt.Errorf("the file has no server %q", name))
 		}
 	}
 	switch {

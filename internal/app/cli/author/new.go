@@ -41,10 +41,10 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var t newTool
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Make a tool to begin with, simple or a capsule",
-		Long: "Make a tool that runs at once: a file for a simple tool, which is run for each\n" +
-			"call, or with --capsule a folder for one that lives. It stands in the tools\n" +
-			"folder, unless --dir names another. What is there already is never overwritten.",
+		Short: "Make a new tool, simple or a capsule",
+		Long: "Make a tool that works right away: a file for a simple tool, which is run once per\n" +
+			"call, or with --capsule a folder for one that keeps running. It is made in the tools\n" +
+			"folder, unless --dir names another. Existing files are never overwritten.",
 		Example: "  orla new report --lang python\n  orla new notes --lang node --capsule\n  orla new search --lang go --dir ~/.orla/tools",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -107,7 +107,7 @@ func checkNewName(name string) error {
 	case !newName.MatchString(name) || len(name) > 48:
 		return fmt.Errorf("%q is not a name for a tool: use a letter, then letters, digits, _ and -, 48 at most", name)
 	case slices.Contains([]string{"node_modules", "venv"}, name):
-		return fmt.Errorf("what is called %q is skipped in a folder of tools", name)
+		return fmt.Errorf("a tools folder ignores names such as %q", name)
 	}
 	return nil
 }

@@ -31,11 +31,11 @@ func newScaffold(std terminal.Streams) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "scaffold NAME",
-		Short: "Make a project of a tool in WebAssembly",
-		Long: "Make a folder with a tool in WebAssembly to begin with: its source, a Makefile, the\n" +
-			"resource that describes it and sets its limits, and fixtures: calls with what is\n" +
-			"expected of them. It builds and passes as it is, needs nothing downloaded, and is\n" +
-			"served as soon as it stands in the tools folder. What is there is never overwritten.",
+		Short: "Make a project for a WebAssembly tool",
+		Long: "Make a folder with a working WebAssembly tool to start from: its source, a Makefile, the\n" +
+			"resource that describes it and sets its limits, and fixtures: calls with the expected\n" +
+			"answers. It builds and passes its tests without downloads, and Orla serves it when it\n" +
+			"is in the tools folder. Existing files are never overwritten.",
 		Example: "  orla wasm scaffold greet --lang go\n  orla wasm scaffold greet --lang rust --dir ~/src",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
