@@ -99,7 +99,7 @@ func (c *Capsule) Stop(ctx context.Context) error {
 		case s.state == Stopped:
 			return true, nil
 		}
-		return true, fault.New(fault.NotReady, "an operator has started %s again in the meantime", c.tool.Name)
+		return true, fault.New(fault.NotReady, "%s was started again by an operator in the meantime", c.tool.Name)
 	})
 }
 

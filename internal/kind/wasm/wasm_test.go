@@ -246,7 +246,7 @@ func TestT37TheAnswer(t *testing.T) {
 		`{"contract_version":"v2","status":"ok"}`:                                       {"contract_version"},
 		`{"contract_version":1,"status":"ok"}`:                                          {"contract_version"},
 		`{"contract_version":"v1"}`:                                                     {"no status"},
-		`{"contract_version":"v1","status":"success"}`:                                  {"none of ok, error and denied"},
+		`{"contract_version":"v1","status":"success"}`:                                  {"its status is not ok, error or denied"},
 		`{"contract_version":"v1","status":"ok","status":"error"}`:                      {"twice"},
 		`{"contract_version":"v1","status":"error"}`:                                    {"no error"},
 		`{"contract_version":"v1","status":"error","error":{"message":"m"}}`:            {"no tool_code"},

@@ -50,7 +50,7 @@ func CheckHost(u *url.URL) error {
 	case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
 		return errors.New("has a colon in its host; an IPv6 address is written in brackets, as in [::1]:443")
 	case !strings.HasPrefix(u.Host, "[") && !nameable(u.Hostname()):
-		return errors.New("has a host that no name and no address can be: letters, digits, - and _ between dots, 63 a part at most")
+		return errors.New("has an invalid host: a name has letters, digits, - and _ between dots, at most 63 in each part")
 	}
 	return nil
 }

@@ -323,7 +323,7 @@ func (i *importer) end() error {
 	}
 	for _, name := range i.names {
 		if !slices.Contains(i.met, name) && i.failed+i.faulty == 0 {
-			i.fail(fmt.Errorf("the file has no server %q", name))
+			i.fail(fmt.Errorf("no server is named %q", name))
 		}
 	}
 	switch {
