@@ -23,10 +23,13 @@ import (
 // other traces, or by the guard, which compares only the instance.
 type Tagger struct {
 	instance uint64 // upper half; 0 if processes get no tags
+	last     uint32 // guarded by limit.mu
+}
 
+// limit is the limit of this process, which its forks inherit. All Taggers share it.
+var limit struct {
 	mu     sync.Mutex // guards the fields that follow
 	own    unix.Rlimit
-	last   uint32
 	forks  int    // forks that have begun and not ended
 	tag    uint64 // the tag that these inherit
 	shared bool   // whether more than one process inherits it
@@ -37,11 +40,21 @@ type Tagger struct {
 // Orla that has a tag itself is nested, whatever its environment says.
 func NewTagger(instance string, nested bool) *Tagger {
 	t := &Tagger{}
-	if nested || unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &t.own) != nil || t.own.Max != unix.RLIM_INFINITY || isTag(t.own.Cur) {
+	if nested || !ownLimit() {
 		return t
 	}
 	t.instance = InstanceTag(instance)
 	return t
+}
+
+// ownLimit finds out what the limit of this process is, and reports whether forks can have tags.
+func ownLimit() bool {
+	limit.mu.Lock()
+	defer limit.mu.Unlock()
+	if limit.forks == 0 && unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &limit.own) != nil {
+		return false
+	}
+	return limit.own.Max == unix.RLIM_INFINITY && !isTag(limit.own.Cur)
 }
 
 // InstanceTag returns the upper half of an instance's tags. It is never 0, and tags are below
@@ -68,14 +81,14 @@ func (t *Tagger) Begin() {
 	if t.instance == 0 {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.forks++; t.forks > 1 {
-		t.shared = true
+	limit.mu.Lock()
+	defer limit.mu.Unlock()
+	if limit.forks++; limit.forks > 1 {
+		limit.shared = true
 		return
 	}
-	t.tag, t.shared = t.next(), false
-	_ = setTag(0, t.tag, t.own) // cannot fail, since the hard limit is infinite
+	limit.tag, limit.shared = t.next(), false
+	_ = setTag(0, limit.tag) // cannot fail, since the hard limit is infinite
 }
 
 // End returns the tag of the process that was forked; 0 if it has none. pid is 0
@@ -84,27 +97,27 @@ func (t *Tagger) End(pid int, untagged bool) uint64 {
 	if t.instance == 0 {
 		return 0
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.forks--; t.forks == 0 {
-		_ = setTag(0, t.own.Cur, t.own) // see Begin
+	limit.mu.Lock()
+	defer limit.mu.Unlock()
+	if limit.forks--; limit.forks == 0 {
+		_ = setTag(0, limit.own.Cur) // see Begin
 	}
-	tag := t.tag
+	tag := limit.tag
 	switch {
 	case pid == 0:
 		return 0
 	case untagged:
-		_ = setTag(pid, t.own.Cur, t.own) // it may have already ended
+		_ = setTag(pid, limit.own.Cur) // it may have already ended
 		return 0
-	case t.shared:
+	case limit.shared:
 		tag = t.next()
-		_ = setTag(pid, tag, t.own) // it may have already ended
+		_ = setTag(pid, tag) // it may have already ended
 	}
 	return tag
 }
 
-func setTag(pid int, tag uint64, own unix.Rlimit) error {
-	return unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag, Max: own.Max}, nil)
+func setTag(pid int, tag uint64) error {
+	return unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag, Max: limit.own.Max}, nil)
 }
 
 // TagOf returns the tag of a process. Reading it from another user's process with prlimit requires
