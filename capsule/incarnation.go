@@ -113,7 +113,7 @@ func (in *incarnation) contain() {
 
 // panicked logs a panic and has the process ended.
 func (in *incarnation) panicked(p any) {
-	in.c.log.Error("panic over what a capsule said", "tool", in.c.tool.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	in.c.log.Error("panic while handling a message of a capsule", "tool", in.c.tool.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	select {
 	case in.unwell <- errors.New("its message made Orla panic; the log has the details"):
 	default: // it is being ended for another reason

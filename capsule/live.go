@@ -410,7 +410,7 @@ type successor struct {
 	stderr string // the last lines of a process that did not start
 }
 
-var errPanicked = errors.New("what the new process said made Orla panic; the log has the details")
+var errPanicked = errors.New("a message of the new process made Orla panic; the log has the details")
 
 // replace starts a process while another one serves (SPEC D7b). order is the number of the
 // last order of an operator before it.
@@ -448,7 +448,7 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end func(), retired *sync.WaitGroup) (*incarnation, func()) {
 	if s.err != nil {
 		if ctx.Err() == nil {
-			c.log.Error("the new process does not start; the old one serves on", "tool", c.tool.Name, "reason", s.why.reason, "err", s.err)
+			c.log.Error("the new process does not start; keeping the old one", "tool", c.tool.Name, "reason", s.why.reason, "err", s.err)
 		}
 		c.refuse(s)
 		return in, end

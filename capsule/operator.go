@@ -155,7 +155,7 @@ func (c *Capsule) await(ctx context.Context, ends func(*status) (reached bool, e
 		case <-ctx.Done():
 			cause := context.Cause(ctx)
 			s = c.status.Load()
-			return fault.Wrap(fault.From(cause).Code, cause, "%s is %s yet (%s); what was asked for goes on", c.tool.Name, s.state, s.reason)
+			return fault.Wrap(fault.From(cause).Code, cause, "%s is still %s (%s); the request goes on", c.tool.Name, s.state, s.reason)
 		}
 	}
 }

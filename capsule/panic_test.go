@@ -65,7 +65,7 @@ func TestF2APanicOverWhatACapsulePrintsEndsItsProcessAlone(t *testing.T) {
 			if _, err := l.askWithin(patience, of.args); err == nil || !strings.Contains(err.Error(), "panic") {
 				t.Errorf("the call in flight: %v", err)
 			}
-			l.logged("panic over what a capsule said", "for the test", "ERROR")
+			l.logged("panic while handling a message of a capsule", "for the test", "ERROR")
 			l.await("READY")
 			l.call(capsuletest.Args{})
 		})

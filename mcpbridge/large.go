@@ -114,7 +114,7 @@ func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (s
 	return size, err
 }
 
-var errNoRoomToRead = fault.New(fault.RateLimited, "there is no room for the answer beside those that are on their way; take them and try again, or read it in smaller parts")
+var errNoRoomToRead = fault.New(fault.RateLimited, "other answers use all the memory for answers; read them and try again, or read this one in smaller parts")
 
 // awaitRoom lets a request wait for room for its answer, for a limited time. The error is crowded if
 // too many requests wait, or the time is over.

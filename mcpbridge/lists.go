@@ -189,7 +189,7 @@ func (b *Bridge) follow() *listed {
 		b.log.Error("a tool cannot be listed", "tool", name, "err", err)
 	})
 	unlisted := func(what string, err error) {
-		b.log.Error("what a peer offers cannot be listed", "what", what, "err", err)
+		b.log.Error("cannot list what a peer offers", "what", what, "err", err)
 	}
 	next.resources, changed[client.ListResources] = listItems(before.resources, c.Resources, func(r *mcp.Resource) string { return r.URI }, checkResource, unlisted)
 	next.templates, more = listItems(before.templates, c.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate },
@@ -267,7 +267,7 @@ func (b *Bridge) page(ctx context.Context, r *Request, after string, of pageOf) 
 	}
 }
 
-var errNoRoomToList = fault.New(fault.RateLimited, "there is no room for the list beside the answers that are on their way; take them and try again")
+var errNoRoomToList = fault.New(fault.RateLimited, "other answers use all the memory for answers; read them and try again")
 
 // listing answers a request for a page of a list.
 func listing(name string, of pageOf) serve {

@@ -222,7 +222,7 @@ func (k *keeper) Serve(ctx context.Context) error {
 }
 
 // errFollower is why a provider is served anew whose follower panicked.
-var errFollower = errors.New("what it offers made Orla panic")
+var errFollower = errors.New("its lists made Orla panic")
 
 // follow publishes a new catalog whenever the peer offers something else, and
 // passes on which of its resources were updated.

@@ -134,7 +134,7 @@ func (in *Inputs) Fulfil(ctx context.Context, client peer.Client, result json.Ra
 func (in *Inputs) ask(ctx context.Context, client peer.Client, method string, params json.RawMessage) (answer json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			in.log.Error("panic over what a capsule asked", "tool", in.tool, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			in.log.Error("panic while handling a request of a capsule", "tool", in.tool, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = errors.New("the request failed inside Orla; its log has the details")
 		}
 	}()

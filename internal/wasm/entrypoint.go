@@ -95,7 +95,7 @@ func enter(module wazero.CompiledModule, limits Limits) (entrypoint, error) {
 		e.buffers = true
 		return e, checkBuffers(module, name)
 	case of != typeNothing && of != typeStatus:
-		return entrypoint{}, invalid("its %s is neither of type () -> (), to read stdin and write stdout, nor (i32, i32) -> i64, to be given a place in memory and return one", quoted(name))
+		return entrypoint{}, invalid("its %s is neither of type () -> (), to read stdin and write stdout, nor (i32, i32) -> i64, to take and return a buffer in memory", quoted(name))
 	case !limits.WASI:
 		return entrypoint{}, invalid("its %s reads stdin and writes stdout, and enable_wasi is false: set enable_wasi: true", quoted(name))
 	}
@@ -105,10 +105,10 @@ func enter(module wazero.CompiledModule, limits Limits) (entrypoint, error) {
 // checkBuffers checks the exports that an entrypoint with buffers needs.
 func checkBuffers(module wazero.CompiledModule, name string) error {
 	if signatureOf(module.ExportedFunctions()[nameAllocate]) != typeAllocate {
-		return invalid("its %s is given a place in memory, and it exports no function %s of type (i32) -> i32", quoted(name), nameAllocate)
+		return invalid("its %s takes a buffer in memory, but it exports no function %s of type (i32) -> i32", quoted(name), nameAllocate)
 	}
 	if module.ExportedMemories()[nameMemory] == nil {
-		return invalid("its %s is given a place in memory, and it exports no memory by the name of %s", quoted(name), nameMemory)
+		return invalid("its %s takes a buffer in memory, but it exports no memory by the name of %s", quoted(name), nameMemory)
 	}
 	return nil
 }

@@ -237,7 +237,7 @@ func (r *Runtime) compiled(ctx context.Context, owner turns.Owner, module []byte
 	if ctx.Err() != nil {
 		cause := context.Cause(ctx)
 		if fault.CodeOf(cause) == fault.Timeout {
-			return nil, fault.Wrap(fault.Timeout, cause, "the module was not compiled before the deadline; that goes on, for the calls to come")
+			return nil, fault.Wrap(fault.Timeout, cause, "the module was not compiled before the deadline; compilation goes on for later calls")
 		}
 		return nil, fault.From(cause)
 	}

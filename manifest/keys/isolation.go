@@ -89,7 +89,7 @@ func SetNetwork(i *manifest.Isolation, name string) error {
 	case !networkName.MatchString(name):
 		return errors.New("must be the name of a network: letters, digits and _ . -, with no - at the front; none means no network")
 	case i.Mode == manifest.IsolationKubernetes && name != "none" && name != "cluster":
-		return errors.New("must be none or cluster with isolation_mode kubernetes: what a pod reaches is said by the cluster")
+		return errors.New("must be none or cluster with isolation_mode kubernetes: the cluster decides what a pod can reach")
 	case !i.Isolated():
 		return errors.New("does not go with isolation_mode none, where a process has the machine's network")
 	case name == "none":
@@ -138,6 +138,6 @@ func (d *Description) warnOfIdleIsolation(t *manifest.Tool) {
 		d.Fault("runtime", "resources", "limits only capsules and isolated tools, and this is a simple tool that is not isolated: set isolation_mode, or remove the key")
 	}
 	if isolated && d.given("runtime", "inherit_env") {
-		d.warn("inherit_env", "has no effect with isolation_mode %s, where nothing of Orla's own variables is", t.Isolation.Mode)
+		d.warn("inherit_env", "has no effect with isolation_mode %s, which passes on none of Orla's variables", t.Isolation.Mode)
 	}
 }

@@ -70,7 +70,7 @@ func (d *Declaration) readCLI(k cliKeys) {
 			d.Doc.Faultf(at+"working_dir", "%v", err)
 		}
 		if err == nil && d.Tool.Isolation.Isolated() && regularfile.Resolve(d.File.Dir, dir) == d.File.Dir {
-			d.Doc.Faultf(at+"working_dir", "is the folder of this file, of which nothing is shown as a whole where the command is isolated: there may be secrets in it; name a folder inside it")
+			d.Doc.Faultf(at+"working_dir", "is the folder of this file, which an isolated command must not see as a whole, since it may contain secrets; name a folder inside it")
 		}
 		cli.WorkingDir = dir
 	}
@@ -158,7 +158,7 @@ func (d *Declaration) cliFolder(dir string) (string, error) {
 // in it. The path it returns is without links.
 func (d *Declaration) inFolder(name string) (string, fs.FileInfo, error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		return "", nil, errors.New("must stay in the file's folder; what is elsewhere is named by its absolute path")
+		return "", nil, errors.New("must stay in the file's folder; write an absolute path for a file elsewhere")
 	}
 	file, err := filepath.EvalSymlinks(filepath.Join(d.File.Dir, filepath.FromSlash(name)))
 	if errors.Is(err, fs.ErrNotExist) {

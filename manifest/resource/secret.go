@@ -20,7 +20,7 @@ func (d *Declaration) readSecret() {
 	} else {
 		for _, key := range []string{"data", "stringData"} {
 			if d.Doc.Has(key) {
-				d.Doc.Faultf(key, "stands beside spec; move it there")
+				d.Doc.Faultf(key, "is next to spec; move it into spec")
 			}
 		}
 	}
@@ -29,7 +29,7 @@ func (d *Declaration) readSecret() {
 		d.checkSecretKey(at+"data."+key, key, given.Data[key])
 		text, err := base64.StdEncoding.DecodeString(given.Data[key])
 		if err != nil {
-			d.Doc.Faultf(at+"data."+key, "is not base64, which it has to be: %v; what is to be taken as it is belongs in stringData", err)
+			d.Doc.Faultf(at+"data."+key, "must be base64: %v; put plain text into stringData", err)
 		}
 		values[key] = secret.NewValue(string(text))
 	}

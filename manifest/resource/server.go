@@ -178,7 +178,7 @@ func (d *Declaration) command(name string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", errors.New("does not exist; a path that is not absolute counts from the file's folder")
+		return "", errors.New("does not exist; a relative path is relative to the file's folder")
 	case err != nil:
 		return "", regularfile.ReadError(err)
 	case !info.Mode().IsRegular():

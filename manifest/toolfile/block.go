@@ -106,7 +106,7 @@ func (s *blockScan) checkStray(comment, sign string) {
 	if s.stray != nil || strings.TrimSpace(key) != "isolation_mode" || mode == manifest.IsolationNone || !slices.Contains(mode.Values(), string(mode)) {
 		return
 	}
-	s.stray = s.fault(s.number, "isolation_mode stands in no metadata block, and would have no effect: the block begins with \"%s /// tool\" and ends with \"%[1]s ///\"", sign)
+	s.stray = s.fault(s.number, "isolation_mode is not in a metadata block, and would have no effect: the block begins with \"%s /// tool\" and ends with \"%[1]s ///\"", sign)
 }
 
 // inside takes a line of the open block.

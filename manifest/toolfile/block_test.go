@@ -111,7 +111,7 @@ func TestT7IsolationThatNobodyReadsIsAnError(t *testing.T) {
 		"in another script": "#!/usr/bin/env node\nx\n// ///tools\n// runtime:\n//   isolation_mode: sandboxed # it is\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, faults := one(t, script); !strings.Contains(faults, "isolation_mode would have no effect: line 3 opens no metadata block") {
+			if _, faults := one(t, script); !strings.Contains(faults, "isolation_mode would have no effect: line 3 does not open a metadata block") {
 				t.Errorf("got %s", faults)
 			}
 		})
@@ -191,11 +191,11 @@ func TestA6ABrokenBlockIsAnErrorWithFileAndLine(t *testing.T) {
 		},
 		"isolation outside": { // SPEC-TOOLS 7: never weaker than its author believes
 			"#!/bin/sh\n# ---\n# runtime:\n#   isolation_mode: sandboxed\n# ---\necho\n",
-			`a.sh:4:1: isolation_mode stands in no metadata block, and would have no effect: the block begins with "# /// tool" and ends with "# ///"`,
+			`a.sh:4:1: isolation_mode is not in a metadata block, and would have no effect: the block begins with "# /// tool" and ends with "# ///"`,
 		},
 		"isolation outside, quoted, in a long comment": {
 			"#!/usr/bin/env node\n/*\n * isolation_mode: \"container\"\n */\n",
-			`a.sh:3:1: isolation_mode stands in no metadata block, and would have no effect: the block begins with "# /// tool" and ends with "# ///"`,
+			`a.sh:3:1: isolation_mode is not in a metadata block, and would have no effect: the block begins with "# /// tool" and ends with "# ///"`,
 		},
 		"one inside the other": {
 			"#!/bin/sh\n# /// tool\n# /// tool\n# ///\n",

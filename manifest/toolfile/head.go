@@ -98,7 +98,7 @@ func strayIsolation(display string, text []byte, opening int) error {
 		case !slices.ContainsFunc(signs, func(sign string) bool { return strings.HasPrefix(trimmed, sign) }):
 			return nil
 		case isolates.MatchString(trimmed):
-			return (&blockScan{file: display}).fault(number, "isolation_mode would have no effect: line %d opens no metadata block, which stands above all code and opens with \"# /// tool\" (or //, --, ;) at the left edge", opening)
+			return (&blockScan{file: display}).fault(number, "isolation_mode would have no effect: line %d does not open a metadata block; one must be above all code and open with \"# /// tool\" (or //, --, ;) at the left edge", opening)
 		}
 	}
 	return nil

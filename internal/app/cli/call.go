@@ -215,9 +215,9 @@ func noSuchTool(name string, found manifest.Result, listed, others []string) err
 			known = append(known, t.Name)
 		}
 	}
-	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists what there is"}
+	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists all tools"}
 	if near := nearTool(name, slices.Concat(known, listed, others)); near != "" {
-		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists what there is", near)
+		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists all tools", near)
 	}
 	if hint := hintOfCapsule(name, found.Tools, listed); hint != "" {
 		f.Hint = hint

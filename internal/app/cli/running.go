@@ -165,7 +165,7 @@ func talk(err error) error {
 	case isRefused && refused.Code == control.CodeConfiguration:
 		return &exit.Error{Code: exit.Invalid, Err: err, Hint: refused.Hint}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &exit.Error{Code: exit.Failed, Err: errors.New("an Orla is there, and does not answer"), Hint: "its log may say why"}
+		return &exit.Error{Code: exit.Failed, Err: errors.New("an Orla is running, but does not answer"), Hint: "its log may say why"}
 	case isRefused:
 		return &exit.Error{Code: exit.Failed, Err: err, Hint: refused.Hint}
 	}

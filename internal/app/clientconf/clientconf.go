@@ -221,7 +221,7 @@ func (c *conversion) transport(entry node) {
 		c.fault(at, ".type", "sse is the transport before Streamable HTTP, which Orla does not speak as a client: "+
 			"ask the server's documentation for its Streamable HTTP address (often …/mcp), or give a command that translates, such as npx mcp-remote URL")
 	case hasAddress && kind == "stdio":
-		c.fault(at, ".type", "is stdio, and there is a %s in place of a command", key[1:])
+		c.fault(at, ".type", "is stdio, but there is a %s instead of a command", key[1:])
 	case hasAddress:
 		c.http(entry, address, key)
 	default:

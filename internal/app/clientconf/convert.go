@@ -87,7 +87,7 @@ func (c *conversion) folder(entry, command node, line []string) (dir string, ok 
 	case why == "":
 		return "", true
 	case dir == "":
-		c.fault(command.at, at, "counts from a folder that only the client knows: write the absolute path")
+		c.fault(command.at, at, "is relative to a folder that only the client knows: write the absolute path")
 		return "", false
 	}
 	c.note(command.at, at, "%s is a path in %s: a shell changes to that folder and becomes the command", why, dir)

@@ -164,7 +164,7 @@ func (v *verdict) address() {
 		v.wrong("listen", "%q is not an address or address:port such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)
 	case !v.Stdio && !IsLoopback(host) && len(v.Auth.Tokens) == 0 && !v.Insecure:
 		// The value may be one; it is the configuration as a whole that is refused.
-		v.refuse("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or say --insecure if something else guards it", v.Listen)
+		v.refuse("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or use --insecure if something else protects it", v.Listen)
 	}
 }
 

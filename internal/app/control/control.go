@@ -90,7 +90,7 @@ func (q *Query) Wants() func(line []byte) bool {
 func Events() []string {
 	return []string{
 		"serving", "stopping", "stopped",
-		"reload", "reload: the configuration has faults; the old one stays", "reload: the old configuration stays",
+		"reload", "reload: the configuration has errors; keeping the previous one", "reload failed; keeping the previous configuration",
 		"a tool is not served", "listening elsewhere",
 		"created", "operator request", "state", "started", "ended", "offers", "replacing", "replaced",
 		"attempt", "call",

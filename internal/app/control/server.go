@@ -189,7 +189,7 @@ func (p *presence) tell(path string, err error) {
 	}
 	p.warned = text
 	if taken, ok := errors.AsType[*takenError](err); ok {
-		p.server.opts.Log.Warn("another Orla serves this folder and has its control socket; this one goes on without, until that one ends",
+		p.server.opts.Log.Warn("another Orla serves this folder and has its control socket; this one runs without a control socket until the other ends",
 			"pid", taken.Owner.Pid, "url", taken.Owner.URL, "socket", path)
 		return
 	}

@@ -98,7 +98,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		err = cfg.CheckToolsDir()
 	}
 	if err != nil {
-		s.log.Error("reload: the configuration has faults; the old one stays", "err", err)
+		s.log.Error("reload: the configuration has errors; keeping the previous one", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
 		s.govern(ctx)
 		return applied{}, faultyConfig{err}
@@ -117,7 +117,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		}
 	}
 	if err != nil {
-		s.log.Error("reload: the old configuration stays", "err", err)
+		s.log.Error("reload failed; keeping the previous configuration", "err", err)
 		s.telemetry.Reloaded(telemetry.Refused)
 		s.govern(ctx)
 		return applied{}, err
@@ -299,7 +299,7 @@ func (s *server) reportProblems(problems []manifest.Problem, kept map[spot]bool)
 		case p.Denies:
 			s.log.Error("every call is denied: a governance document is not enforced by this version", "path", p.Path, "err", p.Err)
 		case p.Severity == manifest.Fault && (kept[spot{p.Path, p.Tool}] || kept[spot{p.Path, anyTool}]):
-			s.log.Error("a capsule's manifest is at fault; the capsule serves on as it was", "path", p.Path, "tool", p.Tool, "err", p.Err)
+			s.log.Error("a capsule's manifest has errors; the capsule goes on unchanged", "path", p.Path, "tool", p.Tool, "err", p.Err)
 		case p.Severity == manifest.Fault:
 			s.log.Error("a tool is not served", "path", p.Path, "tool", p.Tool, "err", p.Err)
 		default:

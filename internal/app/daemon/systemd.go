@@ -133,7 +133,7 @@ func givenSockets(log *slog.Logger) []net.Listener {
 			given = append(given, sockets...)
 			continue
 		}
-		log.Warn("systemd gave a socket that Orla has no use for", "name", name, "names", "orla-http, orla.socket")
+		log.Warn("systemd passed a socket that Orla does not use", "name", name, "names", "orla-http, orla.socket")
 		for _, s := range sockets {
 			_ = s.Close() // the socket stays systemd's
 		}

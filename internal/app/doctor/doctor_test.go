@@ -170,7 +170,7 @@ func TestSystemd(t *testing.T) {
 		return map[string]string{"run/systemd/system/x": "", "usr/lib/systemd/system/orla.service": "[Service]\nType=" + kind + "\n"}
 	}
 	t.Run("none", func(t *testing.T) {
-		check(t, machine(t, nil).Systemd(t.Context(), "orla.service")[0], doctor.OK, "does not run here", "")
+		check(t, machine(t, nil).Systemd(t.Context(), "orla.service")[0], doctor.OK, "is not running here", "")
 	})
 	t.Run("new", func(t *testing.T) {
 		systemctl(t, "systemd 257 (257.9-1)")

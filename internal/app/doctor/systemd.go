@@ -17,7 +17,7 @@ var unitDirs = []string{"etc/systemd/system", "run/systemd/system", "usr/local/l
 func (m Machine) Systemd(ctx context.Context, unit string) []Finding {
 	const check = "systemd"
 	if _, err := os.Stat(m.path("run/systemd/system")); err != nil {
-		return []Finding{ok(check, "it does not run here, and Orla does without")}
+		return []Finding{ok(check, "it is not running here, and Orla works without it")}
 	}
 	var list []Finding
 	version := systemdVersion(ctx)

@@ -60,7 +60,7 @@ func (w *wire) refuse(resp *http.Response) *fault.Error {
 		f.Logged = w.tool + " answered something else than gRPC"
 		return f
 	case compressed(resp.Header.Get("Grpc-Encoding")):
-		return fault.New(fault.ExecutionFailed, "%s answered compressed, which it was not asked to do", w.tool)
+		return fault.New(fault.ExecutionFailed, "%s sent a compressed answer without being asked to", w.tool)
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 		if len(coding) > enough { // redaction would miss a secret that is cut
 			coding = "…"
 		}
-		return nil, fault.New(fault.ExecutionFailed, "%s answered in a form that nobody asked for (Content-Encoding: %q)", a.sender.name, coding)
+		return nil, fault.New(fault.ExecutionFailed, "%s sent an answer with an unexpected encoding (Content-Encoding: %q)", a.sender.name, coding)
 	}
 	reply.Said, err = outbound.Body(turns.AccountOf(ctx).Reader(ctx, resp.Body), a.sender.max)
 	return reply, err

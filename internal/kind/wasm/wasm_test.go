@@ -237,9 +237,9 @@ func TestT37TheAnswer(t *testing.T) {
 	for answer, words := range map[string][]string{
 		"":                                 {"it is empty"},
 		"hello":                            {"it is not JSON", `"hello"`},
-		ok + ok:                            {"behind its first JSON value"},
-		ok + "{}":                          {"behind its first JSON value"},
-		ok + " x":                          {"behind its first JSON value"},
+		ok + ok:                            {"follows its first JSON value"},
+		ok + "{}":                          {"follows its first JSON value"},
+		ok + " x":                          {"follows its first JSON value"},
 		"[" + ok + "]":                     {"not a JSON object"},
 		"\xff" + ok:                        {"UTF-8"},
 		`{"status":"ok","output":"hello"}`: {"contract_version"},

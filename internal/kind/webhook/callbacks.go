@@ -123,7 +123,7 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		refuse(rw, http.StatusNotFound, "no call waits for this")
 		return
 	case !ok:
-		refuse(rw, http.StatusConflict, "this call has its answer, or another request is bringing it")
+		refuse(rw, http.StatusConflict, "this call already has its answer, or another request is delivering it")
 		return
 	}
 	defer c.end(w)

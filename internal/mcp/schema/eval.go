@@ -340,7 +340,7 @@ func (e *evaluation) combined(s *jsonschema.Schema, v any, path []string, left *
 			ok = e.alternatives(s.OneOf, v, path)
 		case 1:
 		default:
-			ok = e.misfit(path, "fits more than one of the forms of which it must fit exactly one, got %s", e.got(v))
+			ok = e.misfit(path, "matches more than one of the forms, but must match exactly one, got %s", e.got(v))
 		}
 	}
 	if s.If != nil {

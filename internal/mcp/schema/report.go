@@ -119,7 +119,7 @@ func (r *report) add(e *jsonschema.ValidationError) {
 		r.alternatives(e)
 	case *kind.OneOf:
 		if len(k.Subschemas) > 1 {
-			r.fault(path, "fits more than one of the forms of which it must fit exactly one, got %s", r.got(path))
+			r.fault(path, "matches more than one of the forms, but must match exactly one, got %s", r.got(path))
 			return
 		}
 		r.alternatives(e)

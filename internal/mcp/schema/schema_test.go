@@ -64,7 +64,7 @@ func TestG4ARefusalNamesTheArgument(t *testing.T) {
 		`{"name":"ab","items":[{"id":1},2,3]}`:                    "items: must have at most 2 items, got 3; items[1]: must be an object, got 2; items[2]: must be an object, got 3",
 		`{"name":"ab","either":1}`:                                "either: must be a string, got 1; or must be an object, got 1",
 		`{"name":"ab","either":{}}`:                               "either: must be a string, got {}; or either.x is required",
-		`{"name":"ab","one":1}`:                                   "one: fits more than one of the forms of which it must fit exactly one, got 1",
+		`{"name":"ab","one":1}`:                                   "one: matches more than one of the forms, but must match exactly one, got 1",
 		`{"name":"ab","maybe":1}`:                                 "maybe: must be null or a string, got 1",
 		`{"name":"ab","never":1}`:                                 "never: is not allowed",
 		`{"name":"ab","nome":1}`:                                  "nome: is not known here; known are big, count, either, items, kind, mail, maybe, name, never, one",

@@ -83,7 +83,7 @@ func moduleMembers(body []byte) (object, error) {
 	m, err := members(body)
 	if err != nil {
 		if beginsJSON(body) {
-			err = errText("something stands behind its first JSON value")
+			err = errText("something follows its first JSON value")
 		}
 		return nil, err
 	}

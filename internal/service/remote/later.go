@@ -24,13 +24,13 @@ const (
 func (s *session) later(ctx, last context.Context, m message, after <-chan struct{}) {
 	whose := s.asked.answers(m)
 	if !s.untold.Try(whose, 1) {
-		s.say("%d messages wait to be told to the server already; %s is dropped", s.untold.Taken(), m.called())
+		s.say("%d messages already wait to be sent to the server; dropping %s", s.untold.Taken(), m.called())
 		return
 	}
 	size := int64(len(m.text))
 	if !s.untoldBytes.Try(whose, size) {
 		s.untold.Give(whose, 1)
-		s.say("%d bytes wait to be told to the server already; %s is dropped", s.untoldBytes.Taken(), m.called())
+		s.say("%d bytes already wait to be sent to the server; dropping %s", s.untoldBytes.Taken(), m.called())
 		return
 	}
 	s.work.Go(func() {

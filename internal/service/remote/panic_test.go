@@ -9,7 +9,7 @@ import (
 	"github.com/orla-project/orla/internal/service/remote"
 )
 
-// SPEC F2: a panic over what a server said ends its session alone. The call in flight
+// SPEC F2: a panic while handling a message of a server ends its session alone. The call in flight
 // fails, and the capsule has another session.
 func TestF2APanicOverWhatAServerSaidEndsItsSessionAlone(t *testing.T) {
 	called := make(chan struct{}, 1)
@@ -46,7 +46,7 @@ func TestF2APanicOverWhatAServerSaidEndsItsSessionAlone(t *testing.T) {
 		t.Errorf("a call after it: %s", text)
 	}
 	log := l.log.String()
-	if n := strings.Count(log, "panic over what a server said"); n != 1 || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "cursed_test.go") {
+	if n := strings.Count(log, "panic while handling a message of a server"); n != 1 || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "cursed_test.go") {
 		t.Errorf("the log has the panic %d times", n)
 	}
 }

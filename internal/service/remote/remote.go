@@ -306,7 +306,7 @@ func (s *session) exit(format string, args ...any) {
 func (s *session) contain() {
 	if p := recover(); p != nil {
 		stack := debug.Stack()
-		s.opts.Log.Error("panic over what a server said", "panic", string(s.clean(fmt.Append(nil, p))), "stack", string(stack))
+		s.opts.Log.Error("panic while handling a message of a server", "panic", string(s.clean(fmt.Append(nil, p))), "stack", string(stack))
 		s.exit("made Orla panic; the log has the details")
 	}
 }

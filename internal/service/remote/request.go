@@ -294,7 +294,7 @@ func (s *session) tell(ctx context.Context, m message) {
 		return
 	}
 	f := fault.From(err)
-	s.say("the server was not told %s: %s", m.called(), f.Reason)
+	s.say("could not send %s to the server: %s", m.called(), f.Reason)
 	if unreachable(f) {
 		s.lose(f)
 	}

@@ -185,7 +185,7 @@ func TestH2AnUnchangedCapsuleKeepsItsProcess(t *testing.T) {
 	// A manifest that is broken for a while takes nothing away.
 	before := changing.pids()
 	changing.manifest("tiemout: 5s", "")
-	log.next("a capsule's manifest is at fault; the capsule serves on as it was", func(l map[string]any) bool {
+	log.next("a capsule's manifest has errors; the capsule goes on unchanged", func(l map[string]any) bool {
 		return strings.Contains(fmt.Sprint(l["err"]), "tiemout")
 	})
 	o.mustCall("changing")

@@ -60,7 +60,7 @@ func TestJ2TwoOrlasOnOneFolder(t *testing.T) {
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "echo.sh", "#!/bin/sh\necho ok\n")
 	first := serveThere(t, dir)
 	second := startAs(t, first.home(), dir, orlaBinary(t), "--port", "0")
-	const taken = "another Orla serves this folder and has its control socket; this one goes on without, until that one ends"
+	const taken = "another Orla serves this folder and has its control socket; this one runs without a control socket until the other ends"
 	second.waitLog(taken, func(l map[string]any) bool { return pid(l) == first.cmd.Process.Pid && l["url"] == first.url })
 	second.url, _ = second.waitLog("serving", nil)["url"].(string)
 	if got := second.mustCall("echo"); got != "ok\n" {

@@ -38,7 +38,7 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.signal(syscall.SIGHUP)
-		o.waitLog("reload: the old configuration stays", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), want) })
+		o.waitLog("reload failed; keeping the previous configuration", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), want) })
 		if got := o.mustCall("echo"); got != "ok\n" {
 			t.Errorf("echo = %q", got)
 		}
@@ -50,7 +50,7 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.signal(syscall.SIGHUP)
-	o.waitLog("reload: the configuration has faults; the old one stays", func(l map[string]any) bool {
+	o.waitLog("reload: the configuration has errors; keeping the previous one", func(l map[string]any) bool {
 		return strings.Contains(fmt.Sprint(l["err"]), "orla.yaml is not a regular file")
 	})
 	if n := o.count("reload", nil); n != 1 {

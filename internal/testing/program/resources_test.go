@@ -99,7 +99,7 @@ func TestT11AReloadOfResourcesIsByDifference(t *testing.T) {
 	if l := log.next("a tool is not served", nil); l["tool"] != "first" {
 		t.Errorf("got %v", l)
 	}
-	if l := log.next("a capsule's manifest is at fault; the capsule serves on as it was", nil); l["tool"] != "py" {
+	if l := log.next("a capsule's manifest has errors; the capsule goes on unchanged", nil); l["tool"] != "py" {
 		t.Errorf("got %v", l)
 	}
 	reloaded(0, 0, 1, 1, "first")

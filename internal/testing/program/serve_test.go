@@ -162,7 +162,7 @@ func TestH2ABadConfigurationChangesNothing(t *testing.T) {
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	write("tools_dir: " + tools + "\nprot: 1\ntimeout: [x]\n")
 	o.signal(syscall.SIGHUP)
-	line := o.waitLog("reload: the configuration has faults; the old one stays", nil)
+	line := o.waitLog("reload: the configuration has errors; keeping the previous one", nil)
 	if text := fmt.Sprint(line["err"]); !strings.Contains(text, config+":2:1: prot") || !strings.Contains(text, `"port"`) || !strings.Contains(text, config+":3:") {
 		t.Errorf("err = %s", text)
 	}

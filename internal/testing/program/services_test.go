@@ -81,7 +81,7 @@ spec: {endpoint: '`+service.URL+`', auth: {secretRef: api}}
 
 	configure("secrets_dir: two\nallow_private_endpoints: some\n")
 	o.signal(syscall.SIGHUP)
-	log.next("reload: the configuration has faults; the old one stays", func(l map[string]any) bool {
+	log.next("reload: the configuration has errors; keeping the previous one", func(l map[string]any) bool {
 		return strings.Contains(fmt.Sprint(l["err"]), `must be none, loopback or all, got "some"`)
 	})
 	works("token-one")

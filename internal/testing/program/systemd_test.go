@@ -254,7 +254,7 @@ func TestK1SocketsOfSystemd(t *testing.T) {
 			if names == "" {
 				o.url = "http://" + second.Addr().String() + "/mcp" // both are for HTTP
 			} else {
-				o.waitLog("systemd gave a socket that Orla has no use for", func(l map[string]any) bool { return l["name"] == "other" })
+				o.waitLog("systemd passed a socket that Orla does not use", func(l map[string]any) bool { return l["name"] == "other" })
 			}
 			// Asked before it serves: the socket is there already.
 			got := o.mustCall("files")

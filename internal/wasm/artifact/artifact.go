@@ -155,7 +155,7 @@ func (s *Store) fetch(ctx context.Context, k key) ([]byte, error) {
 	if kept && f.Retryable() && ctx.Err() == nil {
 		if former := from.former(ctx); former != nil {
 			from.putOff()
-			s.opts.Log.Warn("module is served as it was fetched before", "module", from.String(), "err", &f)
+			s.opts.Log.Warn("serving the module that was fetched before", "module", from.String(), "err", &f)
 			return former, nil
 		}
 	}

@@ -161,7 +161,7 @@ func (i *image) blob(ctx context.Context, want ocispec.Descriptor, max int64) ([
 		return nil, err
 	}
 	if got := want.Digest.Algorithm().FromBytes(data); got != want.Digest {
-		return nil, invalid("the registry gave %s where %s was asked for", got, want.Digest)
+		return nil, invalid("the registry returned %s instead of %s", got, want.Digest)
 	}
 	i.store.kept.putBlob(want.Digest, data)
 	return data, nil
@@ -217,7 +217,7 @@ func (i *image) why(ctx context.Context, err error) error {
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
 		return fault.New(fault.AuthInvalid, "the registry requires authentication%s", i.hint(fault.AuthInvalid))
 	case errors.Is(err, content.ErrMismatchedDigest):
-		return invalid("what the registry gave is not what its digest says")
+		return invalid("the registry's answer does not match the digest")
 	}
 	code, reason := fault.ExecutionFailed, "the registry gave an answer that cannot be used"
 	if i.challenged {

@@ -47,7 +47,7 @@ func (s *Store) share(ctx context.Context, k key) ([]byte, error) {
 
 // lead fetches for all callers that wait for f.
 func (s *Store) lead(ctx context.Context, k key, f *fetch) {
-	f.err = fault.New(fault.ExecutionFailed, "the module was not fetched to the end") // replaced below unless fetch panics
+	f.err = fault.New(fault.ExecutionFailed, "the module was not fetched completely") // replaced below unless fetch panics
 	defer func() {
 		f.abandoned = f.err != nil && ctx.Err() != nil
 		s.mu.Lock()

@@ -109,7 +109,7 @@ func (w *web) unlessChanged(req *http.Request) {
 // take reads the module, and keeps it if it is valid.
 func (w *web) take(ctx context.Context, resp *http.Response) ([]byte, error) {
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, invalid("the server sends it in an encoding that it was not asked for")
+		return nil, invalid("the server sends it with an unexpected content encoding")
 	}
 	module, err := readBody(ctx, resp.Body, resp.ContentLength, w.store.opts.MaxBytes)
 	if err != nil {

@@ -243,7 +243,7 @@ func TestT37ModulesAreLookedForAgain(t *testing.T) {
 	f.age(t)
 	s.down.Store(true)
 	f.want(t, s.URL, "", secret.Ref{}, module("two"))
-	if log := f.log.String(); !strings.Contains(log, "as it was fetched before") || !strings.Contains(log, "503") {
+	if log := f.log.String(); !strings.Contains(log, "serving the module that was fetched before") || !strings.Contains(log, "503") {
 		t.Errorf("the log does not say that the server is down: %s", log)
 	}
 	f.want(t, s.URL, "", secret.Ref{}, module("two")) // it is left alone for a while

@@ -57,7 +57,7 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.O
 		return
 	}
 	if !h.sessions.enterStream(u) {
-		refuse(out, http.StatusConflict, "the session has an event stream already")
+		refuse(out, http.StatusConflict, "the session already has an event stream")
 		return
 	}
 	defer h.sessions.leaveStream(u)

@@ -93,7 +93,7 @@ func readFixture(path string) (fixture, error) {
 		return f, plainJSONError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return f, errors.New("something stands behind its JSON object")
+		return f, errors.New("something follows its JSON object")
 	}
 	if len(f.Input) == 0 {
 		f.Input = json.RawMessage("{}")

@@ -101,7 +101,7 @@ func nameClientFiles(files []string, home string, std terminal.Streams) error {
 		for k, file := range files {
 			files[k] = fromHome(file, home)
 		}
-		return &exit.Error{Code: exit.Failed, Err: errors.New("no file of an MCP client is here: looked for " + strings.Join(files, ", ")), Hint: "orla import FILE reads any other"}
+		return &exit.Error{Code: exit.Failed, Err: errors.New("found no configuration of an MCP client: looked for " + strings.Join(files, ", ")), Hint: "orla import FILE reads any other"}
 	}
 	return nil
 }
