@@ -287,7 +287,7 @@ func (l *leftOut) count(err error) {
 
 func (l *leftOut) logTo(o *Offering, kind string) {
 	if l.n > 0 {
-		o.log.Warn("a capsule lists what is not of MCP's shape; it is left out", "tool", o.tool.Name, "kind", kind, "count", l.n, "err", brief.Cut(l.first.Error(), maxReason))
+		o.log.Warn("a capsule lists something that does not have MCP's form; it is left out", "tool", o.tool.Name, "kind", kind, "count", l.n, "err", brief.Cut(l.first.Error(), maxReason))
 	}
 }
 

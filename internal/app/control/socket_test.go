@@ -270,7 +270,7 @@ func TestJ2APlaceThatCannotBeHad(t *testing.T) {
 		{control.Location{Socket: filepath.Join(dir, "absent", "orla.sock")}, "no such file or directory"},
 		{control.Location{Socket: filepath.Join(file, "orla.sock"), Private: true}, "not a directory"},
 		{control.Location{Socket: precious}, "is not a socket"},
-		{control.Location{Socket: filepath.Join(dir, "yarn.sock")}, "is no lock of Orla's"},
+		{control.Location{Socket: filepath.Join(dir, "yarn.sock")}, "is not a lock file of Orla's"},
 	} {
 		s := serve(t, newBackend())
 		for range 3 {

@@ -151,7 +151,7 @@ func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
 		// After a protocol switch the body is a connection, which would outlive the request's context.
 		_ = resp.Body.Close()
 		giveUp()
-		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol, which it was not asked for", Origin(req.URL))
+		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol without being asked to", Origin(req.URL))
 	}
 	if fields(resp.Header) > maxFields {
 		_ = resp.Body.Close() // the body is not needed

@@ -78,7 +78,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	req.Header.Del("Referer") // it contains the query
 	if req.URL.Scheme != "http" && req.URL.Scheme != "https" {
-		return fault.New(fault.ExecutionFailed, "%s redirects to what is not HTTP", Origin(first.URL))
+		return fault.New(fault.ExecutionFailed, "%s redirects to a URL that is not http or https", Origin(first.URL))
 	}
 	if len(via) > maxRedirects {
 		return fault.New(fault.ExecutionFailed, "%s redirects more than %d times", Origin(first.URL), maxRedirects)
