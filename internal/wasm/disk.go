@@ -34,7 +34,7 @@ const (
 type disk struct {
 	dir    string
 	log    *slog.Logger
-	making sync.Map // channels of the entries that are being made; see hold
+	making sync.Map // channels of the entries that are being made; see lock
 }
 
 // openDisk returns the disk in dir; nil if dir is "" or cannot be trusted.
@@ -65,7 +65,7 @@ func (d *disk) entryOf(metered []byte) string {
 	return filepath.Join(d.dir, hex.EncodeToString(h.Sum(nil)))
 }
 
-// hold waits until no other goroutine makes the entry of a module. The caller may make it, and must
+// lock waits until no other goroutine makes the entry of a module. The caller may make it, and must
 // then call release.
 func (d *disk) lock(metered []byte) (release func()) {
 	if d == nil {

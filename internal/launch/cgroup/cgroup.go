@@ -7,7 +7,7 @@
 //	├─ capsule-weather       a Group
 //	└─ capsule-weather~2     another Group, which will replace the first
 //
-// Any controller may be missing at any level. Held tells for each limit whether the kernel enforces
+// Any controller may be missing at any level. Applied tells for each limit whether the kernel enforces
 // it.
 package cgroup
 

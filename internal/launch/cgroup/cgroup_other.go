@@ -34,7 +34,7 @@ func (*Root) New(string, Limits) (*Group, error) { return nil, nil }
 // Group is the cgroup of one tree of processes. This system has no cgroups.
 type Group struct{}
 
-// Held returns no limits.
+// Applied returns no limits.
 func (*Group) Applied() Limits { return Limits{} }
 
 // Fd returns -1.

@@ -25,7 +25,7 @@ type Group struct {
 	legacy  map[string]string // the folder for each controller with cgroup v1; else nil
 }
 
-// Held returns the limits that the kernel enforces.
+// Applied returns the limits that the kernel enforces.
 func (g *Group) Applied() Limits {
 	if g == nil {
 		return Limits{}

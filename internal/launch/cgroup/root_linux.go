@@ -212,7 +212,7 @@ func (r *Root) Close() {
 	}
 }
 
-// New makes a Group with limits. name is what it is for. Group.Held returns the limits that are in
+// New makes a Group with limits. name is what it is for. Group.Applied returns the limits that are in
 // effect. A nil Root returns nil.
 func (r *Root) New(name string, limits Limits) (*Group, error) {
 	if r == nil {

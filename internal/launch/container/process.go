@@ -63,7 +63,7 @@ func (p *process) Gone() <-chan struct{} { return p.gone }
 // Exit returns how the container ended.
 func (p *process) Exit() launch.Exit { return p.exit }
 
-// Held returns the limits that the kernel enforces for containers with these flags.
+// Applied returns the limits that the kernel enforces for containers with these flags.
 func (p *process) Applied() launch.Applied { return launch.Applied{Tree: p.applied} }
 
 // Finish ends a process that ends by itself when its input is closed.

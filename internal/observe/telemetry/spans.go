@@ -157,7 +157,7 @@ func end(span oteltrace.Span, how mcpbridge.CallEnd) {
 	span.End()
 }
 
-// placeOf returns the trace context of a span.
+// contextOf returns the trace context of a span.
 func contextOf(span oteltrace.Span) trace.Context {
 	of := span.SpanContext()
 	return trace.Of(of.TraceID(), of.SpanID(), byte(of.TraceFlags()), of.TraceState().String())

@@ -128,5 +128,5 @@ func port(u *url.URL) string {
 	return "80"
 }
 
-// Place returns the scheme, host and port of a URL, for messages. They contain no secret.
+// Origin returns the scheme, host and port of a URL, for messages. They contain no secret.
 func Origin(u *url.URL) string { return u.Scheme + "://" + u.Host }

@@ -14,7 +14,7 @@ import (
 // maxFile is larger than any key or certificate.
 const maxFile = 64 << 10
 
-// place is a file that may contain a secret.
+// candidate is a file that may contain a secret.
 type candidate struct {
 	what string // the name of the folder in messages
 	dir  string
@@ -24,7 +24,7 @@ type candidate struct {
 // String returns the name of the file for messages.
 func (c candidate) String() string { return c.what + " (" + filepath.Join(c.dir, c.file) + ")" }
 
-// places returns the files that may contain a secret. The first one that exists wins.
+// candidates returns the files that may contain a secret. The first one that exists wins.
 func candidates(ref Ref, dir, credentials string) []candidate {
 	var at []candidate
 	add := func(what, dir string, file ...string) {
