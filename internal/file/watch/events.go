@@ -169,7 +169,7 @@ func (w *Watcher) follow(key, at string, find func() []step) error {
 	return nil // it keeps changing: the next move is an event
 }
 
-// hold replaces the subs under key.
+// replace replaces the subs under key.
 func (w *Watcher) replace(key string, subs []*sub) {
 	old := w.subs[key]
 	w.subs[key] = subs

@@ -70,7 +70,7 @@ func hint(name string, fields []field) string {
 	return below(name, fields)
 }
 
-// place says where in the document an unknown key belongs, for the end of a message, or "". top are
+// belongs says where in the document an unknown key belongs, for the end of a message, or "". top are
 // the document's own fields.
 func belongs(name string, top []field) string {
 	if slices.ContainsFunc(top, func(f field) bool { return f.name == name }) {

@@ -12,7 +12,7 @@ import (
 // With cgroup v1, a Group is a folder in each hierarchy. A process cannot be started in it, and its
 // processes cannot be killed at once.
 
-// newLegacy makes the folders of a Group that has its name from place.
+// newLegacy makes the folders of a Group that has its name from mkdir.
 func (g *Group) newLegacy() error {
 	g.legacy = map[string]string{}
 	for c, dir := range g.root.legacy {
@@ -20,7 +20,7 @@ func (g *Group) newLegacy() error {
 	}
 	g.dir = g.legacy["memory"]
 	for _, dir := range g.legacyFolders() {
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // place has made one of them
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // mkdir has made one of them
 			return err
 		}
 	}

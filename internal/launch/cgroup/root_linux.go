@@ -238,7 +238,7 @@ func (r *Root) New(name string, limits Limits) (*Group, error) {
 	return g, nil
 }
 
-// place makes the folder of a Group. It adds a number if the name is taken: a process and the one
+// mkdir makes the folder of a Group. It adds a number if the name is taken: a process and the one
 // that will replace it run at the same time.
 func (r *Root) mkdir(g *Group, name string) error {
 	const most = 100

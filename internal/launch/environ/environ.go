@@ -85,7 +85,7 @@ func only(clean []string, names ...string) []string {
 // usualPath is the PATH of an isolated process.
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// ofPlace returns the variables that each isolated process has. In a container PATH comes from the
+// ofIsolated returns the variables that each isolated process has. In a container PATH comes from the
 // image.
 func ofIsolated(i manifest.Isolation) []string {
 	environ := []string{"HOME=/tmp", "LANG=C.UTF-8"}

@@ -219,7 +219,7 @@ func (p *pod) tool() *containerDesired {
 	return nil
 }
 
-// held returns the limits in the pod's spec.
+// limits returns the limits in the pod's spec.
 func (p *pod) limits() cgroup.Limits {
 	var l cgroup.Limits
 	w := p.tool()

@@ -28,7 +28,7 @@ type process struct {
 	// Owned by Start, and then by attend.
 	secrets  []string // names of those that are not deleted yet
 	last     *pod     // the newest state; not nil after begin
-	pod      string   // the pod's name; set by begin, as held is
+	pod      string   // the pod's name; set by begin, as applied is
 	applied  cgroup.Limits
 	sights   chan sight
 	watching sync.WaitGroup
@@ -60,7 +60,7 @@ func (p *process) Gone() <-chan struct{} { return p.gone }
 // Exit returns how the container ended.
 func (p *process) Exit() launch.Exit { return p.exit }
 
-// Held returns the limits of the pod in the cluster. The node decides about the number of processes.
+// Applied returns the limits of the pod in the cluster. The node decides about the number of processes.
 func (p *process) Applied() launch.Applied { return launch.Applied{Tree: p.applied} }
 
 // Finish is Stop: the process has no stdin that could end.

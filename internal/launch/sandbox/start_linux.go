@@ -189,7 +189,7 @@ func base() string {
 	return "/tmp" // the stage will report that it is missing
 }
 
-// notHeld says which limits the kernel did not accept.
+// notApplied says which limits the kernel did not accept.
 func notApplied(applied, wanted cgroup.Limits) *Reason {
 	var missing []string
 	if applied.Memory != wanted.Memory {

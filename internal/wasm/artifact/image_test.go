@@ -44,7 +44,7 @@ func TestT37Images(t *testing.T) {
 	f.want(t, r.address("v1"), "", secret.Ref{}, module("moved"))
 	f.age(t)
 	f.want(t, r.address("v1"), "", secret.Ref{}, module("moved"))
-	if !strings.Contains(f.log.String(), "as it was fetched before") {
+	if !strings.Contains(f.log.String(), "serving the module that was fetched before") {
 		t.Errorf("the log does not say that the registry is down: %s", f.log)
 	}
 	if got := newStore(t, artifact.Options{}).refuse(t, r.address("v1"), "", secret.Ref{}, fault.ExecutionFailed, "cannot connect"); !got.Retryable() {
@@ -158,7 +158,7 @@ func TestT37LyingRegistries(t *testing.T) {
 		return true
 	}
 	f := newStore(t, artifact.Options{MaxBytes: 1 << 20})
-	f.refuse(t, r.address("v1"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "was asked for")
+	f.refuse(t, r.address("v1"), "", secret.Ref{}, fault.RuntimePolicyInvalid, "instead of")
 	r.blob = func(w http.ResponseWriter, _ *http.Request) bool { // of more bytes than it says
 		w.(http.Flusher).Flush()
 		for block := make([]byte, 64<<10); ; {
@@ -252,7 +252,7 @@ func TestT37TagsAreOpenedBySecrets(t *testing.T) {
 	r.admit = basic
 	f := newStore(t, artifact.Options{Secrets: secrets{"pair:value": "ada:" + password}.resolve})
 	f.want(t, r.address("v1"), "", ref("pair"), module("private"))
-	f.refuse(t, r.address("v1"), "", secret.Ref{}, fault.AuthInvalid, "wants to know who asks")
+	f.refuse(t, r.address("v1"), "", secret.Ref{}, fault.AuthInvalid, "requires authentication")
 }
 
 // Credentials go to the registry that they are for, and to the token service that
