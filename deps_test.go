@@ -61,7 +61,7 @@ var imports = map[string][]string{
 	"manifest/discover":         {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
 	// What a process inherits, as its manifest has it.
-	"internal/launch/environ": {"manifest"},
+	"internal/launch/environ": {"internal/file/regularfile", "manifest"},
 
 	// Providers: what answers a call.
 	"simple": {"internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},

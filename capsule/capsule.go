@@ -35,6 +35,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/internal/observe/tail"
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
@@ -135,7 +136,7 @@ type admission struct {
 type output struct {
 	stderr atomic.Pointer[tail.Buffer] // the last lines of the present or last process; nil if there was none
 	logged tail.Quota                  // bounds the lines of stderr in the log
-	noise  limiter                     // bounds the lines in the log about stray output
+	noise  brief.Limiter               // bounds the lines in the log about stray output
 }
 
 // signals reach Serve's goroutine, and the readers of Updated.

@@ -258,7 +258,7 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 	}
 	params, ok := objectOf(params)
 	if !ok {
-		if shown, left := in.c.noise.allow(); shown {
+		if shown, left := in.c.noise.Allow(maxNoise); shown {
 			in.c.log.Warn("a capsule sent a notification whose params are not an object; it is ignored",
 				"tool", in.c.tool.Name, "method", method, "not_shown", left)
 		}
@@ -266,7 +266,7 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 	}
 	switch {
 	case method == "orla.hello":
-		if shown, left := in.c.noise.allow(); shown {
+		if shown, left := in.c.noise.Allow(maxNoise); shown {
 			in.c.log.Warn("a capsule said hello once more; it is ignored", "tool", in.c.tool.Name, "not_shown", left)
 		}
 	case method == "notifications/progress":
@@ -350,7 +350,7 @@ func (in *incarnation) Noise(line []byte, why string) {
 		text := brief.Cut(strings.ToValidUTF8(string(line), "\uFFFD"), maxHello)
 		in.stray.Store(&text)
 	}
-	shown, left := in.c.noise.allow()
+	shown, left := in.c.noise.Allow(maxNoise)
 	if !shown {
 		return
 	}

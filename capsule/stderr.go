@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/orla-project/orla/internal/observe/history"
 	"github.com/orla-project/orla/internal/observe/tail"
@@ -34,31 +32,8 @@ func (c *Capsule) reportStderr() {
 	}
 }
 
-// limiter lets a few lines of the log pass each minute, and counts the others.
-type limiter struct {
-	mu    sync.Mutex // guards the fields that follow
-	since time.Time
-	shown int
-	left  int
-}
-
-// allow reports whether a line may be logged, and how many were suppressed since the last
-// one.
-func (l *limiter) allow() (ok bool, left int) {
-	const window, most = time.Minute, 10
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.since) >= window {
-		l.since, l.shown = now, 0
-	}
-	if l.shown >= most {
-		l.left++
-		return false, 0
-	}
-	l.shown++
-	left, l.left = l.left, 0
-	return true, left
-}
+// maxNoise is how many lines are logged in a minute about the stray output of a capsule.
+const maxNoise = 10
 
 // shortOf returns the last lines of a process's stderr, short enough for an error message.
 // The buffer may be nil.

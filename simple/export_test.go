@@ -24,3 +24,6 @@ func Render(ctx context.Context, templates []string, args json.RawMessage) (argv
 	in, err := c.input(ctx, args)
 	return in.flags, err
 }
+
+// Free returns how many places are free now.
+func (s *Slots) Free() int { return s.places.Free() }

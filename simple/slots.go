@@ -34,9 +34,6 @@ const moment = 25 * time.Millisecond
 // now.
 func (s *Slots) Resize(n int) { s.places.Resize(n) }
 
-// Free returns how many places are free now.
-func (s *Slots) Free() int { return s.places.Free() }
-
 // Waiting returns how many calls wait for a place.
 func (s *Slots) Waiting() int { return s.places.Waiting() }
 

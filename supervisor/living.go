@@ -38,7 +38,7 @@ type living struct {
 	// shown is what a peer offers, as far as its schemas have been compiled.
 	shown atomic.Pointer[shown]
 
-	sparing sparing // of what is logged about what it offers
+	sparing brief.Limiter // of what is logged about what it offers
 }
 
 // shown is what a peer offered at one moment, with its schemas.
@@ -246,7 +246,7 @@ func (k *keeper) follow(ctx context.Context) {
 			select {
 			case k.in.updated <- uri:
 			default:
-				if shown, left := k.of.sparing.allow(); shown {
+				if shown, left := k.of.sparing.Allow(maxWarnings); shown {
 					k.in.opts.Log.Warn("too many updates of resources at once; one is dropped", "tool", k.of.tool.Name, "uri", brief.Cut(uri, maxWhat), "not_shown", left)
 				}
 			}

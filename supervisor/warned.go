@@ -4,8 +4,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/orla-project/orla/internal/observe/brief"
 )
@@ -38,7 +36,7 @@ func (s *Supervisor) warner() (warner, warned) {
 			return
 		}
 		now[k] = struct{}{}
-		if shown, left := l.sparing.allow(); shown {
+		if shown, left := l.sparing.Allow(maxWarnings); shown {
 			s.opts.Log.Warn("something that a capsule offers is not served",
 				"what", brief.Cut(what, maxWhat), "source", l.tool.Source, "why", brief.Cut(why, maxWhy), "not_shown", left)
 		}
@@ -51,29 +49,4 @@ func shortened(err error) error {
 		return nil
 	}
 	return errors.New(strings.Clone(brief.Cut(err.Error(), maxWhy)))
-}
-
-// sparing bounds how much is logged about one provider.
-type sparing struct {
-	mu    sync.Mutex // guards the fields that follow
-	since time.Time
-	shown int
-	left  int
-}
-
-// allow reports whether a line may be logged, and how many were not since the last one
-// that was.
-func (s *sparing) allow() (ok bool, left int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := time.Now(); now.Sub(s.since) >= time.Minute {
-		s.since, s.shown = now, 0
-	}
-	if s.shown >= maxWarnings {
-		s.left++
-		return false, 0
-	}
-	s.shown++
-	left, s.left = s.left, 0
-	return true, left
 }

@@ -75,30 +75,20 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 	return found
 }
 
-// listedProblem is a problem as `orla validate --json` prints it.
-type listedProblem struct {
-	Severity manifest.Severity `json:"severity"`
-	Path     string            `json:"path"`
-	Tool     string            `json:"tool,omitempty"`
-	Messages []string          `json:"messages"`
-}
-
 func reportValidation(found manifest.Result, asJSON bool, std terminal.Streams) error {
 	faults := 0
-	list := []listedProblem{}
-	for _, p := range found.Problems {
-		texts := discovery.Messages(p)
-		if p.Severity == manifest.Fault {
-			faults += len(texts)
+	list := discovery.Problems(found.Problems)
+	for _, p := range list {
+		if p.Severity == string(manifest.Fault) {
+			faults += len(p.Messages)
 		}
-		list = append(list, listedProblem{p.Severity, p.Path, p.Tool, texts})
 	}
 	if asJSON {
 		if err := terminal.WriteJSON(std.Out, map[string]any{"tools": listTools(found.Tools), "problems": list}); err != nil {
 			return err
 		}
 	} else {
-		discovery.PrintProblems(std.Err, found.Problems)
+		discovery.PrintReported(std.Err, list)
 		inOrder := terminal.Count(len(found.Tools), "tool")
 		if n := len(found.Secrets); n > 0 {
 			inOrder += " and " + terminal.Count(n, "secret")

@@ -7,11 +7,11 @@ package environ
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -100,7 +100,7 @@ func ofIsolated(i manifest.Isolation) []string {
 // returns "" if the program does not exist, is not executable, or is relative to an unknown folder.
 func Find(program string, environ []string) string {
 	if strings.Contains(program, "/") {
-		if filepath.IsAbs(program) && executable(program) {
+		if filepath.IsAbs(program) && regularfile.IsProgram(program) {
 			return program
 		}
 		return ""
@@ -113,17 +113,11 @@ func Find(program string, environ []string) string {
 	}
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, program)
-		if filepath.IsAbs(file) && executable(file) {
+		if filepath.IsAbs(file) && regularfile.IsProgram(file) {
 			return file
 		}
 	}
 	return ""
-}
-
-// executable reports whether a path is a file that somebody may execute.
-func executable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // Interpreter finds the interpreter of a tool's file, for processes that see this machine's
@@ -133,7 +127,7 @@ func Interpreter(tool manifest.Tool, environ []string) (string, error) {
 	if !tool.Isolation.Isolated() {
 		return tool.ResolveInterpreter()
 	}
-	if i.Path != "" && executable(i.Path) {
+	if i.Path != "" && regularfile.IsProgram(i.Path) {
 		return i.Path, nil
 	}
 	if found := Find(i.Name, environ); found != "" {

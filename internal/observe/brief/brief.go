@@ -1,4 +1,5 @@
-// Package brief shortens what Orla repeats of the words of others in its errors and its log.
+// Package brief shortens what Orla repeats of the words of others in its errors and its log, and bounds how
+// often it logs a thing.
 package brief
 
 import "strings"
