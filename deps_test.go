@@ -215,7 +215,6 @@ var owners = map[string][]string{
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/sys":                         {"internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
-	"golang.org/x/text":                        {"internal/mcp/schema"}, // in the validator's own error type
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},
 }
 

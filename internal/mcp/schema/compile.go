@@ -2,11 +2,13 @@ package schema
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -151,7 +153,7 @@ func compiledOf(raw json.RawMessage) (found *compiled, doc any, err error) {
 	patterns := patterns{known: map[string]*pattern{}}
 	c.UseRegexpEngine(patterns.compile)
 	if err := c.AddResource(base, doc); err != nil {
-		return nil, nil, explain(doc, err)
+		return nil, nil, explain(doc, len(raw), err)
 	}
 	root, err := c.Compile(base)
 	if patterns.spent > maxPatterns {
@@ -159,7 +161,7 @@ func compiledOf(raw json.RawMessage) (found *compiled, doc any, err error) {
 		return nil, nil, faulty(nil, "has patterns that are too large together: they count to more than %d", maxPatterns)
 	}
 	if err != nil {
-		return nil, nil, explain(doc, err)
+		return nil, nil, explain(doc, len(raw), err)
 	}
 	found, err = graphOf(root)
 	if err != nil {
@@ -193,13 +195,52 @@ func isOpen(doc any) bool {
 	return true
 }
 
-// explain turns the compiler's error into one with places in the schema.
-func explain(doc any, err error) *CompileError {
+// metaschemas has what the schemas of each dialect have to fit, a *compiled by its URL.
+var metaschemas sync.Map
+
+func metaschema(url string) (*compiled, error) {
+	if known, ok := metaschemas.Load(url); ok {
+		return known.(*compiled), nil
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(nothingElse{})
+	c.AssertFormat()
+	root, err := c.Compile(url)
+	if err != nil {
+		return nil, err
+	}
+	found, err := graphOf(root)
+	if err == nil {
+		metaschemas.Store(url, found)
+	}
+	return found, err
+}
+
+// misfitsOf says why the compiler does not take a schema of so many bytes, or a part of it, for one of its dialect.
+func misfitsOf(doc any, size int, e *jsonschema.SchemaValidationError) []Fault {
+	found, ok := errors.AsType[*jsonschema.ValidationError](e.Err)
+	if !ok {
+		return nil
+	}
+	dialect, err := metaschema(found.SchemaURL)
+	if err != nil {
+		return nil
+	}
+	for _, token := range pointer(e.URL) {
+		doc = member(doc, token)
+	}
+	r := report{root: doc, most: mostCollected}
+	if _, err := dialect.check(context.Background(), doc, size, &r); err != nil {
+		return nil
+	}
+	return r.sorted()
+}
+
+// explain turns the compiler's error into one with places in the schema, which has so many bytes.
+func explain(doc any, size int, err error) *CompileError {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		if verr, ok := errors.AsType[*jsonschema.ValidationError](e.Err); ok {
-			r := report{root: doc, most: mostCollected}
-			r.add(verr)
-			return &CompileError{r.sorted()}
+		if faults := misfitsOf(doc, size, e); len(faults) > 0 {
+			return &CompileError{faults}
 		}
 	}
 	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {

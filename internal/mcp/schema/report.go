@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"github.com/orla-project/orla/internal/observe/brief"
 )
@@ -94,45 +94,6 @@ func (r *report) asForm(path []string) string {
 	return strings.Join(wants, " and ")
 }
 
-// add goes down to the errors of the compiler that say something.
-func (r *report) add(e *jsonschema.ValidationError) {
-	if r.full() {
-		return
-	}
-	path := e.InstanceLocation
-	switch k := e.ErrorKind.(type) {
-	case *kind.Required:
-		for _, name := range k.Missing {
-			r.fault(append(slices.Clone(path), name), "is required")
-		}
-	case *kind.AdditionalProperties:
-		for _, name := range k.Properties {
-			r.unknown(append(slices.Clone(path), name))
-		}
-	case *kind.DependentRequired:
-		r.needed(path, k.Prop, k.Missing)
-	case *kind.Dependency:
-		r.needed(path, k.Prop, k.Missing)
-	case *kind.PropertyNames:
-		r.fault(path, "must not have a member named %s", inJSON(k.Property))
-	case *kind.AnyOf:
-		r.alternatives(e)
-	case *kind.OneOf:
-		if len(k.Subschemas) > 1 {
-			r.fault(path, "matches more than one of the forms, but must match exactly one, got %s", r.got(path))
-			return
-		}
-		r.alternatives(e)
-	default:
-		if len(e.Causes) == 0 {
-			r.fault(path, "%s", r.describe(e))
-		}
-		for _, cause := range e.Causes {
-			r.add(cause)
-		}
-	}
-}
-
 func (r *report) fault(path []string, format string, args ...any) {
 	r.faults = append(r.faults, Fault{Path: path, Msg: fmt.Sprintf(format, args...)})
 }
@@ -145,29 +106,6 @@ func (r *report) unknown(at []string) {
 	}
 	names := slices.Sorted(maps.Keys(r.known))
 	r.fault(at, "is not known here; known are %s", strings.Join(names, ", "))
-}
-
-func (r *report) needed(path []string, with string, missing []string) {
-	for _, name := range missing {
-		r.fault(append(slices.Clone(path), name), "is required when %s is given", with)
-	}
-}
-
-// alternatives puts what each form of an anyOf or oneOf wants into one misfit.
-func (r *report) alternatives(e *jsonschema.ValidationError) {
-	var forms []string
-	for _, cause := range e.Causes {
-		form := report{root: r.root, most: maxMisfits}
-		form.add(cause)
-		if text := form.asForm(e.InstanceLocation); !slices.Contains(forms, text) {
-			forms = append(forms, text)
-		}
-	}
-	const most = 4
-	if len(forms) > most {
-		forms = append(forms[:most], fmt.Sprintf("%d other forms", len(forms)-most))
-	}
-	r.fault(e.InstanceLocation, "%s", strings.Join(forms, "; or "))
 }
 
 // name gives a path as people write it: items[2].name.
@@ -188,15 +126,6 @@ func (r *report) name(path []string) string {
 		}
 	}
 	return name.String()
-}
-
-// got gives the value at path for the end of a message.
-func (r *report) got(path []string) string {
-	value := r.root
-	for _, token := range path {
-		value = member(value, token)
-	}
-	return inJSON(value)
 }
 
 func member(value any, token string) any {
@@ -265,3 +194,41 @@ func appendText(out []byte, value any) []byte {
 
 // shorten cuts a text to 80 bytes.
 func shorten(s string) string { return brief.Cut(s, mostShown) }
+
+func withArticles(types []string) string {
+	words := make([]string, len(types))
+	for i, t := range types {
+		switch t {
+		case "null":
+			words[i] = t
+		case "integer", "object", "array":
+			words[i] = "an " + t
+		default:
+			words[i] = "a " + t
+		}
+	}
+	return strings.Join(words, " or ")
+}
+
+func oneOf(values []any) string {
+	if len(values) == 1 {
+		return inJSON(values[0])
+	}
+	const most = 20
+	words := make([]string, 0, min(len(values), most))
+	for _, v := range values[:min(len(values), most)] {
+		words = append(words, inJSON(v))
+	}
+	if len(values) > most {
+		words = append(words, fmt.Sprintf("%d others", len(values)-most))
+	}
+	return "one of " + strings.Join(words, ", ")
+}
+
+func decimal(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String()
+	}
+	f, _ := r.Float64() // only its digits are shown
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
