@@ -85,8 +85,9 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 test: clients ## run all tests with the race detector, those with foreign clients included
 	$(GO) test $(RACE) -ldflags=-w -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
 
+# Compiled as build does, the packages are compiled once for both.
 short: ## run the quick tests only
-	$(GO) test -short -vet=off -ldflags='-s -w' -p $(JOBS) $(SLOW) ./...
+	CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -ldflags='-s -w' -p $(JOBS) $(SLOW) ./...
 
 script: ## run the whole-program scripts only
 	$(GO) test ./internal/testing/program -run Script

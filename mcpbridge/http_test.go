@@ -18,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
@@ -411,7 +412,7 @@ func TestG7ACallWhereSessionsMakeRoom(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 40 {
 		wg.Go(func() {
-			for range 50 {
+			for range needs.Rounds(5, 50) {
 				id := f.post(t, initialize("2025-11-25")).header.Get("Mcp-Session-Id")
 				for range 3 {
 					if r := f.post(t, call(1, "echo"), "Mcp-Session-Id", id); r.result == nil && r.status != http.StatusNotFound {

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
@@ -233,6 +234,7 @@ func TestG5aKeptForTenMinutes(t *testing.T) {
 }
 
 func TestG5aTheBudgetDropsTheOldest(t *testing.T) {
+	needs.Time(t, "keeps answers of 50 MiB")
 	w := newWorld(t, small)
 	s := pair(t, w)
 	w.gives(text(strings.Repeat("x", 50<<20)), nil)
@@ -298,7 +300,7 @@ func TestG5aNoAnswerIsOverMaxInline(t *testing.T) {
 	w := newWorld(t, small)
 	f := w.front(t, httpfront.Settings{})
 	body, headers := newEra("tools/call", "echo", `"name":"echo"`)
-	for seed := range uint64(60) {
+	for seed := range uint64(needs.Rounds(12, 60)) {
 		res := shape(rand.New(rand.NewPCG(seed, 1)))
 		var first string
 		if len(res.Content) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
@@ -75,6 +76,7 @@ func TestACallOfWhatIsBeingListed(t *testing.T) {
 // What goes out is what the SDK alone would say, on every page, in both eras,
 // though large pages go out as JSON bodies.
 func TestTheListIsTheSDKs(t *testing.T) {
+	needs.Time(t, "compares lists of thousands of tools")
 	w := newWorld(t)
 	tools := many(2345)
 	w.set(tools...)

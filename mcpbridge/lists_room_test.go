@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
@@ -85,6 +86,7 @@ func TestS2AListHoldsRoom(t *testing.T) {
 // SPEC S2, N2: one stream that is not read cannot keep every state of a list: those over the
 // share of its caller are refused (55 of 8 MB took 1.2 GB).
 func TestS2AStreamThatIsNotReadKeepsFewLists(t *testing.T) {
+	needs.Time(t, "makes lists of many megabytes")
 	const states, size = 64, 4 << 20
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

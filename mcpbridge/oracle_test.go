@@ -19,6 +19,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
@@ -135,7 +136,7 @@ func said(t *testing.T, r reply) string {
 // tools, to the same messages, in every era. Of an error it is the code, where the SDK's is
 // one of the protocol's.
 func TestTheBridgeAnswersAsTheSDKDoes(t *testing.T) {
-	const seeds = 3000
+	seeds := needs.Rounds(600, 3000)
 	const meta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
 	w := newWorld(t)
 	tools := []*mcp.Tool{tool("echo"), tool("kinds")}

@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
@@ -132,6 +133,7 @@ func TestTheRoomOfAnswersIsWholeAfterEveryEnd(t *testing.T) {
 // What is read, by a client that does not take it, holds room like the answer of a
 // call, whether Orla keeps it or a peer has it (SPEC S2).
 func TestS2WhatIsReadHoldsRoom(t *testing.T) {
+	needs.Time(t, "reads answers of many megabytes")
 	const all, size = 128 << 20, 12 << 20 // more than sockets take
 	holds := func(w *world, f *front, params string) {
 		t.Helper()

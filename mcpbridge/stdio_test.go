@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/stdio"
 )
@@ -436,6 +437,7 @@ func stdioTransport(t *testing.T, w *world) mcp.Transport {
 // SPEC S2: of a client that goes on asking and does not read its answers, no more is read
 // while many wait. When it reads, all are answered.
 func TestS2AClientThatDoesNotReadIsNotReadFrom(t *testing.T) {
+	needs.Time(t, "makes thousands of calls")
 	synctest.Test(t, func(t *testing.T) {
 		const asks = 2000
 		w := newWorld(t)

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // SPEC S2: what is decoded of a peer's answer takes many times its bytes in memory (4
 // answers of 16 MiB with small values took 2.4 GiB and 25 s), so that it is bounded.
 func TestS2WhatIsDecodedOfAnAnswerIsBounded(t *testing.T) {
+	needs.Time(t, "reads answers of many megabytes")
 	const large = 5 << 20 // bytes
 	members := func(n int) string {
 		var out strings.Builder

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
@@ -20,6 +21,7 @@ import (
 // before they are passed on count among the calls in flight: one session has so many and
 // no more, and leaves room to others (SPEC N2, S2).
 func TestN2RequestsThatWaitForATurnAreBounded(t *testing.T) {
+	needs.Time(t, "makes thousands of calls")
 	const sent, most = 3000, 2048 // a session alone has half of what its caller may have
 	unknown := func(s *fakePeer) {
 		offers := everything()

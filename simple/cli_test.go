@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/service/secret"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )
@@ -476,6 +477,7 @@ func TestT36CallsDoNotMeetInTheirTemplates(t *testing.T) {
 
 // A template that is as deep as one may be long ends as any other.
 func TestT36DeepTemplates(t *testing.T) {
+	needs.Time(t, "reads very deep templates")
 	for name, template := range map[string]string{
 		"parentheses": "{{" + strings.Repeat("(", 30_000) + "1" + strings.Repeat(")", 30_000) + "}}",
 		"conditions":  strings.Repeat("{{if 1}}", 3_400) + "x" + strings.Repeat("{{end}}", 3_400),

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -26,6 +27,7 @@ func resident(t *testing.T) int {
 
 // Of hundreds of calls that took 4 MiB each, nothing stays, whichever way they end.
 func TestT37CallsLeaveNoMemory(t *testing.T) {
+	needs.Time(t, "makes hundreds of calls")
 	const touched = 4 << 20
 	fill := []any{i32Const, int64(touched / 65536), memoryGrow, 0, drop, i32Const, int64(0), i32Const, int64(1), i32Const, int64(touched), 0xfc, 11, 0}
 	m := compile(t, shared, buffered(append(fill, i64Const, int64(0))...).bytes(), wasm.Limits{})

@@ -80,6 +80,7 @@ func TestT37AModuleThatMisbehaves(t *testing.T) {
 
 // SPEC-TOOLS 3.7: with WASI only stdio: no files, network, environment or arguments.
 func TestT37AModuleReachesNothing(t *testing.T) {
+	needs.Time(t, "compiles a module")
 	t.Setenv("ORLA_SECRET", "hunter2")
 	m := compile(t, shared, built(t, "rogue"), wasm.Limits{WASI: true})
 	if got := answer(t, m, "reach"); got != "done" {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/manifesttest"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/discover"
 )
@@ -169,6 +170,7 @@ func TestA2AHugeExecutableCostsItsFirstBytes(t *testing.T) {
 }
 
 func TestA2TenThousandTools(t *testing.T) {
+	needs.Time(t, "writes ten thousand files")
 	r := search(t, func() {
 		for i := range 10_000 {
 			if err := os.WriteFile(fmt.Sprintf("tools/t%05d.sh", i), []byte(manifesttest.Script), 0o755); err != nil {

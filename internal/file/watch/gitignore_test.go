@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 func TestRules(t *testing.T) {
@@ -119,7 +121,7 @@ func TestGitignoreAsGitReadsIt(t *testing.T) {
 			}
 		}
 	}
-	for round := range 150 {
+	for round := range needs.Rounds(30, 150) {
 		top, nested := lines(), lines()
 		if round == 0 { // a folder of which nothing counts, until it says so itself
 			top, nested = "a/**\n", "!*\n"

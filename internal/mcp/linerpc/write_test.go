@@ -17,6 +17,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rpc"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // onPipes is a Conn over pipes of the system, and the process's ends of them.
@@ -251,6 +252,7 @@ func TestWriteDeadlineIsCleared(t *testing.T) {
 
 // What nobody waits for is bounded, in number and in bytes, while it cannot be sent.
 func TestPostsAreBounded(t *testing.T) {
+	needs.Time(t, "sends many megabytes")
 	for _, test := range []struct {
 		name        string
 		sent, bytes int
@@ -291,6 +293,7 @@ func TestPostsAreBounded(t *testing.T) {
 
 // The room of posts that have been sent is free again, also while others wait.
 func TestPostsGiveTheirRoomBack(t *testing.T) {
+	needs.Time(t, "sends many megabytes")
 	inBubble(t, func(t *testing.T, p *process) {
 		params := sized(1 << 20)(0)[0]
 		waiting := func() int {
@@ -332,6 +335,7 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 
 // SPEC N2: one caller's messages that a process does not take do not keep another's out.
 func TestN2PostsAreSharedByCaller(t *testing.T) {
+	needs.Time(t, "sends many megabytes")
 	inBubble(t, func(t *testing.T, p *process) {
 		large := sized(1 << 20)(0)[0]
 		for range 3 * maxPostBytes >> 20 {

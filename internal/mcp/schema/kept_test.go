@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // inUse is how many bytes of the heap are used.
@@ -32,6 +33,7 @@ func numbered(n int, pattern string) []json.RawMessage {
 // SPEC S2: however many schemas there are, and however much a short one takes, those that
 // are compiled are few; and each is checked against, whether it is kept or not.
 func TestS2CompiledSchemasAreBounded(t *testing.T) {
+	needs.Time(t, "compiles ten thousand schemas")
 	for name, c := range map[string]struct {
 		pattern string
 		n       int

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/mcp/schema"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // Large arguments are checked as small ones are: numbers keep their digits, and
@@ -39,6 +40,7 @@ func TestLargeArguments(t *testing.T) {
 
 // SPEC S2: what would take very much memory to check is refused before it is decoded.
 func TestS2ValuesAreCountedBeforeTheyAreDecoded(t *testing.T) {
+	needs.Time(t, "reads values of many megabytes")
 	s, err := schema.CompileInput([]byte(`{"type":"object","properties":{"text":{"type":"string","minLength":1}}}`))
 	if err != nil {
 		t.Fatal(err)

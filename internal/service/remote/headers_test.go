@@ -15,6 +15,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/testing/costtest"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // firstOf is an answer to tools/list with tools of some names, and more to come.
@@ -81,6 +82,7 @@ func TestS2HeadersOfToolsThatAreGoneAreForgotten(t *testing.T) {
 // SPEC S2: what a server's lists say of headers is kept within a bound, however it is said
 // and on however many pages.
 func TestS2HeadersOfAListAreBounded(t *testing.T) {
+	needs.Time(t, "reads lists of many megabytes")
 	const pages, size = 12, 1 << 20
 	page := func(key, each string) func(int) []byte {
 		return func(n int) []byte {

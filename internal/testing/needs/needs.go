@@ -38,6 +38,15 @@ func Time(t testing.TB, why string) {
 	}
 }
 
+// Rounds returns how often a test repeats what is random: all, or quick if only the quick
+// tests are to be run.
+func Rounds(quick, all int) int {
+	if testing.Short() {
+		return quick
+	}
+	return all
+}
+
 // Missing ends a test because something is not there.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()

@@ -258,6 +258,7 @@ func toolbox(t *testing.T) string {
 // sh, Python, Node and a compiled one (SPEC G2, G5), one of which is added and removed
 // while the client listens (SPEC G3).
 func TestForeignClients(t *testing.T) {
+	needs.Time(t, "starts clients of other SDKs")
 	t.Parallel()
 	tools := toolbox(t)
 	o := serveOrla(t, tools)

@@ -71,6 +71,7 @@ func TestTheTenLineCapsulesAnswer(t *testing.T) {
 			at := filepath.Join(dir, "tools", "shout")
 			testkit.WriteTool(t, at, "tool.yaml", unhurried(t, blocks[0][2]))
 			if language == "go" {
+				needs.Time(t, "compiles a tool")
 				testkit.WriteTool(t, at, "main.go", code)
 				build := exec.Command("go", "build", "-o", "main", "main.go")
 				build.Dir = at

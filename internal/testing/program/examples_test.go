@@ -255,6 +255,7 @@ func TestTheDocumentedResourcesAreInOrder(t *testing.T) {
 // them all alike. A secret is rotated between two calls, and a server that is
 // killed comes back while its tools stay listed (SPEC-TOOLS 3, 5.3).
 func TestAFolderWithToolsOfEveryKind(t *testing.T) {
+	needs.Time(t, "starts clients of other SDKs")
 	t.Parallel()
 	dir := serveExamples(t)
 	examples := filepath.Join(dir, "examples", "resources")

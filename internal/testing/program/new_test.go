@@ -160,6 +160,7 @@ func TestNewCapsulesTellProgressAndCancel(t *testing.T) {
 
 // What people begin with is as the formatters have it.
 func TestNewGoToolsAreFormatted(t *testing.T) {
+	needs.Time(t, "compiles a tool")
 	t.Parallel()
 	needs.Programs(t, "gofmt", "go")
 	dir := t.TempDir()

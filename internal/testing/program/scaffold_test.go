@@ -116,6 +116,7 @@ func (p project) shell(script string) string {
 
 // What people begin with is as the formatters have it.
 func TestT91ScaffoldedGoIsFormatted(t *testing.T) {
+	needs.Time(t, "compiles a project")
 	t.Parallel()
 	needs.Programs(t, "gofmt", "go")
 	dir := t.TempDir()

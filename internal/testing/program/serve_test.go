@@ -40,7 +40,9 @@ func goClient(t *testing.T, o *running) *mcp.ClientSession {
 
 func TestGoClientCallsATool(t *testing.T) {
 	t.Parallel()
-	o := serveOrla(t, toolbox(t))
+	tools := t.TempDir()
+	testkit.WriteTool(t, tools, "hello.sh", testkit.ReadFile(t, filepath.Join("..", "..", "..", "examples", "tools", "hello.sh")))
+	o := serveOrla(t, tools)
 	res, err := goClient(t, o).CallTool(t.Context(), &mcp.CallToolParams{Name: "hello", Arguments: map[string]any{"name": "Go"}})
 	if err != nil || res.IsError {
 		t.Fatalf("%+v, %v", res, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -71,6 +72,7 @@ done
 
 // SPEC J1: orla status of twenty capsules in mixed states, as docs/OPERATING.md shows it.
 func TestJ1StatusOfTwentyCapsules(t *testing.T) {
+	needs.Time(t, "starts twenty capsules")
 	t.Parallel()
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")

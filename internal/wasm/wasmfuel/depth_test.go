@@ -100,6 +100,9 @@ func recursions() map[string]program {
 // SPEC S2: Depth is never less than what the runtime has made of the call stack when that
 // is full: some 84 MB, since it doubles it while it has at most 50 MB.
 func TestS2TheDepthOfTheStackIsCounted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it fills stacks")
+	}
 	const full = 84_000_000
 	for name, p := range recursions() {
 		t.Run(name, func(t *testing.T) {

@@ -114,12 +114,16 @@ func TestS2MemoryIsMovedInPieces(t *testing.T) {
 func TestT37WhatIsMovedInPiecesIsTheSame(t *testing.T) {
 	const size = moverPages << 16
 	edges := []uint64{0, 1, 63, 1 << 12, mostPiece - 1, mostPiece, mostPiece + 1, 2 * mostPiece, 2*mostPiece + 5, 1 << 20, 2 << 20, size - mostPiece, size - 1, size, size + 1, 1<<32 - mostPiece, 1<<32 - 1}
+	rounds := 400
+	if testing.Short() {
+		rounds = 40
+	}
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it is to be the same each time
 	for name, p := range movers() {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			plain, metered := m.moving(t, p.bytes()), m.moving(t, instrumented(t, p, wasmfuel.Options{Slice: 1000}))
-			for range 400 {
+			for range rounds {
 				args := []uint64{edges[random.IntN(len(edges))], edges[random.IntN(len(edges))], edges[random.IntN(len(edges))]}
 				if random.IntN(2) == 0 {
 					args[1] = (args[0] + uint64(random.IntN(3*mostPiece))) % size // they overlap

@@ -224,6 +224,9 @@ func TestT37MemoryAndTablesGrowNoFurther(t *testing.T) {
 
 // A large module takes no more than a few times its size.
 func TestLargeModule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: it changes a module of many megabytes")
+	}
 	body := strings.Repeat(code(localGet, 0, if_, empty, nop, end), 900)
 	p := main(body + code(i32Const, 0))
 	p.funcs = slices.Repeat(p.funcs, 1100)
