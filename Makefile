@@ -29,6 +29,7 @@ LIFECYCLE := ./internal/launch ./internal/launch/guard ./internal/launch/trees .
 # Tests wait more than they compute: one package more at a time than there are
 # cores. Those that take longest begin first, so that the others run beside them.
 # Nobody debugs what is linked for one run: it gets no symbols for a debugger.
+# vet looks at the tests as well, so that go test need not.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SLOW := ./internal/testing/program ./deploy/package ./capsule ./mcpbridge ./internal/testing/bench
 
@@ -83,7 +84,7 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 	cp dist/packages/*.deb dist/packages/*.rpm dist/release
 
 test: clients ## run all tests with the race detector, those with foreign clients included
-	$(GO) test $(RACE) -ldflags=-w -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
+	$(GO) test $(RACE) -vet=off -ldflags='-s -w' -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
 
 # Compiled as build does, the packages are compiled once for both.
 short: ## run the quick tests only

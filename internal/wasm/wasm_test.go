@@ -1,6 +1,7 @@
 package wasm_test
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -30,8 +31,12 @@ func built(t testing.TB, name string) []byte {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	if detectsRaces {
-		warm := exec.Command("go", "test", "-count=1", "-run=^TestWarm$", ".")
-		warm.Env = append(os.Environ(), "GOFLAGS=", warmDir+"="+kept, warmModule+"="+out)
+		program, err := withoutRaces()
+		if err != nil {
+			t.Fatal(err)
+		}
+		warm := exec.Command(program, "-test.run=^TestWarm$")
+		warm.Env = append(os.Environ(), warmDir+"="+kept, warmModule+"="+out)
 		if said, err := warm.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
@@ -46,6 +51,18 @@ func built(t testing.TB, name string) []byte {
 
 // mostOutput is how many bytes the modules of most tests may answer.
 const mostOutput = 8 << 20
+
+// withoutRaces builds these tests without the race detector. What they import is compiled
+// as for make build, which may have done so.
+var withoutRaces = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(kept, "plain.test")
+	build := exec.Command("go", "test", "-c", "-trimpath", "-vet=off", "-ldflags=-s -w", "-o", program, ".")
+	build.Env = append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, said)
+	}
+	return program, nil
+})
 
 // What TestWarm compiles, and where to, for another test.
 const (
