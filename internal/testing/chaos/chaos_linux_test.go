@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/needs"
@@ -18,17 +19,21 @@ func TestShortStorms(t *testing.T) {
 	dir := t.TempDir()
 	build := func(name, what string, flags ...string) string {
 		path := filepath.Join(dir, name)
-		if out, err := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), what)...).CombinedOutput(); err != nil {
+		cmd := exec.Command("go", slices.Concat([]string{"build", "-ldflags=-s -w", "-o", path}, flags, []string{what})...)
+		if !slices.Contains(flags, "-race") {
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it, which may have compiled it
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go build: %v\n%s", err, out)
 		}
 		return path
 	}
 	// A race that Orla finds in itself is no line of its log, and so a violation.
-	var flags []string
+	flags := []string{"-trimpath"}
 	if detectsRaces {
-		flags = append(flags, "-race")
+		flags = []string{"-race"} // as these tests are compiled
 	}
-	chaos, orla := build("chaos", "."), build("orla", "../../../cmd/orla", flags...)
+	chaos, orla := build("chaos", ".", "-trimpath"), build("orla", "../../../cmd/orla", flags...)
 	runs, err := os.MkdirTemp("", "orla-chaos-") //nolint:usetesting // its logs stay when it fails
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func everythings(t *testing.T, suite *conformance) []everything {
 
 // goEverything builds the Go SDK's server, once.
 var goEverything = sync.OnceValues(func() (string, error) {
-	return goBuild("server", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", nil)
+	return goBuild("server", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", []string{"CGO_ENABLED=0"}, "-trimpath")
 })
 
 // A way is one to have a server behind Orla. Of its clients the suite is one of each
