@@ -3,12 +3,14 @@ package simple_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )
@@ -37,7 +39,7 @@ func TestUnsentIsWhatNoProcessWasStartedFor(t *testing.T) {
 			tool: script(t, ""), change: func(o *simple.Options) { o.Slots = simple.NewSlots(0) },
 			code: fault.Timeout, unsent: true,
 		},
-		"a deadline": {tool: script(t, "exec sleep 100"), code: fault.Timeout},
+		"a deadline": {tool: script(t, `: >"$0.begun"; exec sleep 100`), code: fault.Timeout},
 		"an exit":    {tool: script(t, "exit 3"), code: fault.ExecutionFailed},
 		"a signal":   {tool: script(t, "kill -9 $$"), code: fault.ExecutionFailed},
 	} {
@@ -48,15 +50,25 @@ func TestUnsentIsWhatNoProcessWasStartedFor(t *testing.T) {
 			c := command(t, test.tool, test.change)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, late)
 			defer cancel()
-			if test.code == fault.Timeout {
-				ctx, cancel = context.WithTimeoutCause(t.Context(), time.Second, late)
+			if test.unsent && test.code == fault.Timeout {
+				ctx, cancel = context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
 				defer cancel()
 			}
+			ctx, end := context.WithCancelCause(ctx)
+			defer end(nil)
 			if test.args == "" {
 				test.args = "{}"
 			}
-			_, err := c.Call(ctx, peer.Call{Tool: "tool", Args: json.RawMessage(test.args)})
-			if f := faultOf(t, err, test.code); f.Unsent != test.unsent {
+			done := make(chan error, 1)
+			go func() {
+				_, err := c.Call(ctx, peer.Call{Tool: "tool", Args: json.RawMessage(test.args)})
+				done <- err
+			}()
+			if !test.unsent && test.code == fault.Timeout {
+				testkit.Eventually(t, "the process runs", func() bool { _, err := os.Stat(test.tool.Path + ".begun"); return err == nil })
+				end(late) // as a deadline ends it, however long the start took
+			}
+			if f := faultOf(t, <-done, test.code); f.Unsent != test.unsent {
 				t.Errorf("unsent %t: %v", f.Unsent, f)
 			}
 		})
