@@ -34,7 +34,7 @@ func (u *unwritten) release() {
 }
 
 const (
-	longPart    = 16 << 10 // bytes; a part of this size or more is not copied
+	longPart    = 32 << 10 // bytes; a part of this size or more is not copied
 	answersSize = 64 << 10 // bytes; what a pipe holds
 	moreSize    = 4 << 10  // bytes of a buffer after a part that was not copied
 	longWatch   = 64       // how many writes the goroutine of a call makes for others
