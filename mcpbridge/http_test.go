@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -46,6 +47,33 @@ func TestG6HealthAndReadiness(t *testing.T) {
 	}
 	if r := f.send(t, http.MethodGet, "/", ""); r.status != http.StatusNotFound {
 		t.Errorf("GET /: %d", r.status)
+	}
+}
+
+// lateLog is a log that takes the line of a call only when it is opened.
+type lateLog struct {
+	slog.Handler
+	open chan struct{}
+}
+
+func (l lateLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "call" {
+		<-l.open
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// SPEC L1: the client of the only call does not wait until the call is logged.
+func TestL1AnAnswerDoesNotWaitForTheLog(t *testing.T) {
+	open := make(chan struct{})
+	w := newWorld(t, func(o *mcpbridge.Options) { o.Log = slog.New(lateLog{o.Log.Handler(), open}) })
+	f := w.front(t, httpfront.Settings{})
+	got := make(chan reply, 1)
+	session := f.initialize(t)
+	go func() { got <- f.post(t, call(1, "echo"), "Mcp-Session-Id", session) }()
+	defer close(open)
+	if r := within(t, got, "answer"); r.failed {
+		t.Error(r.raw)
 	}
 }
 

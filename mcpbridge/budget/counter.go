@@ -21,6 +21,13 @@ func (c *Counter) Add(n int) {
 	}
 }
 
+// One reports whether exactly one is open.
+func (c *Counter) One() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open == 1
+}
+
 // None returns a channel that is closed when nothing is open.
 func (c *Counter) None() <-chan struct{} {
 	c.mu.Lock()

@@ -159,9 +159,9 @@ func (r *response) writeAllLocked(message wire.Parts) error {
 	return nil
 }
 
-// answer sends the one message of a response: as an event, or as JSON when it
-// is large and the stream has not begun.
-func (r *response) answer(message wire.Parts) error {
+// answer writes the one message of a response: as an event, or as JSON when it
+// is large and the stream has not begun. With now, nothing of it waits for the end of the handler.
+func (r *response) answer(message wire.Parts, now bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size := message.Size()
@@ -180,7 +180,10 @@ func (r *response) answer(message wire.Parts) error {
 	if size <= fewBytes {
 		message = wire.Parts{message.Join()}
 	}
-	return r.writeAllLocked(message)
+	if err := r.writeAllLocked(message); err != nil || !now {
+		return err
+	}
+	return r.control.Flush()
 }
 
 // beginStream sends the head of an event stream.

@@ -108,7 +108,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 			}
 		}
 		given()
-		_ = out.answer(response) // the client's leaving is its own business
+		_ = out.answer(response, false) // the client's leaving is its own business
 	})
 }
 
