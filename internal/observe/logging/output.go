@@ -40,7 +40,7 @@ const (
 	linger = time.Millisecond
 	// crowd is how soon the next line must come for that: waking up later for a single line costs more
 	// than writing it at once.
-	crowd = 200 * time.Microsecond
+	crowd = 100 * time.Microsecond
 )
 
 func newOutput(stderr io.Writer, socket string) *output {
