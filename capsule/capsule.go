@@ -296,6 +296,7 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	defer helpers.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	c.files.Look(ctx)
 	c.files.Serve(ctx, &helpers, cancel)
 	helpers.Go(func() { c.offers.GiveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
 

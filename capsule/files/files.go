@@ -35,7 +35,8 @@ type Watcher struct {
 }
 
 // New returns a Watcher of the files that the manifest of a tool lists. hub may be nil.
-// Manifests are left out: their changes are applied by a reload of Orla (SPEC E1).
+// Manifests are left out: their changes are applied by a reload of Orla (SPEC E1). It
+// does not look at the files: Look does.
 func New(tool manifest.Tool, hub *watch.Hub, log *slog.Logger) *Watcher {
 	w := &Watcher{tool: tool, log: log}
 	h := tool.Runtime.HotLoad
@@ -45,11 +46,11 @@ func New(tool manifest.Tool, hub *watch.Hub, log *slog.Logger) *Watcher {
 		Log:      log.With("tool", tool.Name),
 	}
 	for _, path := range h.Outside {
-		w.all = append(w.all, watch.New(path, opts))
+		w.all = append(w.all, watch.Unread(path, opts))
 	}
 	if len(h.Watch) > 0 {
 		opts.Paths, opts.Except = h.Watch, []string{"tool.yaml", "orla-tool.json"}
-		w.all = append(w.all, watch.New(tool.Dir, opts))
+		w.all = append(w.all, watch.Unread(tool.Dir, opts))
 	}
 	switch {
 	case len(h.Outside) > 0:
@@ -63,6 +64,14 @@ func New(tool manifest.Tool, hub *watch.Hub, log *slog.Logger) *Watcher {
 
 // Changed delivers the changes; nil when nothing is watched.
 func (w *Watcher) Changed() <-chan watch.Change { return w.changes }
+
+// Look remembers what the files are now, unless ctx ends first. What changes after it is
+// delivered. Call it before a process reads the files, and before Serve.
+func (w *Watcher) Look(ctx context.Context) {
+	for _, one := range w.all {
+		one.Look(ctx)
+	}
+}
 
 // Serve watches in goroutines of helpers until ctx ends. A panic of one calls stop.
 func (w *Watcher) Serve(ctx context.Context, helpers *sync.WaitGroup, stop func()) {

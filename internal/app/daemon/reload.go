@@ -135,7 +135,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.Resize(cfg)
 	s.Services.Configure(cfg)
 	s.Modules.Configure(cfg)
-	s.watchers.point(cfg, s.from.Home)
+	s.watchers.point(ctx, cfg, s.from.Home)
 	done := s.apply(ctx, cfg, reason)
 	s.point(cfg)
 	return done, nil

@@ -104,8 +104,8 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	}
 	s.trace(ctx, traces)
 	s.watchers = newWatchers(p.Hub, log.Logger)
-	s.watchers.point(cfg, from.Home) // before the folders are read, so that no change slips between
 	searching, searched := signals.untilEnd(ctx)
+	s.watchers.point(searching, cfg, from.Home) // before the folders are read, so that no change slips between
 	s.apply(searching, cfg, "start")
 	searched()
 	if err := context.Cause(searching); !errors.Is(err, errSearched) {

@@ -25,8 +25,8 @@ func newWatchers(hub *watch.Hub, log *slog.Logger) *watchers {
 	return &watchers{hub: hub, log: log, changed: make(chan watch.Change), next: make(chan []*watch.Watcher, 1)}
 }
 
-// point watches the folders of cfg from now on. It must not be called from two goroutines at once.
-func (w *watchers) point(cfg *config.Loaded, home string) {
+// point watches the folders of cfg from now on, unless ctx ends first. It must not be called from two goroutines at once.
+func (w *watchers) point(ctx context.Context, cfg *config.Loaded, home string) {
 	dirs := discovery.Folders(cfg, home)
 	roots := []string{dirs.ToolsDir}
 	switch {
@@ -41,7 +41,9 @@ func (w *watchers) point(cfg *config.Loaded, home string) {
 	w.roots = roots
 	var set []*watch.Watcher
 	for _, root := range roots {
-		set = append(set, watch.New(root, watch.Options{Hub: w.hub, Log: w.log}))
+		one := watch.Unread(root, watch.Options{Hub: w.hub, Log: w.log})
+		one.Look(ctx)
+		set = append(set, one)
 	}
 	select {
 	case <-w.next: // the set before this one was never taken up

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"path"
 	"path/filepath"
 	"slices"
@@ -15,26 +16,26 @@ const came = fsnotify.Create | fsnotify.Remove | fsnotify.Rename
 const rootTrail = ""
 
 // drain takes the notes from the inbox, and reports whether any of them counts.
-func (w *Watcher) drain() (counts bool) {
+func (w *Watcher) drain(ctx context.Context) (counts bool) {
 	notes, lost, err := w.box.take()
 	if err != nil {
 		w.log.Warn("file events were lost: reading the watched folders again", "path", w.root, "err", err)
 	}
 	for _, n := range notes {
-		counts = w.note(n) || counts
+		counts = w.note(ctx, n) || counts
 	}
 	if lost {
 		w.pending.all = true
-		w.renew()
+		w.renew(ctx)
 	}
 	return counts || lost
 }
 
 // note records one event, and reports whether it may count. settle finds out later what it has
 // changed. note watches new folders at once, so that events in them belong to the same burst.
-func (w *Watcher) note(n note) bool {
+func (w *Watcher) note(ctx context.Context, n note) bool {
 	if n.path == w.root {
-		return w.noteRoot(n.op)
+		return w.noteRoot(ctx, n.op)
 	}
 	rel, inside := w.tree.rel(n.path)
 	if !inside {
@@ -65,16 +66,16 @@ func (w *Watcher) note(n note) bool {
 		return isRules // other permissions, or the access time
 	case now.mode.IsDir():
 		t.tree, t.written = true, n.op&came != 0
-		w.cover(rel)
+		w.cover(ctx, rel)
 	}
 	w.pending.touch(t)
 	return true
 }
 
 // noteRoot records an event of the root, or of a step on the way to it.
-func (w *Watcher) noteRoot(op fsnotify.Op) bool {
+func (w *Watcher) noteRoot(ctx context.Context, op fsnotify.Op) bool {
 	if op&lookAgain != 0 {
-		w.renew()
+		w.renew(ctx)
 		w.pending.all = true
 		w.pending.replaced = w.pending.replaced || op&came != 0
 		return true
@@ -88,7 +89,7 @@ func (w *Watcher) noteRoot(op fsnotify.Op) bool {
 		w.pending.touch(touched{path: ".", written: op != fsnotify.Chmod && !now.mode.IsDir(), tree: now.mode.IsDir() || was.mode.IsDir()})
 		return true
 	}
-	w.renew()
+	w.renew(ctx)
 	if _, _, err := w.tree.look("."); err != nil && !existed {
 		return false
 	}
@@ -97,7 +98,7 @@ func (w *Watcher) noteRoot(op fsnotify.Op) bool {
 }
 
 // renew finds the root again and watches everything below it.
-func (w *Watcher) renew() {
+func (w *Watcher) renew(ctx context.Context) {
 	if w.polling {
 		return
 	}
@@ -105,15 +106,15 @@ func (w *Watcher) renew() {
 		w.pollInstead(err)
 		return
 	}
-	w.cover(".")
+	w.cover(ctx, ".")
 }
 
 // cover watches rel and all folders below it.
-func (w *Watcher) cover(rel string) {
+func (w *Watcher) cover(ctx context.Context, rel string) {
 	if w.polling {
 		return
 	}
-	if err := w.tree.walk(rel, w.enter, func(string, stamp) {}); err != nil {
+	if err := w.tree.walk(ctx, rel, w.enter, func(string, stamp) {}); err != nil && ctx.Err() == nil {
 		w.pollInstead(err)
 	}
 }
@@ -192,9 +193,9 @@ func (w *Watcher) release(rel string, keep map[string]bool) {
 }
 
 // compare looks at rel again, watches the folders that exist and releases those that do not.
-func (w *Watcher) compare(t touched) (first string, differs bool) {
+func (w *Watcher) compare(ctx context.Context, t touched) (first string, differs bool) {
 	if w.polling {
-		first, differs, err := w.tree.compare(t.path, t.written, nil)
+		first, differs, err := w.tree.compare(ctx, t.path, t.written, nil)
 		if err != nil {
 			// A tree that was read only in part must not look like one with deletions: keep the old
 			// state, which will differ at the next tick.
@@ -203,13 +204,16 @@ func (w *Watcher) compare(t touched) (first string, differs bool) {
 		return first, differs
 	}
 	entered := map[string]bool{}
-	first, differs, err := w.tree.compare(t.path, t.written, func(rel string, link bool) error {
+	first, differs, err := w.tree.compare(ctx, t.path, t.written, func(rel string, link bool) error {
 		entered[rel] = true
 		return w.enter(rel, link)
 	})
 	if err != nil {
+		if ctx.Err() != nil {
+			return "", false
+		}
 		w.pollInstead(err)
-		return w.compare(t)
+		return w.compare(ctx, t)
 	}
 	if t.tree || w.subs[t.path] != nil {
 		w.release(t.path, entered)
@@ -218,7 +222,7 @@ func (w *Watcher) compare(t touched) (first string, differs bool) {
 }
 
 // settle finds out what the burst has changed: the first path that really differs becomes w.found.
-func (w *Watcher) settle() {
+func (w *Watcher) settle(ctx context.Context) {
 	defer w.sayRules()
 	burst := w.pending.take()
 	first := func(rel string, differs bool) {
@@ -230,13 +234,13 @@ func (w *Watcher) settle() {
 		if t.tree && burst.all {
 			continue // compared below
 		}
-		first(w.compare(t))
+		first(w.compare(ctx, t))
 	}
 	if !burst.all {
 		return
 	}
 	_, existed := w.tree.seen["."]
-	first(w.compare(touched{path: ".", tree: true}))
+	first(w.compare(ctx, touched{path: ".", tree: true}))
 	_, exists := w.tree.seen["."]
 	if w.tree.content {
 		// A process whose working directory was the old root is nowhere now, even if the new one looks
@@ -248,7 +252,7 @@ func (w *Watcher) settle() {
 }
 
 // begin starts listening or polling, and marks everything to be compared.
-func (w *Watcher) begin() {
+func (w *Watcher) begin(ctx context.Context) {
 	w.pending = pending{all: true}
 	w.polling = w.poll
 	if !w.polling {
@@ -257,7 +261,7 @@ func (w *Watcher) begin() {
 			w.complain(err)
 		} else {
 			w.subs = map[string][]*sub{}
-			w.renew()
+			w.renew(ctx)
 		}
 	}
 }
@@ -302,8 +306,8 @@ func (w *Watcher) complain(err error) {
 }
 
 // stirred reports whether anything looks different than at the last look.
-func (w *Watcher) stirred() bool {
-	differs, err := w.tree.stirred()
+func (w *Watcher) stirred(ctx context.Context) bool {
+	differs, err := w.tree.stirred(ctx)
 	if err != nil {
 		w.log.Debug("reading the watched folder", "path", w.root, "err", err)
 		return false

@@ -131,7 +131,7 @@ func TestGitignoreAsGitReadsIt(t *testing.T) {
 		want := strings.FieldsFunc(run(strings.Join(files, "\x00"), "check-ignore", "--no-index", "-z", "--stdin"), func(c rune) bool { return c == 0 })
 
 		kept := newTree(root, newScope(root, Options{Gitignore: true, Ignore: Ignored}), false)
-		_, _, err := kept.compare(".", false, nil)
+		_, _, err := kept.compare(t.Context(), ".", false, nil)
 		mustDo(t, err)
 		for _, file := range files {
 			_, got := kept.seen[file]
@@ -171,7 +171,7 @@ func TestRulesAreBounded(t *testing.T) {
 	git := w.tree.scope.git
 	look := func() {
 		t.Helper()
-		_, _, err := w.tree.compare(".", false, nil)
+		_, _, err := w.tree.compare(t.Context(), ".", false, nil)
 		mustDo(t, err)
 		w.sayRules()
 	}

@@ -78,26 +78,26 @@ func TestLargeContentsAreNotRead(t *testing.T) {
 func TestPollingMissesNothingBetweenItsLooks(t *testing.T) {
 	dir := t.TempDir()
 	w := New(dir, Options{Poll: true})
-	w.begin()
-	w.settle()
+	w.begin(t.Context())
+	w.settle(t.Context())
 	save := func(name string) string {
 		path := filepath.Join(dir, name)
 		mustDo(t, os.WriteFile(path, nil, 0o600))
 		return path
 	}
 	save("first")
-	if !w.stirred() {
+	if !w.stirred(t.Context()) {
 		t.Fatal("a new file is not seen")
 	}
 	between := save("between")
-	if w.settle(); w.found != between {
+	if w.settle(t.Context()); w.found != between {
 		t.Fatalf("the burst comes to %q, want %q", w.found, between)
 	}
-	if w.stirred() {
+	if w.stirred(t.Context()) {
 		t.Error("what was compared is seen as a change")
 	}
 	mustDo(t, os.Remove(between))
-	if !w.stirred() {
+	if !w.stirred(t.Context()) {
 		t.Error("what went before the next tick is missed for ever")
 	}
 }

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
@@ -66,8 +67,11 @@ func (t *tree) look(rel string) (s stamp, link bool, err error) {
 // If enter is not nil, walk calls it for each folder before it lists the folder, and for each
 // followed link before it looks at the target, so that a watch that is set there misses nothing.
 // Paths that vanish during the walk or that must not be read are left out; any other error ends the
-// walk.
-func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit func(string, stamp)) error {
+// walk, and so does the end of ctx.
+func (t *tree) walk(ctx context.Context, rel string, enter func(rel string, link bool) error, visit func(string, stamp)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	s, link, err := t.look(rel)
 	if err != nil {
 		return unlessLeftOut(err)
@@ -99,7 +103,7 @@ func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit f
 		return unlessLeftOut(err)
 	}
 	for _, e := range entries {
-		if err := t.walk(path.Join(rel, e.Name()), enter, visit); err != nil {
+		if err := t.walk(ctx, path.Join(rel, e.Name()), enter, visit); err != nil {
 			return err
 		}
 	}
@@ -110,7 +114,7 @@ func (t *tree) walk(rel string, enter func(rel string, link bool) error, visit f
 // order, that differs. written says that an event reported a write to rel, which makes rel differ
 // even if it looks the same. If nothing else differs, the root is named. After an error nothing has
 // been stored.
-func (t *tree) compare(rel string, written bool, enter func(rel string, link bool) error) (first string, differs bool, err error) {
+func (t *tree) compare(ctx context.Context, rel string, written bool, enter func(rel string, link bool) error) (first string, differs bool, err error) {
 	t.looked = 0
 	if t.seen[rel].mode.IsDir() {
 		t.scope.forgetRulesBelow(rel)
@@ -122,7 +126,7 @@ func (t *tree) compare(rel string, written bool, enter func(rel string, link boo
 			first, differs = rel, true
 		}
 	}
-	err = t.walk(rel, enter, func(p string, s stamp) {
+	err = t.walk(ctx, rel, enter, func(p string, s stamp) {
 		old, known := t.seen[p]
 		sure := written && p == rel
 		if t.content && !s.mode.IsDir() {
@@ -189,7 +193,7 @@ func (t *tree) differs(p string, old stamp, known bool, now stamp) bool {
 // stirred reports whether any metadata differs from the last comparison or, if that was later, the
 // last call of stirred. So a tree that is still changing can be distinguished from one that has
 // changed.
-func (t *tree) stirred() (bool, error) {
+func (t *tree) stirred(ctx context.Context) (bool, error) {
 	// A sum of the signatures of all paths does not depend on the order.
 	was := t.looked
 	if was == 0 {
@@ -198,7 +202,7 @@ func (t *tree) stirred() (bool, error) {
 		}
 	}
 	var now uint64
-	if err := t.walk(".", nil, func(p string, s stamp) { now += t.signature(p, s) }); err != nil {
+	if err := t.walk(ctx, ".", nil, func(p string, s stamp) { now += t.signature(p, s) }); err != nil {
 		return false, err
 	}
 	t.looked = max(now, 1) // 0 means that there is none

@@ -33,7 +33,7 @@ type Options struct {
 	MaxWait time.Duration
 
 	// Ignore reports whether a path is ignored; an ignored folder is not entered. The path is relative
-	// to the root, with forward slashes. Ignore is called by New, and later only from Serve's goroutine.
+	// to the root, with forward slashes. Ignore is called by Look, and later only from Serve's goroutine.
 	// If nil, Ignored.
 	Ignore func(path string, isDir bool) bool
 
@@ -96,7 +96,8 @@ type Watcher struct {
 	hub      *Hub
 	box      *inbox
 
-	// Owned by Serve.
+	// Owned by Serve, and before it by Look.
+	looked  bool
 	tree    *tree // the tree, as of the last Change
 	pending pending
 	told    bool   // that there are more rules than are read
@@ -105,9 +106,16 @@ type Watcher struct {
 	subs    map[string][]*sub // while not polling: by folder or link, relative to the root, or rootTrail
 }
 
-// New returns a Watcher of root, and reads its present state: a change between New and Serve is
-// reported as well. Call New before you read the folder, so that no change is missed in between.
+// New returns a Watcher of root that has read its present state, as Look does.
 func New(root string, opts Options) *Watcher {
+	w := Unread(root, opts)
+	w.Look(context.Background())
+	return w
+}
+
+// Unread returns a Watcher of root that has not read its state: the larger the tree, the longer
+// that takes.
+func Unread(root string, opts Options) *Watcher {
 	if abs, err := filepath.Abs(root); err == nil {
 		root = abs
 	}
@@ -126,7 +134,7 @@ func New(root string, opts Options) *Watcher {
 	if opts.Hub == nil {
 		opts.Hub = NewHub()
 	}
-	w := &Watcher{
+	return &Watcher{
 		root:     root,
 		poll:     opts.Poll,
 		log:      opts.Log,
@@ -138,13 +146,19 @@ func New(root string, opts Options) *Watcher {
 		tree:     newTree(root, newScope(root, opts), opts.Content),
 		polling:  true,
 	}
-	// A tree that cannot be read counts as empty; Serve reads it again and logs the error.
-	_, _, _ = w.tree.compare(".", false, nil)
-	w.sayRules()
-	return w
 }
 
-// sayRules says once that there are more rules than are read.
+// Look reads the present state of the tree, unless ctx ends first: a change between Look and Serve
+// is reported as well. Call Look before you read the folder, so that no change is missed in between.
+// It must not be called while Serve runs. If nobody has called it, Serve does.
+func (w *Watcher) Look(ctx context.Context) {
+	// A tree that cannot be read counts as empty; Serve reads it again and logs the error.
+	_, _, _ = w.tree.compare(ctx, ".", false, nil)
+	w.looked = ctx.Err() == nil
+	w.sayRules()
+}
+
+// sayRules logs once that there are more rules than are read.
 func (w *Watcher) sayRules() {
 	if file := w.tree.scope.over(); file != "" && !w.told {
 		w.told = true
@@ -169,14 +183,17 @@ func (w *Watcher) String() string { return "watch " + w.root }
 // the Hub reaches the limit for the first time, and a warning later. The next Serve tries events
 // again.
 func (w *Watcher) Serve(ctx context.Context) error {
+	if !w.looked {
+		w.Look(ctx)
+	}
 	b := newBurst(w.debounce, w.maxWait)
 	defer b.stop()
-	w.begin()
+	w.begin(ctx)
 	defer w.end()
 
 	var ticks <-chan time.Time // nil unless polling, so that nothing wakes up without need
 
-	if w.settle(); w.found != "" {
+	if w.settle(ctx); w.found != "" {
 		b.add()
 	}
 	for {
@@ -189,19 +206,19 @@ func (w *Watcher) Serve(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.box.ready:
-			if w.drain() {
+			if w.drain(ctx) {
 				b.add()
 			}
 		case <-ticks:
-			if w.stirred() {
+			if w.stirred(ctx) {
 				b.add()
 			}
 		case <-b.due():
 			// More events belong to the same burst, as long as that may last.
-			if w.drain() && b.add() {
+			if w.drain(ctx) && b.add() {
 				continue
 			}
-			w.settle()
+			w.settle(ctx)
 			b.end()
 			if w.found != "" {
 				w.publish(Change{Path: w.found, At: time.Now()}) // settle may have found a change whose event has not come yet
