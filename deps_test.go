@@ -166,6 +166,7 @@ var imports = map[string][]string{
 		"internal/app/cli/author", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
+		"capsule/files",       // which rules of a capsule are too many
 		"simple",              // which stream of a simple tool a part of its answer was
 	},
 

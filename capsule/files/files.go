@@ -38,20 +38,12 @@ type Watcher struct {
 // Manifests are left out: their changes are applied by a reload of Orla (SPEC E1). It
 // does not look at the files: Look does.
 func New(tool manifest.Tool, hub *watch.Hub, log *slog.Logger) *Watcher {
-	w := &Watcher{tool: tool, log: log}
 	h := tool.Runtime.HotLoad
-	opts := watch.Options{
-		Hub: hub, Globs: h.Ignore, Gitignore: true, Content: true,
+	w := &Watcher{tool: tool, log: log, all: watchers(tool, watch.Options{
+		Hub: hub, Content: true,
 		Debounce: max(h.Debounce, 1), // 0 is the watcher's default
 		Log:      log.With("tool", tool.Name),
-	}
-	for _, path := range h.Outside {
-		w.all = append(w.all, watch.Unread(path, opts))
-	}
-	if len(h.Watch) > 0 {
-		opts.Paths, opts.Except = h.Watch, []string{"tool.yaml", "orla-tool.json"}
-		w.all = append(w.all, watch.Unread(tool.Dir, opts))
-	}
+	})}
 	switch {
 	case len(h.Outside) > 0:
 		w.merged = make(chan watch.Change)
@@ -64,6 +56,32 @@ func New(tool manifest.Tool, hub *watch.Hub, log *slog.Logger) *Watcher {
 
 // Changed delivers the changes; nil when nothing is watched.
 func (w *Watcher) Changed() <-chan watch.Change { return w.changes }
+
+// watchers returns what watches the files of a tool with opts, which say nothing of the files.
+func watchers(tool manifest.Tool, opts watch.Options) (all []*watch.Watcher) {
+	h := tool.Runtime.HotLoad
+	opts.Globs, opts.Gitignore = h.Ignore, true
+	for _, path := range h.Outside {
+		all = append(all, watch.Unread(path, opts))
+	}
+	if len(h.Watch) > 0 {
+		opts.Paths, opts.Except = h.Watch, []string{"tool.yaml", "orla-tool.json"}
+		all = append(all, watch.Unread(tool.Dir, opts))
+	}
+	return all
+}
+
+// RulesLeftOut returns a .gitignore of a tool of which not all rules are read, since there are
+// too many; "" if there is none.
+func RulesLeftOut(ctx context.Context, tool manifest.Tool) string {
+	for _, one := range watchers(tool, watch.Options{}) {
+		one.Look(ctx)
+		if file := one.LeftOut(); file != "" {
+			return file
+		}
+	}
+	return ""
+}
 
 // Look remembers what the files are now, unless ctx ends first. What changes after it is
 // delivered. Call it before a process reads the files, and before Serve.

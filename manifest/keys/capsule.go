@@ -21,6 +21,10 @@ const (
 	// longestBurst is when a reload begins at the latest after the first of
 	// many changes (SPEC E2).
 	longestBurst = 2 * time.Second
+	// mostPaths bounds hot_load.watch and hot_load.ignore, longestGlob one of the latter, as
+	// the rules of a .gitignore are.
+	mostPaths   = 1000
+	longestGlob = 255
 )
 
 // checkCapsule checks the keys of runtime that only capsules have.
@@ -54,12 +58,31 @@ func (d *Description) checkCapsule() {
 	if p := r.ToolPrefix; p != nil && (len(*p) > manifest.MaxName/2 || strings.ContainsFunc(*p, manifest.NotInName)) {
 		d.Fault("runtime", "tool_prefix", "must be at most %d of A-Z a-z 0-9 _ . and -, got %q", manifest.MaxName/2, *p)
 	}
-	for i, p := range r.HotLoad.Watch {
+	d.checkHotLoad()
+}
+
+// checkHotLoad checks what is watched and what is not: each file of the package is held
+// against all of it.
+func (d *Description) checkHotLoad() {
+	h := d.Runtime.HotLoad
+	if n := len(h.Watch); n > mostPaths {
+		d.Fault("runtime", "hot_load.watch", "must have at most %d entries, got %d", mostPaths, n)
+		return
+	}
+	if n := len(h.Ignore); n > mostPaths {
+		d.Fault("runtime", "hot_load.ignore", "must have at most %d entries, got %d", mostPaths, n)
+		return
+	}
+	for i, p := range h.Watch {
 		if p == "" || strings.ContainsRune(p, 0) {
 			d.Fault("runtime", "hot_load.watch"+Indexed(i), "must be a path, got %q", p)
 		}
 	}
-	for i, p := range r.HotLoad.Ignore {
+	for i, p := range h.Ignore {
+		if len(p) > longestGlob {
+			d.Fault("runtime", "hot_load.ignore"+Indexed(i), "must be at most %d bytes, got %d", longestGlob, len(p))
+			continue
+		}
 		if _, err := path.Match(p, ""); err != nil || p == "" {
 			d.Fault("runtime", "hot_load.ignore"+Indexed(i), "is not a glob pattern: %q", p)
 		}

@@ -98,6 +98,30 @@ func TestB5BadManifests(t *testing.T) {
 	}
 }
 
+// S2: each file of a package is held against what its manifest watches and ignores.
+func TestB2HotLoadIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		list, want string
+		entries    int
+		entry      string
+	}{
+		{"watch", "", 1000, "a"},
+		{"watch", "runtime.hot_load.watch: must have at most 1000 entries, got 1001", 1001, "a"},
+		{"ignore", "", 1000, "a"},
+		{"ignore", "runtime.hot_load.ignore: must have at most 1000 entries, got 1001", 1001, "a"},
+		{"ignore", "", 1, strings.Repeat("a", 255)},
+		{"ignore", "runtime.hot_load.ignore[0]: must be at most 255 bytes, got 256", 1, strings.Repeat("a", 256)},
+	} {
+		dir := manifesttest.Pack(t, "name: a\nversion: 1.0.0\ndescription: x\nentrypoint: run.sh\nruntime: {mode: capsule, hot_load: {"+
+			tt.list+": ["+strings.Repeat(tt.entry+", ", tt.entries-1)+tt.entry+"]}}\n")
+		manifesttest.Write(t, dir, "a", "", 0o644)
+		r := discover.Validate(dir)
+		if got := strings.Join(manifesttest.Texts(r), "\n"); !strings.HasSuffix(got, tt.want) || (len(r.Tools) == 1) != (tt.want == "") {
+			t.Errorf("%s of %d: got %d tools and %q, want the fault %q", tt.list, tt.entries, len(r.Tools), got, tt.want)
+		}
+	}
+}
+
 func TestB1SemVerIsWhole(t *testing.T) {
 	for version, good := range map[string]bool{
 		"1.2.3": true, "0.0.0": true, "1.0.0-rc.1": true, "1.0.0+a.b": true, "1.0.0-x-y+z": true,

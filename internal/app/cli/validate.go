@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/capsule/files"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -40,6 +42,7 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				args[i] = path
 			}
 			found := check(cfg, l.Home, args, err)
+			warnOfRules(cmd.Context(), &found)
 			if err == nil {
 				discovery.WarnOfRenames(&found, cfg)
 			}
@@ -48,6 +51,19 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// warnOfRules warns of each capsule that has more rules in .gitignore files than are read.
+func warnOfRules(ctx context.Context, found *manifest.Result) {
+	for _, t := range found.Tools {
+		if t.Kind != manifest.Capsule {
+			continue
+		}
+		if file := files.RulesLeftOut(ctx, t); file != "" {
+			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: fmt.Errorf(
+				"%s: not all rules are read, as there are too many: what the rest names makes the capsule reload", file)})
+		}
+	}
 }
 
 // check finds the tools to validate. notLoaded is the error of the configuration, which is reported only
