@@ -37,8 +37,7 @@ var imports = map[string][]string{
 	"internal/call/turns":      {},
 	"internal/file/wholefile":  {},
 	"internal/app/version":     {},
-	"internal/app/terminal":    {}, // text for people: escaped, coloured, shortened
-	"internal/file/watch":      {},
+	"internal/app/terminal":    {},                        // text for people: escaped, coloured, shortened
 	"internal/observe/history": {"internal/observe/tail"}, // what the log said last, in a ring of lines
 	"internal/app/systemd":     {},                        // notifications, sockets, the journal
 	"internal/call/trace":      {},                        // the W3C trace context of a call, without OpenTelemetry
@@ -55,6 +54,7 @@ var imports = map[string][]string{
 
 	// Descriptions of tools, read into manifest.Tool.
 	"internal/file/regularfile": {}, // files of folders that strangers may fill
+	"internal/file/watch":       {"internal/file/regularfile"},
 	"manifest/keys":             {"internal/file/regularfile", "internal/mcp/schema", "internal/service/secret", "internal/file/yamldoc", "manifest"},
 	"manifest/toolfile":         {"internal/file/regularfile", "internal/file/yamldoc", "manifest", "manifest/keys"},
 	"manifest/resource":         {"internal/service/address", "internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/keys"},

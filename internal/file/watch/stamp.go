@@ -5,8 +5,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 const (
@@ -80,15 +81,13 @@ func (r *reader) sum(path string, s stamp) uint64 {
 }
 
 func (r *reader) read(h *maphash.Hash, path string) bool {
-	// A FIFO may have replaced the file: do not wait for its writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	// Something else may have replaced the file, and a link may lead to a file of the kernel's: do not
+	// wait for either.
+	f, _, err := regularfile.Open(path)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
 	if r.buf == nil {
 		r.buf = make([]byte, 32<<10)
 	}
