@@ -165,14 +165,14 @@ func TestS1ManyHeadersOfLargeArguments(t *testing.T) {
 	})
 }
 
-// SPEC S2: lines without data are read at a bounded rate, whatever their fields are called.
+// SPEC S2: lines without data, and further lines of data of one event, are read at a bounded rate, whatever their fields are called.
 func TestS2LinesWithoutDataAreReadSlowly(t *testing.T) {
 	const seconds = 3
-	for _, line := range []string{"\n", ": x\n", "id: 1\n", "datax\n", "data x\n"} {
+	for _, line := range []string{"\n", ": x\n", "id: 1\n", "datax\n", "data x\n", "data:\n"} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			flood := strings.NewReader(strings.Repeat(line, (seconds+1)*pace.MaxLines))
-			if _, err := newEventReader(flood, 1<<20, nil, never).next(); !errors.Is(err, io.EOF) {
+			flood := strings.NewReader(strings.Repeat(line, (seconds+1)*pace.MaxLines+1))
+			if _, err := newEventReader(flood, 1<<20, nil, new(pace.Pace), func(int) error { return nil }).next(); !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
 			if took := time.Since(began); took < seconds*time.Second {

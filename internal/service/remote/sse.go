@@ -40,7 +40,9 @@ type eventReader struct {
 	grown  int  // number of steps that the current event exceeds
 	line   []byte
 
-	idle pace.Pace // slows down lines without data
+	// idle bounds the rate of everything that is not a message: other events, lines without
+	// data, and all lines of data but the first of an event. Consecutive streams share it.
+	idle *pace.Pace
 }
 
 const (
@@ -60,8 +62,17 @@ const (
 // steps are the sizes at which grow is called.
 var steps = [...]int{small, large}
 
-func newEventReader(r io.Reader, max int, over <-chan struct{}, grow func(step int) error) *eventReader {
-	return &eventReader{r: bufio.NewReader(r), max: max, over: over, grow: grow}
+func newEventReader(r io.Reader, max int, over <-chan struct{}, idle *pace.Pace, grow func(step int) error) *eventReader {
+	return &eventReader{r: bufio.NewReader(r), max: max, over: over, idle: idle, grow: grow}
+}
+
+// skip counts an event that is not a message, and waits if there were too many. bytes is
+// the size of its data.
+func (e *eventReader) skip(bytes int) {
+	const piece = pace.MaxBytes / 8 // one Wait is for at most one second's bytes
+	for ; bytes > 0; bytes -= piece {
+		e.idle.Wait(e.over, 0, min(bytes, piece))
+	}
 }
 
 // next returns the next event that has data. At the end of the stream it returns io.EOF, and drops
@@ -78,8 +89,11 @@ func (e *eventReader) next() (event, error) {
 			return event{}, err
 		}
 		field, value, _ := bytes.Cut(line, []byte(":"))
-		if string(field) != "data" {
+		switch {
+		case string(field) != "data":
 			e.idle.Wait(e.over, 1, len(line))
+		case has:
+			e.idle.Wait(e.over, 1, 0)
 		}
 		if len(line) == 0 {
 			if has && len(data) > 0 {

@@ -8,13 +8,15 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/pace"
 )
 
 func never(int) error { return errors.New("a small event is taken for a large one") }
 
 // read returns the events of a text, and how the reading ended.
 func read(r io.Reader, max int, grow func(int) error) (events []event, e *eventReader, err error) {
-	e = newEventReader(r, max, nil, grow)
+	e = newEventReader(r, max, nil, new(pace.Pace), grow)
 	for {
 		ev, err := e.next()
 		if err != nil {
@@ -116,7 +118,7 @@ func TestS2NothingLargeStaysOfAnEvent(t *testing.T) {
 		"lines of space in a message":  "data: {\n" + strings.Repeat("data: "+space[:1000]+"\n", 1000) + "data: }\n\n",
 		"a comment of an event before": ":" + large + "\n\ndata: {}\n\n",
 	} {
-		e := newEventReader(strings.NewReader(text), 2<<20, nil, func(int) error { return nil })
+		e := newEventReader(strings.NewReader(text), 2<<20, nil, new(pace.Pace), func(int) error { return nil })
 		ev, err := e.next()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -41,8 +41,9 @@ func pauseBefore(n int, asked time.Duration) time.Duration {
 // supports that.
 func (s *session) follow(ctx context.Context, resp *http.Response, m message) error {
 	seen, asked := "", time.Duration(0)
+	var idle pace.Pace
 	for tries := 0; ; {
-		st := s.stream(ctx, resp, m)
+		st := s.stream(ctx, resp, m, &idle)
 		_ = resp.Body.Close() // everything needed was read
 		switch {
 		case st.answered:
@@ -98,6 +99,7 @@ func (s *session) resume(ctx context.Context, lastID string, tries *int, asked t
 func (s *session) listen(ctx context.Context) {
 	seen, asked := "", time.Duration(0)
 	had := false // there was a stream before
+	var idle pace.Pace
 	for tries := 0; ; tries++ {
 		resp, err := s.get(ctx, seen)
 		refusal, _ := errors.AsType[*statusError](err)
@@ -106,7 +108,7 @@ func (s *session) listen(ctx context.Context) {
 			return
 		case err == nil:
 			had = true
-			st := s.stream(ctx, resp, message{})
+			st := s.stream(ctx, resp, message{}, &idle)
 			_ = resp.Body.Close() // it was read to its end
 			if errors.Is(st.err, errTooLarge) {
 				s.say("the server's own stream: an event of over max_message (%d bytes)", s.max)
@@ -230,26 +232,33 @@ type streamed struct {
 }
 
 // stream passes on the messages of one stream, in order, until it ends, or for a moment after the
-// answer to m.
-func (s *session) stream(ctx context.Context, resp *http.Response, m message) (st streamed) {
+// answer to m. idle bounds the rate of everything that is not a message.
+func (s *session) stream(ctx context.Context, resp *http.Response, m message, idle *pace.Pace) (st streamed) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	grow, release := s.reading(ctx, m.whose)
 	defer release()
-	events := newEventReader(resp.Body, s.max, ctx.Done(), grow)
+	events := newEventReader(resp.Body, s.max, ctx.Done(), idle, grow)
 	for {
 		ev, err := events.next()
 		st.lastID, st.retry, st.err = events.lastID, events.retry, err
 		if err != nil {
 			return st
 		}
-		if st.events++; ev.name != "" && ev.name != "message" {
+		st.events++
+		var line []byte
+		if ev.name == "" || ev.name == "message" {
+			if line = oneLine(ev.data); line == nil {
+				s.say("an event from the server is not JSON")
+			}
+		}
+		if line == nil {
+			skipped := len(ev.data)
+			release() // the data is not used any more
+			events.skip(skipped)
 			continue
 		}
-		line := oneLine(ev.data)
-		if line == nil {
-			s.say("an event from the server is not JSON")
-		} else if s.hand(line, m) && !st.answered { //nolint:contextcheck // an answer waits in the context of its call
+		if s.hand(line, m) && !st.answered { //nolint:contextcheck // an answer waits in the context of its call
 			st.answered = true
 			s.endSoon(ctx, resp)
 		}
