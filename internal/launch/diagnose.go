@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/orla-project/orla/internal/call/fault"
@@ -23,7 +24,6 @@ func diagnose(spec Spec, err error) *fault.Error {
 	unsupported := func(format string, args ...any) *fault.Error {
 		return fault.Wrap(fault.UnsupportedTool, err, format, args...)
 	}
-	var leased leasedError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fault.From(err)
@@ -35,8 +35,6 @@ func diagnose(spec Spec, err error) *fault.Error {
 		return fault.Wrap(fault.InvalidInput, err, "the arguments are larger than the system allows on a command line; take them on stdin (arguments: stdin)")
 	case errors.Is(err, syscall.ETXTBSY):
 		return failed("%s is still being written; try again", spec.Path)
-	case errors.As(err, &leased):
-		return failed("another program has locked %s (a file lease); try again", leased.path)
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return failed("no file descriptor is left; raise the limit (ulimit -n) or lower max_concurrent_calls")
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
@@ -65,12 +63,25 @@ func diagnose(spec Spec, err error) *fault.Error {
 
 // lacksInterpreter reports whether a file names an interpreter that does not exist.
 func lacksInterpreter(path string) bool {
-	fd, err := openProgram(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = syscall.Close(fd) }() // only read
-	interpreter, _ := interpreterOf(fd, make([]byte, headSize))
+	defer func() { _ = f.Close() }() // only read
+	head := make([]byte, 256)        // as much as the kernel reads
+	n, _ := io.ReadFull(f, head)     // a short file is fine
+	interpreter := ""
+	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
+		line, _, _ = bytes.Cut(line, []byte("\n"))
+		if words := bytes.Fields(line); len(words) > 0 {
+			interpreter = string(words[0])
+		}
+	} else if program, err := elf.NewFile(f); err == nil {
+		if at := slices.IndexFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }); at >= 0 {
+			text, _ := io.ReadAll(io.LimitReader(program.Progs[at].Open(), 4096)) // a path, at most
+			interpreter = string(bytes.TrimRight(text, "\x00"))
+		}
+	}
 	if interpreter == "" {
 		return false
 	}
@@ -80,7 +91,7 @@ func lacksInterpreter(path string) bool {
 
 // unrunnable says why the system cannot execute a file.
 func unrunnable(path string) string {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for a lease
+	f, err := os.Open(path)
 	if err != nil {
 		return path + " cannot be read"
 	}

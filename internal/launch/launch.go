@@ -48,7 +48,6 @@ type Local struct {
 	log      *slog.Logger
 	instance string
 	outer    string // the mark in Orla's own environment, if any
-	opener   opener
 	forks
 	tracking
 	guard  guardian // nil if there is none
@@ -154,7 +153,6 @@ func NewLocal(opts Options) (*Local, error) {
 		forks:    forks{spawns: make(chan spawn), stays: make(chan struct{}, stays())},
 		reaper:   newReaper(strayPause),
 		cgroup:   opts.Cgroup,
-		opener:   opener{open: openPrograms},
 	}
 	l.tags = trees.NewTagger(l.instance, l.outer != "")
 	var err error
@@ -200,12 +198,7 @@ var errClosed = errors.New("the launcher is closed")
 // Start starts a process with pipes as its standard streams. Every error is a *fault.Error that
 // names the program and says what to do. ctx bounds only the start; Stop ends the process.
 func (l *Local) Start(ctx context.Context, spec Spec) (*LocalProcess, error) {
-	programs, err := l.opener.openFor(ctx, spec.Path, spec.Dir)
-	if err != nil {
-		return nil, diagnose(spec, err)
-	}
 	p, err := l.begin(ctx, spec)
-	programs.close()
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +207,7 @@ func (l *Local) Start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	return p, nil
 }
 
-// begin starts a process without a goroutine that attends to it. Its programs are open.
+// begin starts a process without a goroutine that attends to it.
 func (l *Local) begin(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	l.mu.Lock()
 	if l.closed {
@@ -324,7 +317,7 @@ func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr
 	s.reply = reply
 	select {
 	case l.spawns <- s:
-		return <-reply // the spawner always answers: forks are short, since the programs are open
+		return <-reply // the spawner always answers: forks are short
 	case <-ctx.Done():
 		return spawned{err: context.Cause(ctx)}
 	}

@@ -20,10 +20,6 @@ const maxStays = 16
 // run implements Run. A caller that keeps its thread avoids the most expensive part of a short call:
 // threads that wake each other, one for the fork and one each for the two streams and the end.
 func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte)) (Ran, error) {
-	programs, err := l.opener.openFor(ctx, spec.Path, spec.Dir) // before a thread is locked: it may block
-	if err != nil {
-		return Ran{}, diagnose(spec, err)
-	}
 	select {
 	case l.stays <- struct{}{}:
 		defer func() { <-l.stays }()
@@ -34,7 +30,6 @@ func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte))
 	default:
 	}
 	p, err := l.begin(ctx, spec)
-	programs.close()
 	if err != nil {
 		return Ran{}, err
 	}
