@@ -38,6 +38,7 @@ var uncontained = map[string]struct {
 	"internal/app/listen.New":                          {2, own},
 	"internal/observe/logging.output.writeSoon":        {1, moves},
 	"internal/mcp/rpc.Conn.leave":                      {1, own},
+	"internal/mcp/rpc.Conn.silent":                     {1, own},
 	"internal/app/wiring.Parts.KeepAlive":              {1, below},
 	"internal/app/daemon.readiness.Serve":              {1, own},
 	"internal/app/daemon.server.Serve":                 {1, own},

@@ -216,7 +216,11 @@ func metaschema(url string) (*compiled, error) {
 	return found, err
 }
 
+// unending is the context of a check that nothing ends.
+var unending = context.Background()
+
 // misfitsOf says why the compiler does not take a schema of so many bytes, or a part of it, for one of its dialect.
+// To check one that is small enough to be compiled takes a moment.
 func misfitsOf(doc any, size int, e *jsonschema.SchemaValidationError) []Fault {
 	found, ok := errors.AsType[*jsonschema.ValidationError](e.Err)
 	if !ok {
@@ -230,7 +234,7 @@ func misfitsOf(doc any, size int, e *jsonschema.SchemaValidationError) []Fault {
 		doc = member(doc, token)
 	}
 	r := report{root: doc, most: mostCollected}
-	if _, err := dialect.check(context.Background(), doc, size, &r); err != nil {
+	if _, err := dialect.check(unending, doc, size, &r); err != nil {
 		return nil
 	}
 	return r.sorted()

@@ -38,7 +38,7 @@ func TestServerThatAsksFasterThanItListens(t *testing.T) {
 		return false
 	})
 	l := connect(t, s.URL)
-	testkit.Eventually(t, "messages are dropped", func() bool { return l.log.has("an answer is dropped") })
+	testkit.Eventually(t, "messages are dropped", func() bool { return l.log.has("dropping an answer") })
 	if got := l.text("far--t", `{}`); got != "called" {
 		t.Errorf("a call meanwhile: %s", got)
 	}
