@@ -234,7 +234,8 @@ func misfitsOf(doc any, size int, e *jsonschema.SchemaValidationError) []Fault {
 		doc = member(doc, token)
 	}
 	r := report{root: doc, most: mostCollected}
-	if _, err := dialect.check(unending, doc, size, &r); err != nil {
+	checking := &evaluation{ctx: unending, of: dialect}
+	if _, err := checking.check(doc, size, &r); err != nil {
 		return nil
 	}
 	return r.sorted()

@@ -52,19 +52,21 @@ type pair struct {
 // check reports whether value, decoded from size bytes, fits a schema. Misfits go to r,
 // if it is not nil. The error says why it could not be found out.
 func (c *compiled) check(ctx context.Context, value any, size int, r *report) (bool, error) {
-	e := &evaluation{ctx: ctx, of: c, left: freeSteps + stepsPerByte*int64(size)}
+	return (&evaluation{ctx: ctx, of: c}).check(value, size, r)
+}
+
+// check does what compiled.check does.
+func (e *evaluation) check(value any, size int, r *report) (bool, error) {
+	e.left = freeSteps + stepsPerByte*int64(size)
 	e.look = e.left - lookEvery
-	if fits := e.child(c.root, value, nil); fits || e.err != nil || r == nil {
+	if fits := e.child(e.of.root, value, nil); fits || e.err != nil || r == nil {
 		return fits && e.err == nil, e.err
 	}
 	// It does not fit. Misfits are collected as far as a part of the steps reaches.
 	e.left, e.report = max(e.left, freeSteps/4), r
 	e.look = e.left - lookEvery
-	e.child(c.root, value, nil)
-	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
-	}
-	return false, nil
+	e.child(e.of.root, value, nil)
+	return false, context.Cause(e.ctx)
 }
 
 // spend takes steps, and reports false if the evaluation has to end.
