@@ -282,8 +282,8 @@ func TestRestartByHandReplaces(t *testing.T) {
 		w.most = 3 // one that was replaced takes a moment to end
 		ok(t, c.Start)
 		ok(t, c.Restart)
-		faulty(t, c.Restart(t.Context()), fault.StartFailed, "keeping the old one", "no orla.hello")
-		faulty(t, c.Restart(t.Context()), fault.StartFailed, "keeping the old one", "cannot be started")
+		faulty(t, c.Restart(t.Context()), fault.StartFailed, "the old one serves on", "no orla.hello")
+		faulty(t, c.Restart(t.Context()), fault.StartFailed, "the old one serves on", "cannot be started")
 		if life := c.Life(); life.State != "READY" || life.Pid != 2 {
 			t.Errorf("it is %+v", life)
 		}

@@ -82,21 +82,21 @@ func TestLinesAreMessages(t *testing.T) {
 		{"an id below nothing", `{"jsonrpc":"2.0","id":-1,"result":5}`, `unclaimed -1`, ""},
 		{"an id that is huge", `{"jsonrpc":"2.0","id":18446744073709551617,"result":5}`, `unclaimed 18446744073709551617`, ""},
 		{"an id of nobody", `{"jsonrpc":"2.0","id":2,"result":5}`, `unclaimed 2`, ""},
-		{"no version", `{"id":1,"result":5}`, "noise no JSON-RPC message: it has no", ""},
-		{"another version", `{"jsonrpc":"1.0","id":1,"result":5}`, "noise no JSON-RPC message: it has no", ""},
-		{"a version that is a number", `{"jsonrpc":2.0,"id":1,"result":5}`, "noise no JSON-RPC message: it has no", ""},
-		{"neither result nor error", `{"jsonrpc":"2.0","id":1}`, "noise no JSON-RPC message: it has neither", ""},
+		{"no version", `{"id":1,"result":5}`, "noise not a JSON-RPC message: it has no", ""},
+		{"another version", `{"jsonrpc":"1.0","id":1,"result":5}`, "noise not a JSON-RPC message: it has no", ""},
+		{"a version that is a number", `{"jsonrpc":2.0,"id":1,"result":5}`, "noise not a JSON-RPC message: it has no", ""},
+		{"neither result nor error", `{"jsonrpc":"2.0","id":1}`, "noise not a JSON-RPC message: it has neither", ""},
 		{"a notification", `{"jsonrpc":"2.0","method":"m","params":[1]}`, "notified m [1]", ""},
 		{"a notification without params", `{"jsonrpc":"2.0","method":"m"}`, "notified m ", ""},
 		{"a request", `{"jsonrpc":"2.0","id":"x","method":"m","params":{"a":1}}`, `asked "x" m {"a":1}`, ""},
-		{"a method that is a number", `{"jsonrpc":"2.0","id":1,"method":5}`, "noise no JSON-RPC message: ", ""},
-		{"an empty method", `{"jsonrpc":"2.0","id":1,"method":"","result":5}`, "noise no JSON-RPC message: ", ""},
+		{"a method that is a number", `{"jsonrpc":"2.0","id":1,"method":5}`, "noise not a JSON-RPC message: ", ""},
+		{"an empty method", `{"jsonrpc":"2.0","id":1,"method":"","result":5}`, "noise not a JSON-RPC message: ", ""},
 		{"an id as long as may be", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 256-2) + `","method":"m"}`, `asked "xxx`, ""},
 		{"an id longer than that", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", 256-1) + `","method":"m"}`, "noise a request whose id is over 256 bytes", ""},
-		{"a print", "hello\n", "noise no JSON-RPC message: hello", ""},
+		{"a print", "hello\n", "noise not a JSON-RPC message: hello", ""},
 		{"a broken message", `{"jsonrpc":"2.0","id":1,"result":`, "noise no valid JSON", ""},
 		{"two messages in a line", ok + ok, "noise no valid JSON", ""},
-		{"a line of 5 KiB", strings.Repeat("y", 5<<10), "noise no JSON-RPC message: " + strings.Repeat("y", 4<<10) + "…", ""},
+		{"a line of 5 KiB", strings.Repeat("y", 5<<10), "noise not a JSON-RPC message: " + strings.Repeat("y", 4<<10) + "…", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			events, answers := hear(t, test.text, 1<<20, 1)
@@ -139,7 +139,7 @@ func TestErrorsOfAnswers(t *testing.T) {
 // Older peers may answer with a batch.
 func TestBatch(t *testing.T) {
 	events, answers := hear(t, `[{"jsonrpc":"2.0","id":2,"result":"b"}, 5,{"jsonrpc":"2.0","method":"m"},{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"no"}}]`, 1<<20, 3)
-	if want := []string{"noise no JSON-RPC message: 5", "notified m "}; !slices.Equal(events, want) {
+	if want := []string{"noise not a JSON-RPC message: 5", "notified m "}; !slices.Equal(events, want) {
 		t.Errorf("it is told %q, want %q", events, want)
 	}
 	if answers[0] == nil || answers[0].err == nil || answers[1] == nil || string(answers[1].result) != `"b"` || answers[2] != nil {

@@ -33,7 +33,7 @@ func (c *Conn) take(text []byte) {
 		return
 	}
 	if text[0] != '{' && text[0] != '[' {
-		c.opts.Handler.Noise(shortened(text), "no JSON-RPC message")
+		c.opts.Handler.Noise(shortened(text), "not a JSON-RPC message")
 		return
 	}
 	valid, ascii := rawjson.Check(text)
@@ -53,7 +53,7 @@ func (c *Conn) take(text []byte) {
 			if m[0] == '{' {
 				c.takeMessage(m, len(text))
 			} else {
-				c.opts.Handler.Noise(shortened(m), "no JSON-RPC message")
+				c.opts.Handler.Noise(shortened(m), "not a JSON-RPC message")
 			}
 			return true
 		})
@@ -85,9 +85,9 @@ func (c *Conn) takeMessage(raw []byte, whole int) {
 	method = method[:min(len(method), maxMethod)] // no method that Orla knows is as long
 	switch {
 	case !plain || m.Method != nil && method == "":
-		c.opts.Handler.Noise(shortened(raw), "no JSON-RPC message")
+		c.opts.Handler.Noise(shortened(raw), "not a JSON-RPC message")
 	case rawjson.String(m.Version) != "2.0": // a log line that looks like one must not answer a call
-		c.opts.Handler.Noise(shortened(raw), `no JSON-RPC message: it has no "jsonrpc":"2.0"`)
+		c.opts.Handler.Noise(shortened(raw), `not a JSON-RPC message: it has no "jsonrpc":"2.0"`)
 	case method != "" && m.ID == nil:
 		c.opts.Handler.Notified(method, m.Params)
 	case method != "" && len(m.ID) > maxID:
