@@ -48,7 +48,10 @@ func newReaper(pause time.Duration) *reaper {
 	return r
 }
 
-func (r *reaper) serve(died <-chan os.Signal) {
+// serve looks for dead children after one has died. Until then it does not listen: each
+// signal wakes three threads, and it would say nothing new. What dies in between is found by
+// the look, which comes after serve listens again.
+func (r *reaper) serve(died chan os.Signal) {
 	for {
 		if len(r.seen) == 0 {
 			select {
@@ -57,11 +60,13 @@ func (r *reaper) serve(died <-chan os.Signal) {
 				return
 			}
 		}
+		signal.Stop(died)
 		select {
 		case <-time.After(r.pause):
 		case <-r.done:
 			return
 		}
+		signal.Notify(died, syscall.SIGCHLD)
 		r.reap()
 	}
 }
