@@ -2,7 +2,6 @@ package launch
 
 import (
 	"os"
-	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -40,33 +39,34 @@ func newReaper(pause time.Duration) *reaper {
 		r.pause = orphanPause
 	}
 	died := make(chan os.Signal, 1) // one pending signal is enough
-	signal.Notify(died, syscall.SIGCHLD)
+	deaths.listen(died)
 	r.over.Go(func() {
-		defer signal.Stop(died)
+		defer deaths.close()
 		r.serve(died)
 	})
 	return r
 }
 
-// serve looks for dead children after one has died. Until then it does not listen: each
-// signal wakes three threads, and it would say nothing new. What dies in between is found by
-// the look, which comes after serve listens again.
+// serve looks for dead children after one has died. Until it looks it does not listen: further
+// signals would tell nothing new, and each wakes three threads. The look comes after serve
+// listens again, so it finds all that died in between.
 func (r *reaper) serve(died chan os.Signal) {
 	for {
 		if len(r.seen) == 0 {
 			select {
 			case <-died:
 			case <-r.done:
+				deaths.stop(died)
 				return
 			}
 		}
-		signal.Stop(died)
+		deaths.stop(died)
 		select {
 		case <-time.After(r.pause):
 		case <-r.done:
 			return
 		}
-		signal.Notify(died, syscall.SIGCHLD)
+		deaths.listen(died)
 		r.reap()
 	}
 }
