@@ -27,7 +27,9 @@ type reaper struct {
 	first bool         // this is the first process: unknown dead children are orphans
 	seen  map[int]bool // dead at the last look; owned by serve
 
-	mu   sync.Mutex // guards own; held during a fork, so that the new child is known before a look
+	starting sync.RWMutex // held for reading during a fork, so that the new child is known before a look
+
+	mu   sync.Mutex // guards own; never held during a fork, since other processes end meanwhile
 	own  map[int]struct{}
 	done chan struct{}
 	over sync.WaitGroup
@@ -80,6 +82,8 @@ func (r *reaper) reap() {
 			dead[pid] = true
 		}
 	}
+	r.starting.Lock()
+	defer r.starting.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for pid := range dead {
@@ -95,10 +99,12 @@ func (r *reaper) reap() {
 
 // Starting calls start and registers the process as one that is waited for, until Forget.
 func (r *reaper) Starting(start func() (pid int, err error)) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.starting.RLock()
+	defer r.starting.RUnlock()
 	pid, err := start()
 	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.own[pid] = struct{}{}
 	}
 	return pid, err

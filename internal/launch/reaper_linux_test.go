@@ -96,3 +96,26 @@ func TestL1ChildrenDieInSilenceWhileNobodyListens(t *testing.T) {
 	}
 	<-first
 }
+
+// SPEC L1: while one process is being started, others are started and end. A start can take
+// milliseconds where the processors are busy.
+func TestL1AStartHoldsUpNoOtherStartAndNoEnd(t *testing.T) {
+	r := newReaper(time.Hour)
+	defer r.close()
+	const first, second = 1 << 30, 1<<30 + 1 // nobody's
+	_, _ = r.Starting(func() (int, error) {
+		others := make(chan struct{})
+		go func() {
+			defer close(others)
+			_, _ = r.Starting(func() (int, error) { return second, nil })
+			r.Forget(second)
+		}()
+		select {
+		case <-others:
+		case <-time.After(20 * time.Second):
+			t.Error("another process is neither started nor forgotten")
+		}
+		return first, nil
+	})
+	r.Forget(first)
+}
