@@ -39,9 +39,14 @@ for _ in range(20):
 	if _, err := r.Starting(func() (int, error) { err := own.Start(); return own.Process.Pid, err }); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(python, "-c", clones).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	tool := exec.Command(python, "-c", clones)
+	if _, err := r.Starting(func() (int, error) { err := tool.Start(); return tool.Process.Pid, err }); err != nil {
+		t.Fatal(err)
 	}
+	if err := tool.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	r.Forget(tool.Process.Pid)
 	for deadline := time.Now().Add(20 * time.Second); dead() > 1; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d dead children are left, of which one is waited for", dead())
