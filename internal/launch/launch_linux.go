@@ -35,7 +35,7 @@ func awaitExit(pid, pidfd int) {
 // pollExit waits for the end by polling a pidfd, which it closes. It reports false if that is not
 // possible.
 func pollExit(pid, pidfd int) bool {
-	if unix.SetNonblock(pidfd, true) != nil {
+	if neverBlock(pidfd) != nil {
 		_ = unix.Close(pidfd) // nothing was done with it
 		return false
 	}

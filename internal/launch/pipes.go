@@ -3,6 +3,8 @@ package launch
 import (
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // none stands for a missing descriptor.
@@ -33,7 +35,7 @@ func (p *pipes) open(input []byte) (rest []byte, err error) {
 			ours, theirs = theirs, ours
 		}
 		p.parent[i], p.child[i] = ours, theirs
-		if err := syscall.SetNonblock(ours, true); err != nil {
+		if err := neverBlock(ours); err != nil {
 			return nil, err
 		}
 		if i == 0 && input != nil {
@@ -43,6 +45,13 @@ func (p *pipes) open(input []byte) (rest []byte, err error) {
 		}
 	}
 	return rest, nil
+}
+
+// neverBlock makes a descriptor non-blocking. It clears all other status flags, of which a new
+// pipe and a pidfd have none.
+func neverBlock(fd int) error {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK)
+	return err
 }
 
 // put writes to an empty pipe what fits, and returns the rest.

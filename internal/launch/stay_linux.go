@@ -94,12 +94,17 @@ func (p *LocalProcess) take(stdout, stderr func([]byte)) bool {
 			if asked[i].Revents == 0 {
 				continue
 			}
-			switch n, err := syscall.Read(p.pipes[1+i], buf[:]); {
-			case n > 0:
-				take(buf[:n])
-			case err != syscall.EAGAIN && err != syscall.EINTR:
-				closeAll(p.pipes[1+i : 2+i]) // no process writes to it any more
-				asked[i].Fd = none           // poll ignores it
+			over := asked[i].Revents&unix.POLLIN == 0 // it is empty, and no process writes to it any more
+			if !over {
+				n, err := syscall.Read(p.pipes[1+i], buf[:])
+				if n > 0 {
+					take(buf[:n])
+				}
+				over = n <= 0 && err != syscall.EAGAIN && err != syscall.EINTR
+			}
+			if over {
+				closeAll(p.pipes[1+i : 2+i])
+				asked[i].Fd = none // poll ignores it
 				asked[i].Revents = 0
 			}
 		}
