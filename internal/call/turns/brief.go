@@ -95,11 +95,19 @@ func (q *Queue) age() {
 	q.armLocked(now)
 }
 
-// Give gives the place back. Either Give or GiveWithin must be called, once.
+// Give gives the place back. Give, GiveUnseen or GiveWithin must be called, once.
 func (b *Brief) Give() {
 	b.of.mu.Lock()
 	defer b.of.mu.Unlock()
-	b.giveLocked()
+	b.giveLocked(false)
+}
+
+// GiveUnseen gives the place back as Give does. If its owner has no other one, it does not count as present
+// afterwards: it goes on as another owner, as a client does that has begun a session.
+func (b *Brief) GiveUnseen() {
+	b.of.mu.Lock()
+	defer b.of.mu.Unlock()
+	b.giveLocked(true)
 }
 
 // GiveWithin gives the place back, and reports whether it was taken for less than d while
@@ -111,16 +119,16 @@ func (b *Brief) GiveWithin(d time.Duration) bool {
 	now := time.Now()
 	taken := b.until.Add(-time.Duration(b.moments) * q.moment)
 	within := now.Sub(taken) < d && !q.aloneLocked(b.node, now)
-	b.giveLocked()
+	b.giveLocked(false)
 	return within
 }
 
-func (b *Brief) giveLocked() {
+func (b *Brief) giveLocked(unseen bool) {
 	b.over = true
 	if b.aged {
 		b.node.age(-1)
 	}
-	b.of.giveLocked(b.node)
+	b.of.giveLocked(b.node, unseen)
 	b.node = nil
 }
 

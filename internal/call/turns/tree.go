@@ -17,11 +17,11 @@ func (q *Queue) takerLocked(owner Owner) *node {
 	return n
 }
 
-func (q *Queue) giveLocked(n *node) {
+func (q *Queue) giveLocked(n *node, unseen bool) {
 	n.take(-1)
 	q.readyLocked(n)
 	q.serveLocked()
-	q.dropLocked(n)
+	q.dropLocked(n, unseen)
 }
 
 // nodeLocked returns the node of an owner, which is there from now on.
@@ -55,8 +55,9 @@ func (q *Queue) childLocked(parent *node, owner Owner) *node {
 	return n
 }
 
-// dropLocked forgets a node, and what is above it, if nothing of it is needed.
-func (q *Queue) dropLocked(n *node) {
+// dropLocked forgets a node, and what is above it, if nothing of it is needed. unseen says that the owner of n
+// does not count as present afterwards.
+func (q *Queue) dropLocked(n *node, unseen bool) {
 	for n.parent != nil && n.taken == 0 && n.waiting.Len() == 0 && len(n.children) == 0 {
 		parent := n.parent
 		delete(parent.children, n.owner)
@@ -64,10 +65,12 @@ func (q *Queue) dropLocked(n *node) {
 			q.recent = nil
 		}
 		if q.beside > 0 {
-			if parent.latest.owner != n.owner {
-				parent.other = parent.latest
+			if !unseen {
+				if parent.latest.owner != n.owner {
+					parent.other = parent.latest
+				}
+				parent.latest = left{n.owner, time.Now()}
 			}
-			parent.latest = left{n.owner, time.Now()}
 			if len(parent.children) == 1 {
 				for other := range maps.Values(parent.children) {
 					q.readyLocked(other)
@@ -79,7 +82,7 @@ func (q *Queue) dropLocked(n *node) {
 		if len(q.spare) < maxSpare {
 			q.spare = append(q.spare, n)
 		}
-		n = parent
+		n, unseen = parent, false
 	}
 }
 

@@ -145,7 +145,7 @@ func (q *Queue) Try(owner Owner) bool {
 
 func (q *Queue) tryLocked(n *node) bool {
 	if n.waiting.Len() > 0 || !q.freeLocked(n) {
-		q.dropLocked(n)
+		q.dropLocked(n, false)
 		return false
 	}
 	n.take(1)
@@ -209,12 +209,12 @@ func (q *Queue) leave(n *node, at *list.Element, turn <-chan struct{}) {
 	defer q.mu.Unlock()
 	select {
 	case <-turn:
-		q.giveLocked(n)
+		q.giveLocked(n, false)
 	default:
 		n.waiting.Remove(at)
 		q.waiting--
 		q.readyLocked(n)
-		q.dropLocked(n)
+		q.dropLocked(n, false)
 	}
 }
 
@@ -222,5 +222,5 @@ func (q *Queue) leave(n *node, at *list.Element, turn <-chan struct{}) {
 func (q *Queue) Give(owner Owner) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.giveLocked(q.takerLocked(owner))
+	q.giveLocked(q.takerLocked(owner), false)
 }

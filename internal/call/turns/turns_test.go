@@ -481,3 +481,30 @@ func TestN2WhoIsAloneAgainIsServed(t *testing.T) {
 		})
 	}
 }
+
+// SPEC L1: a client that has begun a session does not count as another caller beside its session.
+func TestL1WhoGoesOnAsAnotherOwnerIsAlone(t *testing.T) {
+	for name, owners := range map[string][2]turns.Owner{
+		"without a token": {{Session: "at 127.0.0.1"}, {Session: "s"}},
+		"of a caller":     {{Caller: "ann", Session: "at 127.0.0.1"}, {Caller: "ann", Session: "s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := turns.NewAging(turns.NoLimit, 1, time.Hour)
+				take := func(owner turns.Owner) *turns.Brief {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					b, err := q.TakeBriefly(ctx, owner)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return b
+				}
+				take(owners[0]).GiveUnseen()
+				for range 3 {
+					defer take(owners[1]).Give()
+				}
+			})
+		})
+	}
+}

@@ -74,6 +74,7 @@ type response struct {
 	limits  Limits
 	header  http.Header   // what the handler sets; goes out with the status
 	telling chan struct{} // holds a token while an event is being sent
+	opened  bool          // it begins a session; the handler's own
 	guarded bool          // Front.guarded sees to the request's turn; the handler's own
 	unread  atomic.Bool   // the request has a large body, of which nothing was read
 

@@ -100,7 +100,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
 		defer release()
 		if code == 0 {
-			began = true
+			began, out.opened = true, true
 			h.sessions.opened(u)
 			out.Header().Set(wire.SessionHeader, s.ID)
 			if removed(r.Context()) {

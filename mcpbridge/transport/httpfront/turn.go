@@ -36,8 +36,13 @@ func (h *Front) waitTurn(r *http.Request, as turns.Owner) {
 const atOnce = moment / 40
 
 // worked gives back a POST's place of Front.working. While other callers are active, a POST that was
-// answered at once is a light request as well.
-func (h *Front) worked(r *http.Request, as turns.Owner, place *turns.Brief) {
+// answered at once is a light request as well. Who has begun a session is that session from now on, and
+// does not count as another caller beside it.
+func (h *Front) worked(r *http.Request, as turns.Owner, place *turns.Brief, out *response) {
+	if out.opened {
+		place.GiveUnseen()
+		return
+	}
 	if place.GiveWithin(atOnce) {
 		h.waitTurn(r, as)
 	}
