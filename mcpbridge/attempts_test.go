@@ -40,6 +40,7 @@ func TestAttemptsAreTold(t *testing.T) {
 	})
 	f := w.front(t, httpfront.Settings{})
 	session := f.initialize(t)
+	calls := 0
 	for tool, want := range map[string]string{
 		"fails":      `"_meta":{"attempts":3,"retry_after_ms":2500,"retryable":true,"tool_code":"rate_limited","tool_reason":"slow down (after 3 attempts)"}`,
 		"peer":       `"result":` + peers,
@@ -53,7 +54,8 @@ func TestAttemptsAreTold(t *testing.T) {
 			t.Errorf("%s: got %s; want %s", tool, r.raw, want)
 		}
 		_, ends := s.take()
-		attempts, lines := 3, w.log.lines(t, "call")
+		calls++
+		attempts, lines := 3, w.log.calls(t, calls)
 		logged := lines[len(lines)-1]["attempts"]
 		if tool == "echo" { // nobody counted
 			attempts = 1

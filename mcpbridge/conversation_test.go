@@ -153,7 +153,7 @@ func TestD8AConversation(t *testing.T) {
 	if at := strings.Index(r.raw, `{"progressToken":"second","progress":2}`); at < 0 || at > strings.Index(r.raw, `"result"`) {
 		t.Errorf("progress: %s", r.raw)
 	}
-	if n := len(w.log.lines(t, "call")); n != 1 {
+	if n := len(w.log.calls(t, 1)); n != 1 {
 		t.Errorf("%d lines in the log; want 1 for the one call", n)
 	}
 }

@@ -155,7 +155,7 @@ func TestTheTraceOfACallReachesItsProvider(t *testing.T) {
 		t.Errorf("the provider saw %q, want %q", seen, want)
 	}
 	var logged []any
-	for _, line := range w.log.lines(t, "call") {
+	for _, line := range w.log.calls(t, 5) {
 		logged = append(logged, line["trace_id"])
 	}
 	if ids := []any{header[3:35], inMeta[3:35], header[3:35], nil, header[3:35]}; !slices.Equal(logged, ids) {
