@@ -2,6 +2,7 @@ package launch
 
 import (
 	"os"
+	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -41,34 +42,33 @@ func newReaper(pause time.Duration) *reaper {
 		r.pause = orphanPause
 	}
 	died := make(chan os.Signal, 1) // one pending signal is enough
-	deaths.listen(died)
+	signal.Notify(died, syscall.SIGCHLD)
 	r.over.Go(func() {
-		defer deaths.close()
+		defer signal.Stop(died)
 		r.serve(died)
 	})
 	return r
 }
 
-// serve looks for dead children after one has died. Until it looks it does not listen: further
-// signals would tell nothing new, and each wakes three threads. The look comes after serve
-// listens again, so it finds all that died in between.
+// serve looks for dead children after one has died. Until then it does not listen: each
+// signal wakes three threads, and it would say nothing new. What dies in between is found by
+// the look, which comes after serve listens again.
 func (r *reaper) serve(died chan os.Signal) {
 	for {
 		if len(r.seen) == 0 {
 			select {
 			case <-died:
 			case <-r.done:
-				deaths.stop(died)
 				return
 			}
 		}
-		deaths.stop(died)
+		signal.Stop(died)
 		select {
 		case <-time.After(r.pause):
 		case <-r.done:
 			return
 		}
-		deaths.listen(died)
+		signal.Notify(died, syscall.SIGCHLD)
 		r.reap()
 	}
 }

@@ -1,11 +1,8 @@
 package launch
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -57,49 +54,6 @@ for _ in range(20):
 		t.Errorf("the own process ended with %d", code)
 	}
 	r.Forget(own.Process.Pid)
-}
-
-// SPEC L1: a call costs no signal. While nobody listens for the end of children the kernel sends
-// no SIGCHLD; as soon as somebody does, it does again.
-func TestL1ChildrenDieInSilenceWhileNobodyListens(t *testing.T) {
-	var a announcer
-	defer a.close()
-	first, second := make(chan os.Signal, 1), make(chan os.Signal, 1)
-	handled := func() bool {
-		status, err := os.ReadFile("/proc/self/status")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, caught, _ := strings.Cut(string(status), "SigCgt:")
-		var mask uint64
-		if _, err := fmt.Sscanf(caught, "%x", &mask); err != nil {
-			t.Fatal(err)
-		}
-		return mask&(1<<(uint(syscall.SIGCHLD)-1)) != 0
-	}
-	for _, step := range []struct {
-		name string
-		do   func()
-		want bool
-	}{
-		{"one listens", func() { a.listen(first) }, true},
-		{"two listen", func() { a.listen(second) }, true},
-		{"one has stopped", func() { a.stop(first) }, true},
-		{"both have stopped", func() { a.stop(second) }, false},
-		{"one listens again", func() { a.listen(first) }, true},
-		{"it has stopped again", func() { a.stop(first) }, false},
-		{"all is closed", a.close, true},
-	} {
-		if step.do(); handled() != step.want {
-			t.Errorf("%s: SIGCHLD is handled: %v, want %v", step.name, handled(), step.want)
-		}
-	}
-	a.listen(first)
-	defer a.stop(first)
-	if err := exec.Command("/bin/true").Run(); err != nil {
-		t.Fatal(err)
-	}
-	<-first
 }
 
 // SPEC L1: while one process is being started, others are started and end. A start can take
