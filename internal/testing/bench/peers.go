@@ -25,7 +25,8 @@ func measurePeers(ctx context.Context, b *bench) ([]table, error) {
 		note: "The ratios are Orla's part of what the other takes: below 1, Orla is ahead. All have one process of the same server, which costs next to " +
 			"nothing, and all of their processes count. Each is in its fastest mode: supergateway stateful, with its log off and one session for all " +
 			"clients, since it starts a server for each; mcp-proxy without its event store; mcp-hub by its REST endpoint, as its MCP is that of HTTP with SSE alone. " +
-			"Of them mcp-proxy alone speaks 2026-07-28 without a process for each call. None serves a server on stdio over stdio, and none has simple tools. " +
+			"mcp-go is a gateway of 60 lines made with the library github.com/mark3labs/mcp-go, as gateways in Go are. " +
+			"Of them mcp-proxy and mcp-go alone speak 2026-07-28 without a process for each call. None serves a server on stdio over stdio, and none has simple tools. " +
 			"The relay is not a gateway; it shows the lower bound.",
 	}}
 	entrants := standIns()

@@ -51,6 +51,12 @@ func peers() []peer {
 			},
 		},
 		{name: "mcp-hub", eras: []era{withSession}, rest: true, argv: hubArgv},
+		{
+			name: "mcp-go", eras: []era{withSession, stateless},
+			argv: func(b *bench, port string) ([]string, error) {
+				return []string{b.gateway(), port, b.capsule, "-mcp"}, nil
+			},
+		},
 	}
 }
 
@@ -65,9 +71,15 @@ func standIns() []peer {
 	}
 }
 
+// gateway is the gateway that is made with mcp-go.
+func (b *bench) gateway() string { return filepath.Join(b.dir, "bin", "mcpgo") }
+
 // installPeers installs what testdata/peers names, and does nothing when that
 // is up to date. Its error says what is missing.
 func (b *bench) installPeers(ctx context.Context) error {
+	if err := goBuild(ctx, filepath.Join(b.peersFolder(), "mcpgo"), b.gateway(), "."); err != nil {
+		return err
+	}
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("there is no %s here, which the peers are installed with", program)

@@ -107,7 +107,7 @@ const (
 
 // plotColors are seen on white as on black. Whoever has none here is gray.
 var plotColors = map[string]string{
-	"Orla": "#3b82f6", insideSDK: "#2f9e63", "supergateway": "#e5484d", "mcp-proxy": "#d97706", "mcp-hub": "#a855f7",
+	"Orla": "#3b82f6", insideSDK: "#2f9e63", "supergateway": "#e5484d", "mcp-proxy": "#d97706", "mcp-hub": "#a855f7", "mcp-go": "#0d9488",
 }
 
 // insideSDK stands for the server made with the Go SDK.
