@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/turns"
@@ -127,10 +128,11 @@ func TestN2ACallOutlivesThePingOfACapsuleThatWorksSideBySide(t *testing.T) {
 		}()
 		return true
 	}, func(t *testing.T, c *Capsule, _ *journal) {
-		c.places = turns.NewQueue(1, 0)
-		c.tool.Run.Timeout = time.Minute
-		c.lateCall = c.places.Give
 		time.Sleep(5 * time.Second) // until it is READY
+		synctest.Wait()
+		c.tool.Run.Timeout = time.Minute
+		c.places = turns.NewQueue(1, 0)
+		c.lateCall = c.places.Give
 		back := func() time.Duration {
 			ctx, giveUp := context.WithTimeout(t.Context(), time.Millisecond)
 			defer giveUp()
@@ -165,10 +167,11 @@ func TestN2SilenceAfterACallIsGivenUpIsShort(t *testing.T) {
 			p.says(`{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"walker","version":"1.0.0"}}`)
 		}
 	}, func(t *testing.T, c *Capsule, _ *journal) {
-		c.places = turns.NewQueue(1, 0)
-		c.tool.Run.Timeout = time.Minute
-		c.lateCall = c.places.Give
 		time.Sleep(5 * time.Second) // until it is READY
+		synctest.Wait()
+		c.tool.Run.Timeout = time.Minute
+		c.places = turns.NewQueue(1, 0)
+		c.lateCall = c.places.Give
 		ctx, giveUp := context.WithTimeout(t.Context(), time.Millisecond)
 		defer giveUp()
 		if _, err := c.Call(ctx, peer.Call{Tool: "walker"}); err == nil {

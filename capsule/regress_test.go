@@ -534,3 +534,22 @@ func TestRefusesInFewWords(t *testing.T) {
 		}
 	})
 }
+
+// SPEC D8: a server that can speak only 2026-07-28 has all of its startup_timeout to say so.
+func TestD8ASlowServerOfTheNewestVersionStarts(t *testing.T) {
+	asServerWith(t, func(r *manifest.Runtime) {
+		r.Protocol, r.StartupTimeout = manifest.ProtocolStateless, time.Minute
+	}, func(p *scripted, m asked) bool {
+		if m.Method != "server/discover" {
+			return false
+		}
+		time.Sleep(30 * time.Second) // in a bubble
+		p.answers(m, `{"supportedVersions":["2026-07-28"],"capabilities":{}}`)
+		return true
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		time.Sleep(40 * time.Second)
+		if life := c.Life(); life.State != "READY" {
+			t.Errorf("it is %+v", life)
+		}
+	})
+}

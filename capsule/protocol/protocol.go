@@ -223,11 +223,15 @@ const (
 // statelessVersion is one of them. If there is no answer, it is not.
 func (p *Peer) discover(ctx context.Context) bool {
 	r := p.orla.tool.Runtime
-	if only := r.Protocol == manifest.ProtocolStateless; !p.orla.probing.state.CompareAndSwap(probes, skipsOne) && !only {
+	only := r.Protocol == manifest.ProtocolStateless
+	if !p.orla.probing.state.CompareAndSwap(probes, skipsOne) && !only {
 		return false
 	}
 	patience := min(discoverPatience, r.StartupTimeout/2)
-	if r.Handshake == manifest.HandshakeHello {
+	switch {
+	case only: // there is nothing else to try: a slow start is no reason to end it
+		patience = r.StartupTimeout
+	case r.Handshake == manifest.HandshakeHello:
 		patience = AskPatience
 	}
 	asking, cancel := context.WithTimeout(ctx, patience)

@@ -167,8 +167,8 @@ func (w *Watcher) LeftOut() string { return w.tree.scope.over() }
 func (w *Watcher) sayRules() {
 	if file := w.LeftOut(); file != "" && !w.told {
 		w.told = true
-		w.log.Warn("not all rules of .gitignore files are read, as there are too many: what the rest names counts",
-			"file", file, "most_of_a_file", maxRules, "most_of_all", maxAllRules, "most_bytes_of_a_rule", maxRule)
+		w.log.Warn("not all rules of .gitignore files are read, as there are too many or too long ones: what the rest names counts",
+			"file", file)
 	}
 }
 
