@@ -24,7 +24,7 @@ const (
 	// of which takes stack space while it runs.
 	maxSteps  = 100_000
 	maxNested = 1000
-	// maxMade bounds the output of one function of a template, and so its time.
+	// maxMade bounds the output of all functions of one argument, and so their time. Variables may keep it.
 	maxMade = 4 << 20
 )
 
@@ -168,7 +168,7 @@ var (
 	errNUL      = errors.New("a value holds a NUL byte, which no argument can")
 	errSteps    = fmt.Errorf("template error: its loops go round more than %d times", maxSteps)
 	errNested   = fmt.Errorf("template error: it calls templates more than %d times", maxNested)
-	errTooLarge = fmt.Errorf("template error: a function makes more than %d bytes", maxMade)
+	errTooLarge = fmt.Errorf("template error: its functions make more than %d bytes", maxMade)
 )
 
 // refusal is the error for an argument that cannot be made.
@@ -201,6 +201,7 @@ type rendering struct {
 	below  bool // the value at the start is a negative number
 	steps  int
 	nested int
+	total  int // bytes that functions have made, which variables may keep
 }
 
 // run executes a template.
@@ -297,7 +298,15 @@ func (r *rendering) made(args []any, write func() string) (string, error) {
 			return "", errTooLarge
 		}
 	}
-	return write(), r.over()
+	return r.keep(write())
+}
+
+// keep counts what a function has made.
+func (r *rendering) keep(text string) (string, error) {
+	if r.total += len(text); r.total > maxMade {
+		return "", errTooLarge
+	}
+	return text, r.over()
 }
 
 // printf is fmt.Sprintf with a bound for its output, which is checked before: the format may be a
@@ -334,7 +343,7 @@ func (r *rendering) printf(format string, args ...any) (string, error) {
 			return "", errTooLarge
 		}
 	}
-	return fmt.Sprintf(format, shown(args)...), r.over()
+	return r.keep(fmt.Sprintf(format, shown(args)...))
 }
 
 // lengthOf returns roughly how long a value is as text.

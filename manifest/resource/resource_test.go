@@ -2,6 +2,7 @@ package resource_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -15,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/manifesttest"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/discover"
@@ -209,5 +211,22 @@ func TestT85HintsAreOnlyOfWrittenClasses(t *testing.T) {
 		if got, err = json.Marshal(said); err != nil || string(got) != want {
 			t.Errorf("%s: got %s, want %s", spec, got, want)
 		}
+	}
+}
+
+// SPEC S2: a value of a Secret is not longer than any key or certificate.
+func TestS2AValueOfASecretIsBounded(t *testing.T) {
+	for name, keys := range map[string]string{
+		"as text":   "stringData: {value: " + strings.Repeat("x", secret.MaxValue+1) + "}",
+		"as base64": "data: {value: " + base64.StdEncoding.EncodeToString(make([]byte, secret.MaxValue+1)) + "}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			manifesttest.Write(t, dir, "secret.yaml", "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: a}\nspec: {"+keys+"}\n", 0o600)
+			r := discover.Validate(dir)
+			if len(r.Problems) != 1 || !strings.Contains(r.Problems[0].Err.Error(), "must have at most 65536 bytes, has 65537") {
+				t.Errorf("the problems are %v", r.Problems)
+			}
+		})
 	}
 }

@@ -31,16 +31,24 @@ func (d *Declaration) readSecret() {
 		if err != nil {
 			d.Doc.Faultf(at+"data."+key, "must be base64: %v; put plain text into stringData", err)
 		}
-		values[key] = secret.NewValue(string(text))
+		values[key] = d.secretValue(at+"data."+key, string(text))
 	}
 	for _, key := range sortedKeys(given.StringData) {
 		d.checkSecretKey(at+"stringData."+key, key, given.StringData[key])
-		values[key] = secret.NewValue(given.StringData[key])
+		values[key] = d.secretValue(at+"stringData."+key, given.StringData[key])
 	}
 	if len(values) == 0 && d.Doc.Err() == nil {
 		d.Doc.Faultf("spec", "wants data or stringData with at least one key; the key of a secret with one value is %s", secret.DefaultKey)
 	}
 	d.Secret = secret.Secret{Namespace: d.namespace, Name: name, Data: values, Source: d.File.Display}
+}
+
+// secretValue returns a value, which must not be too long: all forms of it are searched for.
+func (d *Declaration) secretValue(at, text string) secret.Value {
+	if len(text) > secret.MaxValue {
+		d.Doc.Faultf(at, "must have at most %d bytes, has %d", secret.MaxValue, len(text))
+	}
+	return secret.NewValue(text)
 }
 
 func (d *Declaration) checkSecretKey(at, key, value string) {

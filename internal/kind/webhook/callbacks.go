@@ -67,26 +67,33 @@ func (c *Callbacks) forget(w *wait) (contract.Response, bool) {
 	return *w.pushed, true
 }
 
-// begin returns the wait for a request and the Exchange that reads its answer; nil if there is none.
-// ok reports whether an answer may be pushed now: only one at a time, and only if there is none yet.
-// If ok, end must be called afterwards.
-func (c *Callbacks) begin(id string) (w *wait, x *contract.Exchange, ok bool) {
+// maxUseless bounds the bytes of bodies that are pushed for one call and do not end it.
+const maxUseless = 8 << 20
+
+// begin returns the wait for a request and the Exchange that reads its answer, and the status 0; or
+// else the status of a refusal. Only one answer may be pushed at a time, and only if there is none
+// yet. After the status 0, end must be called.
+func (c *Callbacks) begin(id string) (w *wait, x *contract.Exchange, status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w = c.waits[id]; w == nil {
-		return nil, nil, false
-	}
-	if w.pushing || w.pushed != nil {
-		return w, nil, false
+	switch w = c.waits[id]; {
+	case w == nil:
+		return nil, nil, http.StatusNotFound
+	case w.pushing, w.pushed != nil:
+		return nil, nil, http.StatusConflict
+	case w.useless > maxUseless:
+		return nil, nil, http.StatusTooManyRequests
 	}
 	w.pushing = true
-	return w, w.reader, true
+	return w, w.reader, 0
 }
 
-func (c *Callbacks) end(w *wait) {
+// end ends what begin began. useless is how many bytes came that did not end the call.
+func (c *Callbacks) end(w *wait, useless int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.pushing = false
+	w.useless += useless
 }
 
 // take gives w its answer with the memory reserved for it, and so ends the wait. It reports false if
@@ -117,24 +124,36 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("request_id")
-	w, x, ok := c.begin(id)
-	switch {
-	case w == nil:
-		refuse(rw, http.StatusNotFound, "no call waits for this")
+	w, x, status := c.begin(id)
+	switch status {
+	case http.StatusNotFound:
+		refuse(rw, status, "no call waits for this")
 		return
-	case !ok:
-		refuse(rw, http.StatusConflict, "this call already has its answer, or another request is delivering it")
+	case http.StatusConflict:
+		refuse(rw, status, "this call already has its answer, or another request is delivering it")
+		return
+	case http.StatusTooManyRequests:
+		refuse(rw, status, "too much came for this call that did not end it")
 		return
 	}
-	defer c.end(w)
+	useless := 0
+	defer func() { c.end(w, useless) }()
 	account, release := w.account.Beside()
 	defer release()
 	ctx, cancel := context.WithTimeoutCause(r.Context(), w.tool.pace.room, errCrowded)
 	defer cancel()
-	body, err := io.ReadAll(account.Reader(ctx, http.MaxBytesReader(rw, r.Body, w.tool.sender.Max())))
+	most := w.tool.sender.Max()
+	if r.ContentLength > most { // it is not read
+		refuse(rw, http.StatusRequestEntityTooLarge, tooLarge)
+		return
+	}
+	body, err := io.ReadAll(account.Reader(ctx, http.MaxBytesReader(rw, r.Body, most)))
+	if !errors.Is(err, errCrowded) {
+		useless = len(body)
+	}
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
-		refuse(rw, http.StatusRequestEntityTooLarge, "the answer is over the tool's max_output")
+		refuse(rw, http.StatusRequestEntityTooLarge, tooLarge)
 		return
 	case errors.Is(err, errCrowded):
 		rw.Header().Set("Retry-After", "1")
@@ -158,6 +177,8 @@ func (c *Callbacks) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	rw.WriteHeader(http.StatusNoContent)
 }
+
+const tooLarge = "the answer is over the tool's max_output"
 
 // errCrowded is the error for a pushed answer that there is no memory for.
 var errCrowded = fault.New(fault.RateLimited, "other answers use all the memory for answers; try again")

@@ -117,6 +117,7 @@ type wait struct {
 	request *request           // the current request; nil for none
 	reader  *contract.Exchange // reads pushed answers
 	pushing bool               // a pushed answer is being read
+	useless int                // bytes that were pushed and did not end the call
 	pushed  *contract.Response // the pushed answer; nil before
 }
 

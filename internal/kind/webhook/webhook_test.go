@@ -502,6 +502,33 @@ func TestAPushedAnswerEndsTheWait(t *testing.T) {
 	}
 }
 
+// SPEC N2, S2: a service may push so much for one call that does not end it, and no more: each body is read
+// and decoded beside the calls of others.
+func TestS2WhatIsPushedInVainIsBounded(t *testing.T) {
+	set := newSetup(t)
+	base := listen(t, set.callbacks)
+	s := serve(t, answer{status: 202}, answer{status: 202})
+	tool := set.build(t, described(s.URL))
+	tool.Hurry(time.Hour, time.Hour, time.Hour)
+	ctx, giveUp := context.WithCancel(callid.With(t.Context(), id))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = tool.Call(ctx, peer.Call{})
+	}()
+	for set.callbacks.Waiting() == 0 || len(s.requests()) == 0 { // a call waits before it POSTs
+		<-time.After(time.Millisecond)
+	}
+	running := `{"request_id":"` + id + `","status":"running","x":"` + strings.Repeat("x", 3<<20) + `"}`
+	for i, want := range []int{400, 400, 400, 429, 429} {
+		if status := push(t, base, id, running); status != want {
+			t.Errorf("body %d: status = %d; want %d", i+1, status, want)
+		}
+	}
+	giveUp()
+	<-ended
+}
+
 // SPEC S2: what a service pushes is read one at a time for each call, and counts among
 // the answers that are on their way.
 func TestS2WhatIsPushedIsBounded(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// maxFile is larger than any key or certificate.
-const maxFile = 64 << 10
+// MaxValue bounds a value in bytes. It is larger than any key or certificate.
+const MaxValue = 64 << 10
 
 // candidate is a file that may contain a secret.
 type candidate struct {
@@ -72,12 +72,12 @@ func (c candidate) read() (*Value, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file", c)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, MaxValue+1))
 	switch {
 	case err != nil:
 		return nil, c.unless(err)
-	case len(data) > maxFile:
-		return nil, fmt.Errorf("%s is over %d KiB", c, maxFile>>10)
+	case len(data) > MaxValue:
+		return nil, fmt.Errorf("%s is over %d KiB", c, MaxValue>>10)
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	value := NewValue(text)

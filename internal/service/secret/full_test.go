@@ -3,6 +3,7 @@ package secret_test
 import (
 	"bytes"
 	"encoding/json"
+	"net/url"
 	"runtime"
 	"strings"
 	"testing"
@@ -61,4 +62,21 @@ func allocated() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return stats.TotalAlloc
+}
+
+// SPEC S2: to search for a long value does not take thousands of times its size.
+func TestS2ALongValueTakesLittle(t *testing.T) {
+	const size, most = secret.MaxValue, 600
+	value := strings.Repeat("a<\"&\\/+é%", size/10)
+	r := secret.NewRedactor(secret.NewValue(value))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := r.Redact("it says " + url.QueryEscape(value) + ".")
+	runtime.ReadMemStats(&after)
+	if got != "it says [redacted]." {
+		t.Errorf("%.100s", got)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > most*size {
+		t.Errorf("it took %d bytes for each of the value; want %d at most", took/size, most)
+	}
 }

@@ -23,6 +23,10 @@ const (
 	minPart     = 12 // bytes of a line of a value, or of base64 inside other base64
 )
 
+// longValue is the length in bytes above which a value is searched for as it may be written once, not as
+// what was written may be written again.
+const longValue = 8 << 10
+
 // maxSpans is how many occurrences are redacted one by one. A text with more of them becomes
 // [redacted] as a whole: replacing each occurrence of a short value would make an untrusted text
 // many times larger.
@@ -147,6 +151,11 @@ func formsOf(text string) []string {
 	var forms []string
 	for _, whole := range []string{text, strings.TrimSpace(text)} {
 		if len(whole) < minRedacted {
+			continue
+		}
+		if len(whole) > longValue { // the forms of its forms would take hundreds of times its size
+			forms = append(forms, written(whole)...)
+			forms = append(forms, encoded(whole)...)
 			continue
 		}
 		// Twice: a service that repeats a request may write its JSON into a URL, or into JSON.
