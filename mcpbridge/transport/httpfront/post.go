@@ -180,9 +180,14 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		h.refuseRequest(out, r, m.ID, refused)
 		return
 	}
-	if s != nil {
-		defer s.Remove(asked.ID)
+	open := s != nil // the id is in use
+	free := func() {
+		if open {
+			open = false
+			s.Remove(asked.ID)
+		}
 	}
+	defer free()
 	if m.Method == wire.MethodListen {
 		stream, leave, ok := h.admitStream(r)
 		if !ok {
@@ -201,6 +206,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 			writeJSON(out, status, string(response.Join()))
 			return
 		}
+		free() // the client may use the id again as soon as it has the answer
 		// The client of the only call need not wait until the call is logged. Where there are more
 		// calls, a flush for each would cost more than it saves.
 		_ = out.answer(response, h.calls.One()) // the client's leaving is its own business
