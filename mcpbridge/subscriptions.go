@@ -46,7 +46,7 @@ func newSubscriptions() *subscriptions {
 // followed is a resource that sessions follow, or that a peer takes for one.
 type followed struct {
 	uri     string
-	telling tellLock // of who tells its peer
+	telling tellLock // of who tells its peer; set while somebody uses it
 
 	followers  map[*client.Inbox]turns.Owner // each counts in shares
 	subscribed bool                          // its peer may take it for followed
@@ -73,8 +73,11 @@ func (s *subscriptions) use(uri string) *followed {
 	defer s.mu.Unlock()
 	f := s.byURI[uri]
 	if f == nil {
-		f = &followed{uri: uri, telling: newTellLock(), followers: map[*client.Inbox]turns.Owner{}}
+		f = &followed{uri: uri, followers: map[*client.Inbox]turns.Owner{}}
 		s.byURI[uri] = f
+	}
+	if f.uses == 0 {
+		f.telling = newTellLock()
 	}
 	f.uses++
 	return f
@@ -84,7 +87,11 @@ func (s *subscriptions) use(uri string) *followed {
 func (s *subscriptions) done(f *followed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.uses--; f.uses == 0 && len(f.followers) == 0 && !f.subscribed {
+	if f.uses--; f.uses > 0 {
+		return
+	}
+	f.telling = tellLock{} // it takes more memory than all the rest
+	if len(f.followers) == 0 && !f.subscribed {
 		delete(s.byURI, f.uri)
 	}
 }

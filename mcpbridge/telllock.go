@@ -7,42 +7,28 @@ import (
 )
 
 // tellLock lets one goroutine at a time tell peers something, so that the last message that
-// they get is the current one. It holds a token while it is locked.
-type tellLock chan struct{}
+// they get is the current one. Those who wait for it are served in turn by caller (SPEC N2).
+type tellLock struct {
+	q *turns.Queue // of one place
+}
 
-func newTellLock() tellLock { return make(tellLock, 1) }
+func newTellLock() tellLock { return tellLock{turns.NewQueue(1, 0)} }
 
 // take waits for the lock until ctx ends, and reports whether the caller has it.
-func (t tellLock) take(ctx context.Context) bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	case <-ctx.Done():
-	}
-	select {
-	case t <- struct{}{}: // both were ready
-		return true
-	default:
-		return false
-	}
+func (t tellLock) take(ctx context.Context, owner turns.Owner) bool {
+	return t.q.Take(ctx, owner) == nil || t.q.Try(owner) // both may have been ready
 }
 
 // try takes the lock if nobody has it.
-func (t tellLock) try() bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
+func (t tellLock) try(owner turns.Owner) bool { return t.q.Try(owner) }
 
-func (t tellLock) give() { <-t }
+// give gives back the lock that owner has taken.
+func (t tellLock) give(owner turns.Owner) { t.q.Give(owner) }
 
 // takeTurn waits for the lock for an owner. The wait counts among the requests that wait, since
 // its client may have left. An error says that the caller does not have the lock.
 func (b *Bridge) takeTurn(ctx context.Context, t tellLock, owner turns.Owner) error {
-	if t.try() {
+	if t.try(owner) {
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -53,7 +39,7 @@ func (b *Bridge) takeTurn(ctx context.Context, t tellLock, owner turns.Owner) er
 		return err
 	}
 	defer leave()
-	if !t.take(ctx) {
+	if !t.take(ctx, owner) {
 		return context.Cause(ctx)
 	}
 	return nil
@@ -64,7 +50,7 @@ func (b *Bridge) takeTurn(ctx context.Context, t tellLock, owner turns.Owner) er
 func (b *Bridge) tellInTurn(ctx context.Context, t tellLock, owner turns.Owner, news func() bool, say func() error) error {
 	for news() && b.takeTurn(ctx, t, owner) == nil {
 		err := say()
-		t.give()
+		t.give(owner)
 		if err != nil {
 			return err
 		}

@@ -147,8 +147,9 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 		return
 	}
 	b.verbosity.ask(r.level)
+	owner := r.from.As
 	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
-	if !news() || !b.verbosity.telling.try() {
+	if !news() || !b.verbosity.telling.try(owner) {
 		return // whoever has the lock looks for news afterwards
 	}
 	done := make(chan struct{})
@@ -156,9 +157,9 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	go func() {
 		defer close(done)
 		defer recovered.To(b.log, "tell peers a log level", nil)
-		for first := true; first || news() && b.verbosity.telling.try(); first = false {
+		for first := true; first || news() && b.verbosity.telling.try(owner); first = false {
 			err := func() error {
-				defer b.verbosity.telling.give()
+				defer b.verbosity.telling.give(owner)
 				return b.sayLevel(ctx)
 			}()
 			if err != nil {

@@ -115,3 +115,53 @@ func TestN2RequestsThatWaitForATurnAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// Who follows a resource waits for one turn of each other caller that follows it too, however
+// many requests those have sent (SPEC N2).
+func TestN2OneCallersSubscriptionsDelayOthersByOneTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sent = 50
+		s := newPeer(everything())
+		turn := make(chan struct{})
+		s.answer = func(_ context.Context, req peer.Request) (json.RawMessage, error) {
+			if req.Method == "resources/subscribe" {
+				<-turn
+			}
+			return json.RawMessage(`{}`), nil
+		}
+		h := httpfront.New(served(t, s).bridge, httpfront.Settings{Verify: tokens, Loopback: true})
+		post := func(caller, session, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
+			for i, all := 0, bearer(caller, "Accept", "application/json, text/event-stream", "Content-Type", "application/json", "Mcp-Session-Id", session); i < len(all); i += 2 {
+				r.Header.Set(all[i], all[i+1])
+			}
+			out := httptest.NewRecorder()
+			h.ServeHTTP(out, r)
+			return out
+		}
+		var all sync.WaitGroup
+		var answered atomic.Bool // bob's request
+		follow := func(caller string, n int) {
+			session := post(caller, "", initialize("2025-11-25")).Header().Get("Mcp-Session-Id")
+			for i := range n {
+				all.Go(func() {
+					post(caller, session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":"mem://a"}}`, i))
+					answered.CompareAndSwap(false, caller == "bob")
+				})
+			}
+			synctest.Wait()
+		}
+		follow("ann", sent)
+		follow("bob", 1)
+		turns := 0
+		for ; !answered.Load() && turns <= sent; turns++ {
+			turn <- struct{}{}
+			synctest.Wait()
+		}
+		if turns > 3 {
+			t.Errorf("bob is answered after %d turns of %d of another caller", turns, sent)
+		}
+		close(turn)
+		all.Wait()
+	})
+}
