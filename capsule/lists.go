@@ -25,6 +25,9 @@ const (
 	// relistEach is added to relistPause for each thing that an McpServer has listed, so
 	// that a server with thousands of them cannot keep Orla busy.
 	relistEach = 2 * time.Millisecond
+	// listenEach is the least time between two subscriptions to changes, for each byte of the
+	// first: it has all that clients follow, whatever has changed (SPEC S1).
+	listenEach = time.Second >> 20
 	// unheardPause is the time before a remote server that did not answer is asked again.
 	unheardPause = 10 * time.Second
 )
@@ -189,9 +192,18 @@ func (in *incarnation) listen(ctx context.Context) {
 	const firstPause, lastPause = time.Second, time.Minute
 	pause, release := firstPause, func() {}
 	defer func() { release() }()
+	var next time.Time // before which no other subscription is made
 	for {
+		if !pace.Sleep(ctx, time.Until(next)) {
+			return
+		}
+		select {
+		case <-in.c.asked.changed: // meanwhile
+		default:
+		}
 		var ended chan error
 		if filter := in.conn.Filter(in.c.asked.followed()); filter != nil {
+			next = time.Now().Add(time.Duration(len(filter)) * listenEach)
 			listening, cancel := context.WithCancel(ctx)
 			ended = make(chan error, 1)
 			in.helpers.Go(func() {

@@ -29,6 +29,7 @@ var wishMethods = []string{"logging/setLevel", "resources/subscribe", "resources
 // subscription is a resource that a process is told that clients follow.
 type subscription struct {
 	params json.RawMessage // of resources/subscribe
+	uri    string          // in params; "" if there is none
 	client string          // who asked for it; see peer.Request.Session
 }
 
@@ -43,16 +44,13 @@ func (w *wishes) noteLocked() {
 // followed are the URIs of the resources that are subscribed to.
 func (w *wishes) followed() []string {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	var uris []string
+	uris := make([]string, 0, len(w.subscribed))
 	for _, s := range w.subscribed {
-		var of struct {
-			URI string `json:"uri"`
-		}
-		if json.Unmarshal(s.params, &of) == nil && of.URI != "" {
-			uris = append(uris, of.URI)
+		if s.uri != "" {
+			uris = append(uris, s.uri)
 		}
 	}
+	w.mu.Unlock()
 	slices.Sort(uris)
 	return slices.Compact(uris)
 }
@@ -65,9 +63,16 @@ const maxSubscribed = 4096
 // sent, so that a process that takes over at that moment gets it too. forget undoes it, for
 // a request that was refused.
 func (w *wishes) remember(req peer.Request) (forget func()) {
+	if !slices.Contains(wishMethods, req.Method) {
+		return func() {}
+	}
+	key := string(req.Params)
+	var of struct {
+		URI string `json:"uri"`
+	}
+	_ = json.Unmarshal(req.Params, &of) // else there is none
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := string(req.Params)
 	switch req.Method {
 	case "logging/setLevel":
 		w.level = req.Params
@@ -76,7 +81,7 @@ func (w *wishes) remember(req peer.Request) (forget func()) {
 			w.subscribed = map[string]subscription{}
 		}
 		if _, was := w.subscribed[key]; !was && len(w.subscribed) < maxSubscribed {
-			w.subscribed[key] = subscription{req.Params, req.Session}
+			w.subscribed[key] = subscription{req.Params, of.URI, req.Session}
 			w.noteLocked()
 			return func() {
 				w.mu.Lock()

@@ -68,7 +68,8 @@ func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri stri
 	defer b.subscriptions.done(f)
 	if !b.subscriptions.add(f, who, owner) { // first: who has the turn is not to end it
 		return b.refused(ctx, wire.MethodSubscribe, fault.New(fault.RateLimited,
-			"too many subscriptions: %d of all clients at most, and no caller or session has more than its share of them; unsubscribe from some", maxSubscriptions))
+			"too many subscriptions: %d of all clients at most, where each %d bytes of a URI count, and no caller or session has more than its share of them; unsubscribe from some",
+			maxSubscriptions, subscriptionBytes))
 	}
 	err := b.begin(ctx, f, owner)
 	if err != nil {
@@ -179,7 +180,7 @@ func (b *Bridge) tellLeft(ctx context.Context) {
 			left := b.subscriptions.takeUntold()
 			b.amendThese(ctx, left)
 			for _, d := range left {
-				b.subscriptions.shares.Give(d.owner, 1)
+				b.subscriptions.shares.Give(d.owner, sharesOf(d.uri))
 			}
 		case <-ctx.Done():
 			return

@@ -217,6 +217,33 @@ func TestN2SubscriptionsAreShared(t *testing.T) {
 	eventually(t, "there is room after the end of the session", func() bool { return !subscribe("ann", again, "mem://a/again").failed })
 }
 
+// SPEC N2, S1: a long URI counts for more, as it is passed on again and again. It is free again when nobody
+// follows it.
+func TestN2LongSubscriptionsCountForMore(t *testing.T) {
+	const long = 4000
+	w := served(t, newPeer(everything()))
+	f := w.front(t, httpfront.Settings{Verify: tokens})
+	free := w.bridge.FreeSubscriptions()
+	n, sessions := 0, []string(nil)
+	for range 4 {
+		session := f.initialize(t, bearer("ann")...)
+		for refused := false; !refused && n < 1000; {
+			r := f.post(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"mem://%d/%s"}}`, n, strings.Repeat("x", long)), bearer("ann", "Mcp-Session-Id", session)...)
+			if refused = r.failed; !refused {
+				n++
+			}
+		}
+		sessions = append(sessions, session)
+	}
+	if n == 0 || n*long > 512<<10 {
+		t.Errorf("one caller has %d bytes of URIs followed", n*long)
+	}
+	for _, session := range sessions {
+		f.send(t, http.MethodDelete, "/mcp", "", bearer("ann", "Mcp-Session-Id", session)...)
+	}
+	eventually(t, "all is free", func() bool { return w.bridge.FreeSubscriptions() == free })
+}
+
 // A peer counts a subscription as that of the client that asks for it, as it does a read: what
 // it says of the subscription must reach no other client.
 func TestN2ASubscriptionIsItsClients(t *testing.T) {

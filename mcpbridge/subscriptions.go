@@ -18,6 +18,9 @@ const (
 	// maxSubscriptions bounds the resources that all sessions follow, each counted
 	// once for each session. A capsule's new process is told of as many.
 	maxSubscriptions = 4096
+	// subscriptionBytes is how long a URI may be to count as one of them. A peer that speaks
+	// 2026-07-28 gets all that are followed whenever one is added.
+	subscriptionBytes = 256
 	// maxURI bounds the URI of a resource that is followed, in bytes.
 	maxURI = 4 << 10
 )
@@ -35,6 +38,9 @@ type subscriptions struct {
 	byClient map[*client.Inbox]map[string]bool // the URIs that each client follows
 	untold   []departed                        // of clients that have left, for their peers to be told
 }
+
+// sharesOf is how much a subscription of a URI counts in shares.
+func sharesOf(uri string) int64 { return 1 + int64(len(uri)/subscriptionBytes) }
 
 func newSubscriptions() *subscriptions {
 	return &subscriptions{
@@ -103,7 +109,7 @@ func (s *subscriptions) add(f *followed, who *client.Inbox, owner turns.Owner) b
 	if _, has := f.followers[who]; has {
 		return true
 	}
-	if !s.shares.Try(owner, 1) {
+	if !s.shares.Try(owner, sharesOf(f.uri)) {
 		return false
 	}
 	f.followers[who] = owner
@@ -119,7 +125,7 @@ func (s *subscriptions) remove(f *followed, who *client.Inbox) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owner, has := s.removeLocked(f, who); has {
-		s.shares.Give(owner, 1)
+		s.shares.Give(owner, sharesOf(f.uri))
 	}
 }
 
