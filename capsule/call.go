@@ -116,7 +116,10 @@ func (c *Capsule) tooMany() error {
 
 // Request answers any other request.
 func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	forget := c.asked.remember(req)
+	forget, ok := c.asked.remember(req)
+	if !ok {
+		return nil, fault.New(fault.RateLimited, "%s: clients follow %d of its resources already; unsubscribe from some", c.tool.Name, maxSubscribed)
+	}
 	now := c.status.Load()
 	switch wish := slices.Contains(wishMethods, req.Method); {
 	case wish && now.state == Ready && now.conn.Stateless():

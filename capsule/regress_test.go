@@ -398,7 +398,9 @@ func TestWishesForLater(t *testing.T) {
 func TestSubscriptionsAreBounded(t *testing.T) {
 	var w wishes
 	for i := range 3 * maxSubscribed {
-		w.remember(peer.Request{Method: "resources/subscribe", Params: fmt.Appendf(nil, `{"uri":"x:%d"}`, i)})
+		if _, ok := w.remember(peer.Request{Method: "resources/subscribe", Params: fmt.Appendf(nil, `{"uri":"x:%d"}`, i)}); ok != (i < maxSubscribed) {
+			t.Fatalf("subscription %d is taken: %v", i, ok)
+		}
 	}
 	if len(w.subscribed) != maxSubscribed {
 		t.Errorf("%d are remembered, want %d", len(w.subscribed), maxSubscribed)

@@ -61,10 +61,12 @@ const maxSubscribed = 4096
 
 // remember keeps a request, if it is one of wishMethods. It is called before the request is
 // sent, so that a process that takes over at that moment gets it too. forget undoes it, for
-// a request that was refused.
-func (w *wishes) remember(req peer.Request) (forget func()) {
+// a request that was refused. It reports false if there are too many: then nothing may be sent, as
+// the next process would not be told.
+func (w *wishes) remember(req peer.Request) (forget func(), ok bool) {
+	forget = func() {}
 	if !slices.Contains(wishMethods, req.Method) {
-		return func() {}
+		return forget, true
 	}
 	key := string(req.Params)
 	var of struct {
@@ -80,21 +82,25 @@ func (w *wishes) remember(req peer.Request) (forget func()) {
 		if w.subscribed == nil {
 			w.subscribed = map[string]subscription{}
 		}
-		if _, was := w.subscribed[key]; !was && len(w.subscribed) < maxSubscribed {
-			w.subscribed[key] = subscription{req.Params, of.URI, req.Session}
+		if _, was := w.subscribed[key]; was {
+			break
+		}
+		if len(w.subscribed) == maxSubscribed {
+			return forget, false
+		}
+		w.subscribed[key] = subscription{req.Params, of.URI, req.Session}
+		w.noteLocked()
+		forget = func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			delete(w.subscribed, key)
 			w.noteLocked()
-			return func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				delete(w.subscribed, key)
-				w.noteLocked()
-			}
 		}
 	case "resources/unsubscribe":
 		delete(w.subscribed, key)
 		w.noteLocked()
 	}
-	return func() {}
+	return forget, true
 }
 
 // stands reports whether a subscription is still wanted.

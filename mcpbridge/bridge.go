@@ -37,6 +37,8 @@ type Catalog interface {
 	// Request passes on a request that is not a call. An error is a *fault.Error, or a
 	// *jsonrpc.Error for the client.
 	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)
+	// RequestOf passes it on to a peer, whether or not what it is about belongs to that one.
+	RequestOf(ctx context.Context, p supervisor.Peer, req peer.Request) (json.RawMessage, error)
 	// Settle waits until everything that is offered is known, or ctx ends.
 	Settle(ctx context.Context)
 	// Waiting counts a request of an owner that waits, before it is passed to Call or

@@ -97,6 +97,10 @@ func (c *catalog) Catalog() *supervisor.Catalog {
 	return c.now
 }
 
+func (c *catalog) RequestOf(ctx context.Context, p supervisor.Peer, req peer.Request) (json.RawMessage, error) {
+	return p.Request(ctx, req)
+}
+
 func (c *catalog) Call(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

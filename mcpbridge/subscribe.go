@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
+	"github.com/orla-project/orla/supervisor"
 )
 
 func (b *Bridge) holderOf(uri string) (h holder) {
@@ -97,10 +99,9 @@ func (b *Bridge) begin(ctx context.Context, f *followed, owner turns.Owner) erro
 		return b.refused(ctx, wire.MethodSubscribe, err)
 	}
 	defer f.telling.give(owner)
-	who := b.holderOf(f.uri)
-	err := b.tellFollowed(ctx, peer.Request{Method: wire.MethodSubscribe, Owner: owner}, f.uri)
+	who, err := b.tellHolder(ctx, peer.Request{Method: wire.MethodSubscribe, Owner: owner}, f.uri)
 	if _, refused := results.Refusal(err); !refused { // else it may have heard
-		b.subscriptions.knows(f, true, who)
+		b.hears(ctx, f, who, owner)
 	}
 	if err != nil {
 		return b.refused(ctx, wire.MethodSubscribe, err)
@@ -128,17 +129,20 @@ func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed, owner turns
 // say tells the peers of a resource what is news to them. The caller has the turn.
 // There is no second word: a peer that could not be told does so later.
 func (b *Bridge) say(ctx context.Context, f *followed, owner turns.Owner) error {
-	who := b.holderOf(f.uri)
-	method := b.subscriptions.news(f, who)
+	method := b.subscriptions.news(f, b.holderOf(f.uri))
 	if method == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	asking, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	err := b.tellFollowed(ctx, peer.Request{Method: method, Later: true, Owner: b.subscriptions.ownerOf(f, owner)}, f.uri)
+	req := peer.Request{Method: method, Later: true, Owner: b.subscriptions.ownerOf(f, owner)}
+	var err error
 	if method == wire.MethodSubscribe {
-		b.subscriptions.knows(f, true, who)
+		var who holder
+		who, err = b.tellHolder(asking, req, f.uri)
+		b.hears(ctx, f, who, req.Owner)
 	} else {
+		err = b.tellFollowed(asking, b.subscriptions.told(f), req, f.uri)
 		b.subscriptions.knows(f, false, holder{})
 	}
 	if err != nil {
@@ -147,14 +151,43 @@ func (b *Bridge) say(ctx context.Context, f *followed, owner turns.Owner) error 
 	return nil
 }
 
-// tellFollowed tells the peers of a resource whether it is followed. By whom is
-// the bridge's business.
-func (b *Bridge) tellFollowed(ctx context.Context, req peer.Request, uri string) error {
+// tellHolder tells the peer of a resource that it is followed, and returns who that is.
+func (b *Bridge) tellHolder(ctx context.Context, req peer.Request, uri string) (who holder, err error) {
+	for {
+		who = b.holderOf(uri)
+		err = b.tellFollowed(ctx, who.peer, req, uri)
+		if !errors.Is(err, peer.ErrGone) || ctx.Err() != nil || b.holderOf(uri) == who {
+			return who, err
+		}
+	}
+}
+
+// hears notes that a peer may take a resource for followed. The peer that it belonged to before
+// is told that nobody follows it there any more, as it would keep that for each new process. The caller has the turn.
+func (b *Bridge) hears(ctx context.Context, f *followed, who holder, owner turns.Owner) {
+	former := b.subscriptions.knows(f, true, who)
+	if former == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
+	defer cancel()
+	if err := b.tellFollowed(ctx, former, peer.Request{Method: wire.MethodUnsubscribe, Later: true, Owner: owner}, f.uri); err != nil {
+		b.log.Debug("tell a peer that a resource is another's now", "uri", f.uri, "err", err)
+	}
+}
+
+// tellFollowed tells a peer whether a resource is followed; if that is nil, the one that it belongs to. By
+// whom is the bridge's business.
+func (b *Bridge) tellFollowed(ctx context.Context, to supervisor.Peer, req peer.Request, uri string) (err error) {
 	// The peer may speak of the subscription as long as it likes. To count the client makes
 	// sure that it does not speak of it to another one (SPEC N2).
 	req.Session = client.NameOf(req.Owner)
 	req.Params = rawjson.Pair("uri", uri)
-	_, err := b.catalog.Request(ctx, req)
+	if to == nil {
+		_, err = b.catalog.Request(ctx, req)
+	} else {
+		_, err = b.catalog.RequestOf(ctx, to, req)
+	}
 	return err
 }
 

@@ -179,15 +179,26 @@ func (s *subscriptions) followers(uri string) []*client.Inbox {
 }
 
 // knows notes whether the peer of a resource may take it for followed, and who
-// was asked.
-func (s *subscriptions) knows(f *followed, subscribed bool, who holder) {
+// was asked. If that is another one than before, which may do so too, it returns that one.
+func (s *subscriptions) knows(f *followed, subscribed bool, who holder) (former supervisor.Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if f.subscribed && f.who.peer != who.peer {
+		former = f.who.peer
+	}
 	f.subscribed, f.who = subscribed, who
+	return former
 }
 
-// news returns what the peer that a resource belongs to now is to be told of it; ""
-// for nothing.
+// told returns the peer that was told last that a resource is followed; nil if there is none.
+func (s *subscriptions) told(f *followed) supervisor.Peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.who.peer
+}
+
+// news returns what is to be told of a resource, "" for nothing: that it is followed to the peer that it
+// belongs to now, and that it is not to the one that was told last.
 func (s *subscriptions) news(f *followed, now holder) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
@@ -168,4 +169,36 @@ func TestAResourceThatMoves(t *testing.T) {
 	g.begin(t)
 	g.apply(t, capsuleOf("renamed", "1"))
 	g.told(t, g.last())
+}
+
+// The peer that a resource belonged to is told that it is not followed there any more, when it moves, and
+// when its last follower leaves after nobody has it any more (SPEC N2): it would be told to each new process.
+func TestN2APeerForgetsWhatIsNotItsAnyMore(t *testing.T) {
+	const told = `resources/unsubscribe {"uri":"mem://a"}`
+	g := newGenerations(t)
+	g.apply(t, capsuleOf("first", "1"))
+	c := g.begin(t)
+	first := g.last()
+	none := peer.Offers{Tools: everything().Tools, Known: true}
+	g.next = func() *fakePeer { return newPeer(none) }
+	g.apply(t, capsuleOf("first", "1"), capsuleOf("second", "1"))
+	second := g.last()
+
+	second.offer(everything())
+	first.offer(none)
+	g.subscribed(t, second)
+	eventually(t, "the first one is told", func() bool { return slices.Contains(first.asked("resources/unsubscribe"), told) })
+
+	second.offer(none)
+	eventually(t, "nobody has it", func() bool { p, _ := g.sup.Catalog().Holder("mem://a"); return p == nil })
+	unsubscribe(t, c)
+	if got := second.asked("resources/unsubscribe"); !slices.Equal(got, []string{told}) {
+		t.Errorf("the second one was told %q", got)
+	}
+	if got := first.asked("resources/unsubscribe"); len(got) > 0 {
+		t.Errorf("the first one was told again: %q", got)
+	}
+	if n := g.bridge.FollowedResources(); n != 0 {
+		t.Errorf("%d resources are kept that nobody follows", n)
+	}
 }

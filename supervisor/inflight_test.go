@@ -124,3 +124,23 @@ func TestN2RequestsThatWaitAreCounted(t *testing.T) {
 		w.Drain(t.Context())
 	})
 }
+
+// SPEC N2: a peer that is to keep a resource no longer for its next processes notes that, also where its
+// caller has too many calls in flight to wait for it.
+func TestN2WhatIsForLaterIsNotedAtOnce(t *testing.T) {
+	p := newFakePeer("p", peer.Offers{Known: true})
+	s := peers(map[string]*fakePeer{"p": p})
+	ann := turns.Owner{Caller: "ann", Session: "1"}
+	for {
+		if _, _, err := s.Waiting(t.Context(), ann); err != nil {
+			break
+		}
+	}
+	for later, want := range map[bool]int32{true: 1, false: 0} {
+		p.requests.Store(0)
+		_, err := s.RequestOf(t.Context(), p, peer.Request{Method: "resources/unsubscribe", Params: json.RawMessage(`{"uri":"x:a"}`), Owner: ann, Later: later})
+		if got := p.requests.Load(); fault.CodeOf(err) != fault.RateLimited || got != want {
+			t.Errorf("later %v: the peer got %d requests, want %d; error %v", later, got, want, err)
+		}
+	}
+}

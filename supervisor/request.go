@@ -32,10 +32,8 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 		return nil, err
 	}
 	defer leave()
-	if s.opts.AdmitRequest != nil && asks(req.Method) {
-		if err := s.opts.AdmitRequest(ctx, req); err != nil {
-			return nil, err
-		}
+	if err := s.admit(ctx, req); err != nil {
+		return nil, err
 	}
 	var about subject
 	if len(req.Params) > 0 {
@@ -52,6 +50,35 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 			return raw, err
 		}
 	}
+}
+
+// RequestOf passes a request to a peer, whether or not what it is about belongs to that one now. Where
+// too many are in flight, a peer that may get it later (peer.Request.Later) notes it all the same: it must
+// not tell its next processes what is not true any more.
+func (s *Supervisor) RequestOf(ctx context.Context, p Peer, req peer.Request) (json.RawMessage, error) {
+	entered, leave, err := s.enter(ctx, req.Owner)
+	if err != nil {
+		if req.Later {
+			over, end := context.WithCancelCause(ctx)
+			end(err)
+			_, _ = p.Request(over, req) // it does not wait
+		}
+		return nil, err
+	}
+	defer leave()
+	if err := s.admit(entered, req); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(entered, requestTimeout, tooLate(req.Method, requestTimeout))
+	defer cancel()
+	return p.Request(ctx, req)
+}
+
+func (s *Supervisor) admit(ctx context.Context, req peer.Request) error {
+	if s.opts.AdmitRequest == nil || !asks(req.Method) {
+		return nil
+	}
+	return s.opts.AdmitRequest(ctx, req)
 }
 
 // asks reports whether a request wants something of a peer. One that says how
