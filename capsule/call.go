@@ -130,10 +130,6 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 		}
 		forget = func() {} // its next process is told, whatever becomes of this one
 	}
-	params := req.Params
-	if req.Method == "prompts/get" || req.Method == "completion/complete" {
-		params = c.offers.OwnPrompt(params)
-	}
 	who := asker{owner: req.Owner, client: req.Client, name: req.Session, input: req.Input}
 	if who.client != nil {
 		who.name = who.client.Session()
@@ -150,6 +146,10 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 			c.requests.Give(who.owner)
 		}
 	}()
+	params := req.Params
+	if req.Method == "prompts/get" || req.Method == "completion/complete" {
+		params = c.offers.OwnPrompt(params)
+	}
 	result, err := c.repeated(ctx, who, req, params)
 	if err != nil {
 		err, late = isLate(err)

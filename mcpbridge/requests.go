@@ -22,7 +22,9 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
 	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As}
 	if r.newest {
-		of.Args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // without the trace, which may differ when the request is repeated
+		if of.Args = params; rawjson.Get(params, "_meta") != nil {
+			of.Args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // without the trace, which may differ when the request is repeated
+		}
 		var refused *jsonrpc.Error
 		if asked.Input, refused = b.inputIn(r, of); refused != nil {
 			return nil, refused

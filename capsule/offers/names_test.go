@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -204,8 +205,10 @@ func TestOwnNames(t *testing.T) {
 		t.Errorf("it offers the prompts %q and %d tools, want %q", prompts, len(o.Current().Tools), want)
 	}
 	for _, test := range []struct{ params, want string }{
-		{`{"name":"walker__two_words","arguments":{"n":12345678901234567890}}`, `{"arguments":{"n":12345678901234567890},"name":"two words"}`},
+		{`{"name":"walker__two_words","arguments":{"n":12345678901234567890}}`, `{"name":"two words","arguments":{"n":12345678901234567890}}`},
 		{`{"ref":{"type":"ref/prompt","name":"walker__one"}}`, `{"ref":{"name":"one","type":"ref/prompt"}}`},
+		{`{"n\u0061me":"walker__\u006fne","x":"<","name":"walker__one"}`, `{"name":"one","x":"<"}`},
+		{`{"arguments":{"a":"<\n"}, "name":"unknown"}`, `{"arguments":{"a":"<\n"}, "name":"unknown"}`},
 		{`{"ref":{"type":"ref/resource","uri":"x:"}}`, `{"ref":{"type":"ref/resource","uri":"x:"}}`},
 		{`{"name":"unknown"}`, `{"name":"unknown"}`},
 		{`{"name":5}`, `{"name":5}`},
@@ -214,6 +217,15 @@ func TestOwnNames(t *testing.T) {
 		if got := o.OwnPrompt(json.RawMessage(test.params)); string(got) != test.want {
 			t.Errorf("%s becomes %s, want %s", test.params, got, test.want)
 		}
+	}
+
+	large := json.RawMessage(`{"name":"walker__one","arguments":{"a":"` + strings.Repeat("<a ", 1<<20) + `"}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	own := o.OwnPrompt(large)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; len(own) > len(large) || took > uint64(2*len(large)) {
+		t.Errorf("params of %d bytes become %d bytes, and take %d bytes of memory", len(large), len(own), took)
 	}
 
 	o = offering(records.Offered{Tools: raws(`{"name":"a b"}`, `{"name":"a b"}`, `{"name":"c"}`, `{"name":""}`, `"x"`), Prompts: raws(`{"name":"one"}`)})

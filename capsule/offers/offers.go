@@ -348,24 +348,41 @@ func (o *Offering) OwnTool(name string) string {
 }
 
 // OwnPrompt puts the capsule's own name of a prompt into the params of
-// prompts/get or completion/complete.
+// prompts/get or completion/complete. All else in them stays the bytes that it is.
 func (o *Offering) OwnPrompt(params json.RawMessage) json.RawMessage {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(params, &fields) != nil {
-		return params
+	if named, ok := o.ownName(params); ok {
+		params = named
 	}
-	if ref, ok := fields["ref"]; ok {
-		fields["ref"] = o.OwnPrompt(ref)
+	if ref, ok := o.ownName(member(params, "ref")); ok {
+		params = rawjson.Set(params, "ref", ref)
 	}
+	return params
+}
+
+// ownName puts the capsule's own name of a prompt into an object. It reports false if the object has no
+// such name.
+func (o *Offering) ownName(object json.RawMessage) (named json.RawMessage, ok bool) {
 	var name string
-	if json.Unmarshal(fields["name"], &name) == nil {
-		if own, ok := o.current.Load().prompts[name]; ok {
-			fields["name"] = rawjson.Quote(own)
+	if value := member(object, "name"); value == nil || json.Unmarshal(value, &name) != nil {
+		return nil, false
+	}
+	own, ok := o.current.Load().prompts[name]
+	if !ok {
+		return nil, false
+	}
+	return rawjson.Set(object, "name", rawjson.Quote(own)), true
+}
+
+// member returns the last member of an object with a key; nil for none, and of what is not an object.
+func member(object json.RawMessage, key string) (found json.RawMessage) {
+	if !rawjson.IsObject(object) {
+		return nil
+	}
+	rawjson.AllMembers(object, func(its []byte, value json.RawMessage) bool {
+		if string(its) == key {
+			found = value
 		}
-	}
-	raw, err := json.Marshal(fields)
-	if err != nil { // its parts are JSON
-		panic(err)
-	}
-	return raw
+		return true
+	})
+	return found
 }
