@@ -84,7 +84,7 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/results.Sixfold, results.Prefix, id)}
 	}
 	var result wire.Parts
-	if err := b.inTurn(ctx, func() { result = a.Read(uri, r.self()) }); err != nil {
+	if err := b.inTurn(ctx, func() { result = a.Read(uri, size, r.self()) }); err != nil {
 		return nil, b.refused(ctx, wire.MethodRead, err)
 	}
 	return result, nil

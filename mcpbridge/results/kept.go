@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -55,13 +56,22 @@ type Large struct {
 	text string // non-empty, or
 	blob []byte
 	mime string
+	// encoded is what EncodedSize has returned; 0 before. It is nil for a part, and for what is not kept.
+	encoded *atomic.Int64
 }
 
 func (a Large) size() int64 { return int64(len(a.text) + len(a.blob)) }
 
-// EncodedSize returns its size as JSON, in bytes.
+// EncodedSize returns its size as JSON, in bytes: the most that it can be.
 func (a Large) EncodedSize() int64 {
-	return jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
+	if a.encoded != nil && a.encoded.Load() > 0 {
+		return a.encoded.Load()
+	}
+	size := jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
+	if a.encoded != nil {
+		a.encoded.Store(size)
+	}
+	return size
 }
 
 // NewStore returns an empty Store.
@@ -73,6 +83,7 @@ func NewStore() *Store {
 // room, the caller with the most bytes loses its oldest answers.
 func (l *Store) keep(a Large, owner turns.Owner) string {
 	id := rand.Text()
+	a.encoded = new(atomic.Int64)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.of[owner.Tenant()]
@@ -168,9 +179,9 @@ func (l *Store) Close() {
 	}
 }
 
-// Read returns the answer as the result of a resources/read. self is the server's Implementation
+// Read returns the answer as the result of a resources/read. size is EncodedSize. self is the server's Implementation
 // as JSON in the stateless era; nil in the others.
-func (a Large) Read(uri string, self json.RawMessage) wire.Parts {
+func (a Large) Read(uri string, size int64, self json.RawMessage) wire.Parts {
 	head := append([]byte(`{"contents":[{"uri":`), rawjson.Quote(uri)...)
 	if a.mime != "" {
 		head = append(append(head, `,"mimeType":`...), rawjson.Quote(a.mime)...)
@@ -182,7 +193,7 @@ func (a Large) Read(uri string, self json.RawMessage) wire.Parts {
 		whole = append(base64.StdEncoding.AppendEncode(whole, a.blob), '"')
 	} else {
 		head = append(head, `,"text":`...)
-		whole = rawjson.Quote(a.text)
+		whole = rawjson.AppendQuote(make([]byte, 0, size), a.text)
 	}
 	if self == nil {
 		return wire.Parts{head, whole, []byte("}]}")}
@@ -194,6 +205,7 @@ func (a Large) Read(uri string, self json.RawMessage) wire.Parts {
 // Part returns up to most bytes, from an offset on. Both ends of a text are moved back to the
 // beginning of a rune, so that consecutive parts neither overlap nor leave a gap.
 func (a Large) Part(from, most int) Large {
+	a.encoded = nil
 	size := int(a.size())
 	from = min(from, size)
 	to := from + min(most, size-from)
