@@ -191,13 +191,18 @@ func (b *Bridge) tellFollowed(ctx context.Context, to supervisor.Peer, req peer.
 	return err
 }
 
-// tellUpdates passes on which resources have changed, until ctx ends.
+// tellUpdates passes on which resources have changed, until ctx ends. It rests for as long as it takes to tell
+// those who follow one: a peer can say it many times a second.
 func (b *Bridge) tellUpdates(ctx context.Context) {
 	for {
 		select {
 		case uri := <-b.catalog.Updated():
+			began := time.Now()
 			for _, who := range b.subscriptions.followers(uri) {
 				who.ResourceUpdated(uri)
+			}
+			if !pace.Sleep(ctx, time.Since(began)) {
+				return
 			}
 		case <-ctx.Done():
 			return

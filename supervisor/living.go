@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -169,10 +170,14 @@ func (s *Supervisor) gateOf(name string) gate {
 	return g
 }
 
-// maxUpdates is how many updates of resources may wait for the bridge. An
-// update says "look again", so that one too few harms less than a peer that
-// cannot be read from.
-const maxUpdates = 256
+const (
+	// maxUpdates is how many resources of a peer whose update waits for the bridge there may be. An
+	// update says "look again", so that one too few harms less than a peer that
+	// cannot be read from.
+	maxUpdates = 256
+	// maxUpdated bounds the URI of such a resource, in bytes: nobody can follow one with a longer URI.
+	maxUpdated = 4 << 10
+)
 
 // keeper is the service of one provider that lives: the provider's own, and the
 // goroutine that follows what the provider offers.
@@ -225,10 +230,17 @@ func (k *keeper) Serve(ctx context.Context) error {
 var errFollower = errors.New("its lists made Orla panic")
 
 // follow publishes a new catalog whenever the peer offers something else, and
-// passes on which of its resources were updated.
+// passes on which of its resources were updated: each once, until somebody is told of it. Peers take turns
+// to tell, whatever waits (SPEC N2): each has one update in the channel's line.
 func (k *keeper) follow(ctx context.Context) {
 	offers, rest := k.look(ctx)
+	var updated []string // in order
 	for {
+		var tell chan<- string // nil for nothing to tell
+		var first string
+		if len(updated) > 0 {
+			tell, first = k.in.updated, updated[0]
+		}
 		changed := offers.Changed
 		if rest != nil {
 			changed = nil
@@ -243,13 +255,17 @@ func (k *keeper) follow(ctx context.Context) {
 				k.in.opts.Log.Debug("an update of a resource of another is ignored", "tool", k.of.tool.Name, "uri", uri)
 				continue
 			}
-			select {
-			case k.in.updated <- uri:
+			switch {
+			case len(uri) > maxUpdated || slices.Contains(updated, uri):
+			case len(updated) < maxUpdates:
+				updated = append(updated, uri)
 			default:
 				if shown, left := k.of.sparing.Allow(maxWarnings); shown {
 					k.in.opts.Log.Warn("too many updates of resources at once; one is dropped", "tool", k.of.tool.Name, "uri", brief.Cut(uri, maxWhat), "not_shown", left)
 				}
 			}
+		case tell <- first:
+			updated = slices.Delete(updated, 0, 1)
 		case <-ctx.Done():
 			return
 		}

@@ -3,7 +3,9 @@ package supervisor_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -158,6 +160,44 @@ func TestCatalogFollowsWhatPeersOffer(t *testing.T) {
 		p.updates <- "file:///x"
 		if got := <-s.Updated(); got != "file:///x" {
 			t.Errorf("updated %q", got)
+		}
+	})
+}
+
+// SPEC N2: a peer that tells of many updates delays those of another by one turn, and none of those is
+// dropped. What waits to be told is told once.
+func TestN2UpdatesAreToldInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		offers := func(name string) peer.Offers {
+			return peer.Offers{Known: true, Reads: true, Resources: resources(name + "://h/x")}
+		}
+		loud, quiet := newFakePeer("loud", offers("loud")), newFakePeer("quiet", offers("quiet"))
+		s := peers(map[string]*fakePeer{"loud": loud, "quiet": quiet})
+		go func() { _ = s.Serve(t.Context()) }()
+		s.Apply([]manifest.Tool{capsuleTool("loud", ""), capsuleTool("quiet", "")})
+		synctest.Wait()
+		for i := range 600 {
+			loud.updates <- fmt.Sprint("loud://h/", i)
+			loud.updates <- "loud://h/0"
+		}
+		quiet.updates <- "quiet://h/x"
+		synctest.Wait()
+		var told []string
+		for range 300 {
+			select {
+			case uri := <-s.Updated():
+				told = append(told, uri)
+			default:
+			}
+			synctest.Wait()
+		}
+		if at := slices.Index(told, "quiet://h/x"); at < 0 || at > 1 {
+			t.Errorf("the other peer's update is number %d of %d", at, len(told))
+		}
+		for i, uri := range told {
+			if slices.Contains(told[:i], uri) {
+				t.Errorf("%s is told twice", uri)
+			}
 		}
 	})
 }

@@ -186,7 +186,7 @@ func New(opts Options) *Supervisor {
 		tree:     suture.New("back", TreeSpec(opts.Log)),
 		living:   map[string]*living{},
 		gates:    map[string]gate{},
-		updated:  make(chan string, maxUpdates),
+		updated:  make(chan string),
 		stopping: make(chan struct{}),
 		idle:     make(chan struct{}),
 		shares:   turns.NewShares(maxInFlight),
