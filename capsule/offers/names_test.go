@@ -209,6 +209,7 @@ func TestOwnNames(t *testing.T) {
 		{`{"ref":{"type":"ref/prompt","name":"walker__one"}}`, `{"ref":{"name":"one","type":"ref/prompt"}}`},
 		{`{"n\u0061me":"walker__\u006fne","x":"<","name":"walker__one"}`, `{"name":"one","x":"<"}`},
 		{`{"arguments":{"a":"<\n"}, "name":"unknown"}`, `{"arguments":{"a":"<\n"}, "name":"unknown"}`},
+		{`{"ref":{"ref":{"name":"walker__one"}}}`, `{"ref":{"ref":{"name":"walker__one"}}}`}, // only the first one is a reference
 		{`{"ref":{"type":"ref/resource","uri":"x:"}}`, `{"ref":{"type":"ref/resource","uri":"x:"}}`},
 		{`{"name":"unknown"}`, `{"name":"unknown"}`},
 		{`{"name":5}`, `{"name":5}`},
