@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -133,4 +134,22 @@ func (b *Bridge) encoded(a results.Answer, newest bool) (wire.Parts, error) {
 func (b *Bridge) listedTraits(name string) (traits, bool) {
 	tool, ok := b.lists.made.Load().tools.find(name)
 	return tool.traits, ok
+}
+
+// Call answers a call that does not come by MCP, such as one of the control API, with a
+// CallToolResult as JSON or with a JSON-RPC error. It is logged and observed like any other
+// call. The answer is never cut: MCP clients drop the connection if an answer is too large,
+// and this caller does not.
+func (b *Bridge) Call(ctx context.Context, asked peer.Call) (json.RawMessage, *jsonrpc.Error) {
+	answer, made, rpcErr := b.answerCall(ctx, &asked, &client.Origin{Caller: asked.Caller, Transport: client.Control, Whole: true})
+	b.record(ctx, made)
+	if rpcErr != nil {
+		return nil, rpcErr
+	}
+	result, err := b.encoded(answer, false)
+	if err != nil {
+		b.log.Error("encode an answer", "tool", asked.Tool, "err", err)
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error; Orla's log has the details"}
+	}
+	return result.Join(), nil
 }

@@ -98,7 +98,7 @@ func (b *Bridge) begin(ctx context.Context, f *followed, owner turns.Owner) erro
 	if err := b.takeTurn(ctx, f.telling, owner); err != nil {
 		return b.refused(ctx, wire.MethodSubscribe, err)
 	}
-	defer f.telling.give(owner)
+	defer f.telling.Give(owner)
 	who, err := b.tellHolder(ctx, peer.Request{Method: wire.MethodSubscribe, Owner: owner}, f.uri)
 	if _, refused := results.Refusal(err); !refused { // else it may have heard
 		b.hears(ctx, f, who, owner)

@@ -52,7 +52,7 @@ func newSubscriptions() *subscriptions {
 // followed is a resource that sessions follow, or that a peer takes for one.
 type followed struct {
 	uri     string
-	telling tellLock // of who tells its peer; set while somebody uses it
+	telling *turns.Queue // of who tells its peer; set while somebody uses it
 
 	followers  map[*client.Inbox]turns.Owner // each counts in shares
 	subscribed bool                          // its peer may take it for followed
@@ -83,7 +83,7 @@ func (s *subscriptions) use(uri string) *followed {
 		s.byURI[uri] = f
 	}
 	if f.uses == 0 {
-		f.telling = newTellLock()
+		f.telling = turns.NewQueue(1, 0)
 	}
 	f.uses++
 	return f
@@ -96,7 +96,7 @@ func (s *subscriptions) done(f *followed) {
 	if f.uses--; f.uses > 0 {
 		return
 	}
-	f.telling = tellLock{} // it takes more memory than all the rest
+	f.telling = nil // it takes more memory than all the rest
 	if len(f.followers) == 0 && !f.subscribed {
 		delete(s.byURI, f.uri)
 	}

@@ -21,7 +21,7 @@ const tellTime = 5 * time.Second
 // verbosity keeps which log messages clients want. A peer has one level for all clients, so it
 // is told the most verbose one; each client gets only what it asked for.
 type verbosity struct {
-	telling tellLock // of who tells peers
+	telling *turns.Queue // of who tells peers
 
 	mu   sync.Mutex        // guards the fields that follow
 	of   map[string]int    // how many sessions have set a level
@@ -31,7 +31,7 @@ type verbosity struct {
 }
 
 func newVerbosity() *verbosity {
-	return &verbosity{telling: newTellLock(), of: map[string]int{}}
+	return &verbosity{telling: turns.NewQueue(1, 0), of: map[string]int{}}
 }
 
 // set sets the level of a session.
@@ -149,7 +149,7 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	b.verbosity.ask(r.level)
 	owner := r.from.As
 	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
-	if !news() || !b.verbosity.telling.try(owner) {
+	if !news() || !b.verbosity.telling.Try(owner) {
 		return // whoever has the lock looks for news afterwards
 	}
 	done := make(chan struct{})
@@ -157,9 +157,9 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	go func() {
 		defer close(done)
 		defer recovered.To(b.log, "tell peers a log level", nil)
-		for first := true; first || news() && b.verbosity.telling.try(owner); first = false {
+		for first := true; first || news() && b.verbosity.telling.Try(owner); first = false {
 			err := func() error {
-				defer b.verbosity.telling.give(owner)
+				defer b.verbosity.telling.Give(owner)
 				return b.sayLevel(ctx)
 			}()
 			if err != nil {
@@ -174,4 +174,38 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	case <-done:
 	case <-patience.C:
 	}
+}
+
+// takeTurn waits for the one place of a queue, the lock for telling peers something. The wait counts
+// among the requests that wait, since its client may have left. An error says that the caller does not
+// have the lock.
+func (b *Bridge) takeTurn(ctx context.Context, t *turns.Queue, owner turns.Owner) error {
+	if t.Try(owner) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ctx, leave, err := b.catalog.Waiting(ctx, owner)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if t.Take(ctx, owner) == nil || t.Try(owner) { // both may have been ready
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// tellInTurn calls say, with the lock, for as long as there is news. If it does not get the
+// lock, whoever has it looks for news again afterwards. The wait counts as owner's.
+func (b *Bridge) tellInTurn(ctx context.Context, t *turns.Queue, owner turns.Owner, news func() bool, say func() error) error {
+	for news() && b.takeTurn(ctx, t, owner) == nil {
+		err := say()
+		t.Give(owner)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
