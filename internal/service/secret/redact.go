@@ -136,14 +136,38 @@ func (r *Redactor) TrimBytes(text []byte) []byte {
 	}
 	keep := len(text)
 	for _, form := range r.forms().texts {
-		for n := min(len(form)-1, len(text)); n >= minRedacted; n-- {
-			if bytes.HasSuffix(text, form[:n]) {
-				keep = min(keep, len(text)-n)
-				break
-			}
+		if n := overlap(text, form); n >= minRedacted {
+			keep = min(keep, len(text)-n)
 		}
 	}
 	return text[:keep]
+}
+
+// overlap returns the length of the longest beginning of form, but not all of it, that text ends with. It
+// looks at each byte of both a few times, as the algorithm of Knuth, Morris and Pratt does.
+func overlap(text, form []byte) int {
+	text = text[max(0, len(text)-len(form)+1):]
+	shorter := make([]int32, len(form)) // for each beginning of form, the next shorter one that it ends with
+	n := int32(0)
+	for i := 1; i < len(form); i++ {
+		for n > 0 && form[i] != form[n] {
+			n = shorter[n-1]
+		}
+		if form[i] == form[n] {
+			n++
+		}
+		shorter[i] = n
+	}
+	n = 0
+	for _, c := range text {
+		for n > 0 && c != form[n] {
+			n = shorter[n-1]
+		}
+		if c == form[n] {
+			n++
+		}
+	}
+	return int(n)
 }
 
 // formsOf returns the forms in which a value may appear.
