@@ -128,24 +128,7 @@ func TestN2ACallOutlivesThePingOfACapsuleThatWorksSideBySide(t *testing.T) {
 		}()
 		return true
 	}, func(t *testing.T, c *Capsule, _ *journal) {
-		time.Sleep(5 * time.Second) // until it is READY
-		synctest.Wait()
-		c.tool.Run.Timeout = time.Minute
-		c.places = turns.NewQueue(1, 0)
-		c.lateCall = c.places.Give
-		back := func() time.Duration {
-			ctx, giveUp := context.WithTimeout(t.Context(), time.Millisecond)
-			defer giveUp()
-			if _, err := c.Call(ctx, peer.Call{Tool: "walker"}); err == nil {
-				t.Fatal("the call is answered")
-			}
-			began := time.Now()
-			if err := c.places.Take(t.Context(), turns.Owner{}); err != nil {
-				t.Fatal(err)
-			}
-			defer c.places.Give(turns.Owner{})
-			return time.Since(began)
-		}
+		back := givenUp(t, c)
 		defer time.Sleep(2 * each) // all end
 		if took := back(); took > time.Second {
 			t.Errorf("the first time, the place is given back after %s", took)
@@ -167,11 +150,23 @@ func TestN2SilenceAfterACallIsGivenUpIsShort(t *testing.T) {
 			p.says(`{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"walker","version":"1.0.0"}}`)
 		}
 	}, func(t *testing.T, c *Capsule, _ *journal) {
-		time.Sleep(5 * time.Second) // until it is READY
-		synctest.Wait()
-		c.tool.Run.Timeout = time.Minute
-		c.places = turns.NewQueue(1, 0)
-		c.lateCall = c.places.Give
+		back := givenUp(t, c)
+		if took := back(); took < time.Second || took > 10*time.Second {
+			t.Errorf("the place is given back after %s", took)
+		}
+	})
+}
+
+// givenUp gives a capsule in a bubble one place. The function that it returns gives up a call, and returns
+// after how long its place is free.
+func givenUp(t *testing.T, c *Capsule) func() time.Duration {
+	time.Sleep(5 * time.Second) // until it is READY
+	synctest.Wait()
+	c.tool.Run.Timeout = time.Minute
+	c.places = turns.NewQueue(1, 0)
+	c.lateCall = c.places.Give
+	return func() time.Duration {
+		t.Helper()
 		ctx, giveUp := context.WithTimeout(t.Context(), time.Millisecond)
 		defer giveUp()
 		if _, err := c.Call(ctx, peer.Call{Tool: "walker"}); err == nil {
@@ -182,8 +177,6 @@ func TestN2SilenceAfterACallIsGivenUpIsShort(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.places.Give(turns.Owner{})
-		if took := time.Since(began); took < time.Second || took > 10*time.Second {
-			t.Errorf("the place is given back after %s", took)
-		}
-	})
+		return time.Since(began)
+	}
 }
