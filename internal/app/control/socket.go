@@ -148,7 +148,7 @@ func (s *ownSocket) intact() bool {
 // release gives up the socket. Files that belong to another process by now stay.
 func (s *ownSocket) release() {
 	if s.stop != nil {
-		_ = s.stop() // there is no next to tell of it
+		_ = s.stop() // nobody is left to tell of an error
 	}
 	if same(s.lock, lockOf(s.path)) {
 		_ = removeSocket(s.path) // if it stays, it is stale

@@ -42,7 +42,7 @@ func TestALookEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// E1: what came before the first look is no change; what comes after it is one, also
+// E1: what came before the first look is not a change; what comes after it is one, also
 // before Serve.
 func TestTheFirstLookIsWhereChangesBegin(t *testing.T) {
 	root := t.TempDir()

@@ -27,6 +27,7 @@ import (
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/faultproxy"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -516,9 +517,7 @@ func TestS2WhatIsPushedInVainIsBounded(t *testing.T) {
 		defer close(ended)
 		_, _ = tool.Call(ctx, peer.Call{})
 	}()
-	for set.callbacks.Waiting() == 0 || len(s.requests()) == 0 { // a call waits before it POSTs
-		<-time.After(time.Millisecond)
-	}
+	testkit.Eventually(t, "a call waits, and has POSTed", func() bool { return set.callbacks.Waiting() > 0 && len(s.requests()) > 0 })
 	running := `{"request_id":"` + id + `","status":"running","x":"` + strings.Repeat("x", 3<<20) + `"}`
 	for i, want := range []int{400, 400, 400, 429, 429} {
 		if status := push(t, base, id, running); status != want {
