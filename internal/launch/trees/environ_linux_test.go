@@ -4,18 +4,21 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
-// marked starts a process that has env and a mark, and returns its id once it is the
-// program that was meant.
+// marked starts a process that has env and a mark, in a session of its own as Orla does:
+// a look passes over the session of a test that runs in a container that it was not
+// started in.
 func marked(t *testing.T, env []string, mark string) (pid int) {
 	t.Helper()
 	cmd := exec.Command("/bin/sleep", "60")
 	cmd.Env = Marked(env, "", mark)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
