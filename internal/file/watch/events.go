@@ -2,6 +2,9 @@ package watch
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -146,13 +149,18 @@ func (w *Watcher) enter(rel string, link bool) error {
 	})
 }
 
+// maxTries is how often follow tries to watch steps that change all the time.
+const maxTries = 100
+
 // follow watches the steps that find returns, under key, and reports events there as events of at.
 func (w *Watcher) follow(key, at string, find func() []step) error {
-	for range 10 {
+	for range maxTries {
 		steps := find()
 		var subs []*sub
+		gone := false
 		for _, s := range steps {
 			one, err := w.hub.watch(w.box, s.dir, s.name, at)
+			gone = gone || errors.Is(err, fs.ErrNotExist)
 			if err := unlessLeftOut(err); err != nil {
 				w.replace(key, subs)
 				return err
@@ -162,12 +170,13 @@ func (w *Watcher) follow(key, at string, find func() []step) error {
 			}
 		}
 		w.replace(key, subs)
-		// A step may have been made or moved before it was watched.
-		if slices.Equal(find(), steps) {
+		// A step may have been made or moved before it was watched. A folder that was gone when it was to
+		// be watched may be back already, so that the steps look the same: nothing would tell of it.
+		if !gone && slices.Equal(find(), steps) {
 			return nil
 		}
 	}
-	return nil // it keeps changing: the next move is an event
+	return fmt.Errorf("the way to %s changes all the time", at)
 }
 
 // replace replaces the subs under key.

@@ -332,3 +332,31 @@ func TestLookAgainIsKept(t *testing.T) {
 		t.Errorf("the notes are %v, want one that has both", notes)
 	}
 }
+
+// E3: a folder on the way that is away only for the moment in which it is to be watched is
+// watched all the same.
+func TestStepIsBackBeforeItIsLookedAtAgain(t *testing.T) {
+	tools := filepath.Join(t.TempDir(), "tools")
+	mustDo(t, os.Mkdir(tools, 0o700))
+	w := New(filepath.Join(tools, "plain"), Options{Debounce: soon})
+	mustDo(t, w.hub.join(w.box))
+	w.polling, w.subs = false, map[string][]*sub{}
+	defer w.end()
+	looks := 0
+	mustDo(t, w.follow(rootTrail, w.root, func() []step {
+		looks++
+		if looks == 2 {
+			mustDo(t, os.Mkdir(tools, 0o700))
+		}
+		steps := trail("/", w.root)
+		if looks == 1 {
+			mustDo(t, os.Remove(tools))
+		}
+		return steps
+	}))
+	mustDo(t, os.Mkdir(w.root, 0o700))
+	eventually(t, "the watcher is told that its root is there", func() bool {
+		notes, _, _ := w.box.take()
+		return len(notes) > 0 && notes[0].path == w.root
+	})
+}
