@@ -34,7 +34,8 @@ func (u *unwritten) release() {
 }
 
 const (
-	longPart    = 32 << 10 // bytes; a part of this size or more is not copied
+	longPart    = 16 << 10 // bytes; a part of this size or more is not copied
+	longAlone   = 32 << 10 // the same where nothing else is in flight: one short write costs less than two parts
 	answersSize = 64 << 10 // bytes; what a pipe holds
 	moreSize    = 4 << 10  // bytes of a buffer after a part that was not copied
 	longWatch   = 64       // how many writes the goroutine of a call makes for others
@@ -45,21 +46,22 @@ const (
 	mostUnanswered = 1024
 )
 
-// add adds an answer, as a line. release, if not nil, is called when it has been written.
-func (a *answers) add(message wire.Parts, release func()) {
+// add adds an answer, as a line. Parts of long bytes or more are not copied. release, if not nil,
+// is called when the answer has been written.
+func (a *answers) add(message wire.Parts, long int, release func()) {
 	if release != nil {
 		a.releases = append(a.releases, release)
 	}
 	a.count++
 	a.size += message.Size()
 	for _, part := range message {
-		a.addPart(part)
+		a.addPart(part, long)
 	}
-	a.addPart([]byte("\n"))
+	a.addPart([]byte("\n"), long)
 }
 
-func (a *answers) addPart(part []byte) {
-	if len(part) >= longPart {
+func (a *answers) addPart(part []byte, long int) {
+	if len(part) >= long {
 		a.chunks = append(a.chunks, slices.Clip(part))
 		return
 	}
@@ -132,8 +134,12 @@ func (c *Conn) answer(id json.RawMessage, message wire.Parts, release func()) {
 		c.answerNow(message, release)
 		return
 	}
-	c.soon.add(message, release)
 	first, alone := !c.soon.writing, len(c.awaiting) == 0
+	long := longPart
+	if alone {
+		long = longAlone
+	}
+	c.soon.add(message, long, release)
 	c.soon.writing = true
 	c.mu.Unlock()
 	if !first {
