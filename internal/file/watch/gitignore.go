@@ -16,8 +16,8 @@ import (
 const (
 	gitignoreName = ".gitignore"
 
-	// Each path is held against all rules, so these are bounded: those of one file, and
-	// those of all files of a tree together. What is beyond is not read.
+	// Each path is compared with all rules, so their number is bounded: in one file, and in all
+	// files of a tree together. Further rules are not read.
 	maxRules     = 1000
 	maxAllRules  = 4000
 	maxRule      = 255       // bytes of a rule
@@ -31,13 +31,13 @@ type rule struct {
 	pattern string // of a path relative to the rules' folder, or of a name
 	name    bool   // the pattern is that of the last element of a path
 	plain   bool   // the same, which is that name itself
-	negated bool   // brings back what an earlier rule took out
+	negated bool   // what an earlier rule ignores is not ignored
 	dirOnly bool
 }
 
-// parseRules reads lines as gitignore(5) describes them. One that is malformed
-// matches nothing there, and is left out here. It reads no more than most rules, and
-// none that is too long: all reports whether there were no others.
+// parseRules reads lines as gitignore(5) describes them. A malformed line matches nothing, and
+// is left out. parseRules reads at most the given number of rules, and none that is too long; all
+// reports whether it has read every rule.
 func parseRules(lines iter.Seq[string], most int) (rs rules, all bool) {
 	all = true
 	for line := range lines {
@@ -146,8 +146,7 @@ func (r rule) matches(rel string) bool {
 	return doublestar.MatchUnvalidated(r.pattern, rel)
 }
 
-// decide returns what the rules say of a path relative to their folder, if
-// they say anything.
+// decide returns what the rules say about a path relative to their folder, if they say anything.
 func (rs rules) decide(rel string, isDir bool) (ignored, decided bool) {
 	for _, r := range slices.Backward(rs) {
 		if (isDir || !r.dirOnly) && r.matches(rel) {
@@ -171,7 +170,7 @@ type gitignore struct {
 	over    string                 // the file that was first to have more than are read; "" if none has
 }
 
-// folderRules are what a .gitignore says of its folder.
+// folderRules are the rules of a .gitignore for its folder.
 type folderRules struct {
 	rules
 	emptied rules
@@ -214,13 +213,14 @@ func (g *gitignore) of(dir string) folderRules {
 	return rs
 }
 
-// forget drops the rules of a folder.
+// forget removes the rules of a folder.
 func (g *gitignore) forget(dir string) {
 	g.taken -= len(g.folders[dir].rules)
 	delete(g.folders, dir)
 }
 
-// readRules reads a file of rules, or the beginning of it. One that cannot be read has none.
+// readRules reads a file of rules, or its beginning; whole reports whether it is the whole file. A
+// file that cannot be read has no rules.
 func readRules(name string) (text string, whole bool) {
 	// Links are not followed, as git does not either.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
