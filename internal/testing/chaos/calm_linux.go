@@ -103,7 +103,32 @@ func (w *world) live(ctx context.Context, s sort, version string) bool {
 		return true
 	}
 	w.book.violated("E1", "%s does not come back as %s within %s: %s %.300q", s.name, version, patience, last, last.text)
+	for _, watched := range kernelWatches(w.life().pid()) {
+		w.book.event("%s", watched)
+	}
 	return false
+}
+
+// kernelWatches returns the file watches that the kernel has for a process, as /proc shows
+// them, and whatever says that they cannot be read.
+func kernelWatches(pid int) (lines []string) {
+	infos := fmt.Sprintf("/proc/%d/fdinfo", pid)
+	open, err := os.ReadDir(infos)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, fd := range open {
+		info, err := os.ReadFile(filepath.Join(infos, fd.Name()))
+		if err != nil {
+			continue // it was closed meanwhile
+		}
+		for line := range strings.Lines(string(info)) {
+			if strings.HasPrefix(line, "inotify") {
+				lines = append(lines, "descriptor "+fd.Name()+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return lines
 }
 
 // plainly makes one call without any whims.
