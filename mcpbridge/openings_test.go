@@ -8,39 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
-
-// Sessions that begin wait for each other, and nothing else waits for them.
-func TestG7SessionsBeginInTurn(t *testing.T) {
-	f := newWorld(t).front(t, httpfront.Settings{})
-	id := f.initialize(t)
-	held := 0 // places of sessions that begin
-	for f.Openings().Try(turns.Owner{}) {
-		held++
-	}
-	const many = 5
-	var wg sync.WaitGroup
-	for range many {
-		wg.Go(func() {
-			if r := f.post(t, initialize("2025-11-25")); r.status != http.StatusOK || r.header.Get("Mcp-Session-Id") == "" {
-				t.Errorf("a session that waited: %d %s", r.status, r.raw)
-			}
-		})
-	}
-	eventually(t, "they wait", func() bool { return f.Openings().Waiting() == many })
-	if r := f.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", id); r.failed {
-		t.Errorf("a session meanwhile: %d %s", r.status, r.raw)
-	}
-	if r := f.post(t, call(1, "echo")); r.failed {
-		t.Errorf("a call without a session meanwhile: %d %s", r.status, r.raw)
-	}
-	for range held {
-		f.Openings().Give(turns.Owner{})
-	}
-	wg.Wait()
-}
 
 // deaf is a client that takes no byte of its answer until it is over.
 type deaf struct {

@@ -169,12 +169,6 @@ func (h *Front) Serve(ctx context.Context) error {
 // Expire ends the sessions that were idle for longer than timeout.
 func (h *Front) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
 
-// Openings returns the queue of the sessions that begin, for tests.
-func (h *Front) Openings() *turns.Queue { return h.openings }
-
-// Light returns the queue of the requests that are refused or answered at once, for tests.
-func (h *Front) Light() *turns.Queue { return h.light }
-
 // Drain makes /readyz answer 503, so that no new work comes (SPEC G6).
 func (h *Front) Drain() { h.draining.Store(true) }
 

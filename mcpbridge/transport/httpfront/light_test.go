@@ -1,4 +1,4 @@
-package mcpbridge_test
+package httpfront
 
 import (
 	"bufio"
@@ -13,29 +13,29 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/turns"
-	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
-// lightFront is a front in a bubble whose light requests have to wait.
-type lightFront struct {
-	*httpfront.Front
+// sentFront is a front in a bubble that gets requests.
+type sentFront struct {
+	*Front
+
 	requests sync.WaitGroup
 }
 
 // busy is who has the places.
 var busy = turns.Owner{Caller: "busy"}
 
-func newLightFront(t *testing.T) *lightFront {
-	h := httpfront.New(newWorld(t, func(o *mcpbridge.Options) { o.Metrics = http.NotFoundHandler() }).bridge, httpfront.Settings{Verify: tokens, Loopback: true})
+// newLightFront returns a front whose light requests have to wait.
+func newLightFront() *sentFront {
+	h := New(newBridge(), Settings{Verify: aToken, Loopback: true})
 	h.Handle("/callbacks/{id}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) }))
-	for h.Light().Try(busy) {
+	for h.light.Try(busy) {
 	}
-	return &lightFront{Front: h}
+	return &sentFront{Front: h}
 }
 
 // send begins a request, and returns a channel that is closed when it is answered.
-func (f *lightFront) send(t *testing.T, want int, from, method, path, body string, headers ...string) <-chan struct{} {
+func (f *sentFront) send(t *testing.T, want int, from, method, path, body string, headers ...string) <-chan struct{} {
 	t.Helper()
 	r := httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 	r.RemoteAddr = from + ":1000"
@@ -96,24 +96,23 @@ func TestN2WhatIsAnsweredAtOnceWaitsForItsTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newLightFront(t)
+				f := newLightFront()
 				answered := f.send(t, c.want, "127.0.0.2", c.method, c.path, "", c.headers...)
-				if over(answered) || f.Light().Waiting() != 1 {
+				if over(answered) || f.light.Waiting() != 1 {
 					t.Errorf("it does not wait")
 				}
-				body, headers := newEra("tools/call", "echo", `"name":"echo","arguments":{}`)
-				if called := f.send(t, 200, "127.0.0.2", "POST", "/mcp", body, append(headers, bearer("bob", "Accept", "application/json, text/event-stream", "Content-Type", json)...)...); !over(called) {
+				if called := f.send(t, 200, "127.0.0.2", "POST", "/mcp", echoCall, bearer("bob", posted...)...); !over(called) {
 					t.Error("a call waits")
 				}
-				f.Light().Give(busy)
+				f.light.Give(busy)
 				if synctest.Wait(); !over(answered) {
 					t.Error("it is not answered in its turn")
 				}
-				if f.Light().Free() != 0 {
+				if f.light.Free() != 0 {
 					t.Error("its place is free at once")
 				}
 				time.Sleep(time.Second) // in a bubble
-				if f.Light().Free() != 1 {
+				if f.light.Free() != 1 {
 					t.Error("its place is not free after a moment")
 				}
 				f.requests.Wait()
@@ -125,12 +124,12 @@ func TestN2WhatIsAnsweredAtOnceWaitsForItsTurn(t *testing.T) {
 // SPEC N2: so does a message to the transport of 2024-11-05, which is answered at once in any case.
 func TestN2AMessageToSSEWaitsForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newLightFront(t)
+		f := newLightFront()
 		answered := f.send(t, 404, "127.0.0.2", "POST", "/sse?sessionid=x", "{}", bearer("ann", "Content-Type", "application/json")...)
-		if over(answered) || f.Light().Waiting() != 1 {
+		if over(answered) || f.light.Waiting() != 1 {
 			t.Errorf("it does not wait")
 		}
-		f.Light().Give(busy)
+		f.light.Give(busy)
 		f.requests.Wait()
 	})
 }
@@ -139,7 +138,7 @@ func TestN2AMessageToSSEWaitsForItsTurn(t *testing.T) {
 // however many those have sent from however many addresses; among them, addresses take turns.
 func TestN2WhatIsAnsweredAtOnceIsSharedByCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newLightFront(t)
+		f := newLightFront()
 		const many = 50
 		for i := range many {
 			f.send(t, 404, "127.0.0.2", "DELETE", "/mcp", "", bearer("ann", "Mcp-Session-Id", "x")...)
@@ -155,7 +154,7 @@ func TestN2WhatIsAnsweredAtOnceIsSharedByCaller(t *testing.T) {
 			}
 			return n
 		}
-		f.Light().Give(busy) // there is one place
+		f.light.Give(busy) // there is one place
 		synctest.Wait()
 		if n := turnsUntil(bob); n > 2 {
 			t.Errorf("a caller waits for %d turns of two others", n)
@@ -172,28 +171,27 @@ func TestN2WhatIsAnsweredAtOnceIsSharedByCaller(t *testing.T) {
 // there are none, it does not.
 func TestN2APostThatIsAnsweredAtOnceWaitsBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newLightFront(t)
+		f := newLightFront()
 		post := func(want int, caller, body string) <-chan struct{} {
-			return f.send(t, want, "127.0.0.2", "POST", "/mcp", body, bearer(caller, "Accept", "application/json, text/event-stream", "Content-Type", "application/json")...)
+			return f.send(t, want, "127.0.0.2", "POST", "/mcp", body, bearer(caller, posted...)...)
 		}
-		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
-		if !over(post(200, "ann", ping)) || !over(post(400, "ann", "{")) {
+		if !over(post(200, "ann", aPing)) || !over(post(400, "ann", "{")) {
 			t.Error("a caller waits that is alone")
 		}
-		for body, want := range map[string]int{ping: 200, "{": 400, `{"jsonrpc":"2.0","method":"notifications/x"}`: 202} {
+		for body, want := range map[string]int{aPing: 200, "{": 400, `{"jsonrpc":"2.0","method":"notifications/x"}`: 202} {
 			answered := post(want, "bob", body) // ann was there lately
 			if over(answered) {
 				t.Errorf("%s does not wait", body)
 			}
-			f.Light().Give(busy)
+			f.light.Give(busy)
 			if synctest.Wait(); !over(answered) {
 				t.Errorf("%s is not answered in its turn", body)
 			}
 		}
 		time.Sleep(time.Minute) // in a bubble
-		for f.Light().Try(busy) {
+		for f.light.Try(busy) {
 		}
-		if !over(post(200, "bob", ping)) {
+		if !over(post(200, "bob", aPing)) {
 			t.Error("a caller waits that is alone again")
 		}
 		f.requests.Wait()
@@ -204,7 +202,7 @@ func TestN2APostThatIsAnsweredAtOnceWaitsBesideOthers(t *testing.T) {
 // turn would stand for that work. The connection is closed.
 func TestN2ALargeBodyThatNobodyNeedsIsNotRead(t *testing.T) {
 	const large = 200_000
-	h := httpfront.New(newWorld(t).bridge, httpfront.Settings{Verify: tokens, Loopback: true})
+	h := New(newBridge(), Settings{Verify: aToken, Loopback: true})
 	server := httptest.NewServer(h)
 	defer server.Close()
 	for name, c := range map[string]struct {
