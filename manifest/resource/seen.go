@@ -20,11 +20,10 @@ const (
 // the next search reads only the files that have changed. The zero Seen remembers
 // nothing yet. Several searches may use it at once.
 type Seen struct {
-	Now func() time.Time // nil: time.Now
+	Now func() time.Time // asked once for each file that is to be read; nil: time.Now
 
 	mu    sync.Mutex
 	files map[string]seenFile
-	reads int // files that were read
 }
 
 type seenFile struct {
@@ -46,17 +45,18 @@ func (s *Seen) look(at, path string) (sighting, Content, bool) {
 	if s == nil {
 		return sighting{}, Content{}, false
 	}
-	f := sighting{key: path + "\x00" + filepath.Ext(at), path: path, at: time.Now()}
+	f := sighting{key: path + "\x00" + filepath.Ext(at), path: path}
+	f.id, f.ok = identify(path)
+	s.mu.Lock()
+	known, found := s.files[f.key]
+	s.mu.Unlock()
+	if f.ok && found && known.id == f.id {
+		return f, known.content, true
+	}
+	f.at = time.Now()
 	if s.Now != nil {
 		f.at = s.Now()
 	}
-	f.id, f.ok = identify(path)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known, found := s.files[f.key]; f.ok && found && known.id == f.id {
-		return f, known.content, true
-	}
-	s.reads++
 	return f, Content{}, false
 }
 
@@ -74,13 +74,6 @@ func (s *Seen) keep(f sighting, c Content) {
 		s.files = map[string]seenFile{}
 	}
 	s.files[f.key] = seenFile{f.id, c}
-}
-
-// Reads is how many files were read.
-func (s *Seen) Reads() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reads
 }
 
 // identify returns what changes whenever a file does.
