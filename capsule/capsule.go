@@ -270,11 +270,9 @@ func (c *Capsule) Life() peer.Life {
 	return life
 }
 
-// Reload requests a new process in place of the present one (SPEC E1). It does nothing if
+// trigger requests a new process in place of the present one (SPEC E1). It does nothing if
 // the capsule waits for a call, which starts a new process anyway. It returns at once.
 // Requests that come while one is waiting are merged with it.
-func (c *Capsule) Reload(reason string) { c.trigger(trigger{reason, time.Now()}) }
-
 func (c *Capsule) trigger(t trigger) {
 	select {
 	case waiting := <-c.kick:
