@@ -1,6 +1,7 @@
 package wasm_test
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"testing"
@@ -24,7 +25,8 @@ func TestS2CompilationsLeaveAProcessor(t *testing.T) {
 		module := buffered(i64Const, number).bytes()
 		compiling.Go(func() {
 			defer close(done)
-			if _, err := r.CompileFor(t.Context(), turns.Owner{Caller: caller, Session: caller}, module, wasm.Limits{}); err != nil {
+			owner, read := turns.Owner{Caller: caller, Session: caller}, func(context.Context) ([]byte, error) { return module, nil }
+			if _, err := r.Load(t.Context(), owner, owner, read, wasm.Limits{}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -194,15 +194,11 @@ func (m *Module) For(owner turns.Owner) *Module {
 // *fault.Error: runtime_policy_invalid for a module that cannot be run, execution_failed after a panic, else the cause of
 // ctx.
 func (r *Runtime) Compile(ctx context.Context, module []byte, limits Limits) (*Module, error) {
-	return r.CompileFor(ctx, turns.Owner{}, module, limits)
+	return r.compiled(ctx, turns.Owner{}, module, limits, nil)
 }
 
-// CompileFor is Compile for a call of an owner; owners take turns.
-func (r *Runtime) CompileFor(ctx context.Context, owner turns.Owner, module []byte, limits Limits) (*Module, error) {
-	return r.compiled(ctx, owner, module, limits, nil)
-}
-
-// Load is CompileFor for the module that read returns; errors of read are returned unchanged.
+// Load is Compile for the module that read returns, and for a call of an owner; owners take turns.
+// Errors of read are returned unchanged.
 // Modules that are large, or wait for compilation, are bounded together: read counts its bytes by
 // the turns.Held in its context, as origin's share, and they are held until the module is compiled.
 // The origin is where the module comes from, not the caller, since other callers wait for the same
@@ -217,7 +213,7 @@ func (r *Runtime) Load(ctx context.Context, owner, origin turns.Owner, read func
 	return r.compiled(ctx, owner, module, limits, turns.AccountOf(counted))
 }
 
-// compiled is CompileFor. held is passed on to the compilation.
+// compiled is Compile for a call of an owner. account is passed on to the compilation.
 func (r *Runtime) compiled(ctx context.Context, owner turns.Owner, module []byte, limits Limits, account *turns.Account) (*Module, error) {
 	limits = limits.filled()
 	if len(module) > MaxModule {
