@@ -27,3 +27,6 @@ func Render(ctx context.Context, templates []string, args json.RawMessage) (argv
 
 // Free returns how many places are free now.
 func (s *Slots) Free() int { return s.places.Free() }
+
+// NewSlots returns Slots with n places for whoever comes.
+var NewSlots = newSlots

@@ -62,7 +62,7 @@ func New(tool manifest.Tool, opts Options) (*Command, error) {
 		c.tool.Run.MaxOutput = manifest.DefaultMaxOutput
 	}
 	if tool.Run.MaxConcurrency > 0 {
-		c.own = NewSlots(tool.Run.MaxConcurrency)
+		c.own = newSlots(tool.Run.MaxConcurrency)
 	}
 	if tool.OutputSchema != nil {
 		output, err := schema.Compile(tool.OutputSchema)

@@ -16,8 +16,8 @@ type Slots struct {
 	shared bool // see NewShared
 }
 
-// NewSlots returns Slots with n places.
-func NewSlots(n int) *Slots { return &Slots{places: turns.NewQueue(n, 0)} }
+// newSlots returns Slots with n places.
+func newSlots(n int) *Slots { return &Slots{places: turns.NewQueue(n, 0)} }
 
 // NewShared returns Slots with n places, of which one caller does not take all if there are others:
 // it may start half as many calls at a time as there are processors. So a call of another caller

@@ -89,7 +89,7 @@ func (d *Description) Fill(t *manifest.Tool) {
 	if t.Kind == manifest.Capsule {
 		t.Runtime = d.CapsuleRuntime()
 	}
-	t.Isolation = d.Isolation(d.Runtime.IsolationKeys(), secret.DefaultNamespace)
+	t.Isolation = d.Isolation(d.Runtime.isolationKeys(), secret.DefaultNamespace)
 	d.warnOfIdleIsolation(t)
 	if d.given("runtime", "retry") {
 		t.Retry = d.Retry(d.Runtime.Retry)

@@ -57,8 +57,8 @@ type Simple struct {
 	Resources       Resources              `json:"resources,omitzero" jsonschema:"Limits of the tool and all processes that it starts, together. For capsules and isolated tools"`
 }
 
-// IsolationKeys are the keys that say where processes live.
-func (k Simple) IsolationKeys() Isolation {
+// isolationKeys are the keys that say where processes live.
+func (k Simple) isolationKeys() Isolation {
 	return Isolation{k.IsolationMode, k.Image, k.ImagePullSecret, k.Network, k.Resources}
 }
 

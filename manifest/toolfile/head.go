@@ -56,7 +56,7 @@ func readHead(file, display string) (head, error) {
 		b, _, err = findBlock(display, buf[:min(len(buf), headSize)], whole)
 	}
 	first, _, _ := bytes.Cut(buf, []byte("\n"))
-	interpreter, script, serr := ParseShebang(first)
+	interpreter, script, serr := parseShebang(first)
 	h := head{interpreter: interpreter, block: b, windows: windowsLines(interpreter, display, buf)}
 	if !script {
 		h.foreign = foreignTo(runtime.GOOS, runtime.GOARCH, buf, info.Size())

@@ -171,5 +171,5 @@ func readShebang(file string) (i manifest.Interpreter, ok bool, err error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return manifest.Interpreter{}, false, regularfile.ReadError(err)
 	}
-	return ParseShebang(first[:n])
+	return parseShebang(first[:n])
 }

@@ -17,11 +17,11 @@ const maxShebang = 1024
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// ParseShebang reads the interpreter from a file's first line (SPEC A5). ok
+// parseShebang reads the interpreter from a file's first line (SPEC A5). ok
 // reports whether the line is a shebang at all; the error says why one cannot
 // be used. As in the kernel, all that follows an interpreter is one argument;
 // env takes the interpreter's name, and with -S its arguments as well.
-func ParseShebang(firstLine []byte) (i manifest.Interpreter, ok bool, err error) {
+func parseShebang(firstLine []byte) (i manifest.Interpreter, ok bool, err error) {
 	line, _, _ := bytes.Cut(bytes.TrimPrefix(firstLine, byteOrderMark), []byte("\n"))
 	text, ok := strings.CutPrefix(string(line), "#!")
 	if !ok {

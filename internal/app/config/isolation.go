@@ -52,7 +52,7 @@ const (
 // The defaults of the memory of modules, which run in Orla's own process.
 const (
 	ModuleMemory  = 256 << 20
-	ModulesMemory = 512 << 20
+	modulesMemory = 512 << 20
 )
 
 // The values of tool_container_engine and sandbox_backend that do not name a program.
@@ -73,7 +73,7 @@ func isolationDefaults() IsolationConfig {
 		ContainerMaxCPUs:   SandboxCPUs,
 		ContainerMaxPids:   SandboxPids,
 		WASMMaxMemory:      ModuleMemory,
-		WASMTotalMemory:    ModulesMemory,
+		WASMTotalMemory:    modulesMemory,
 		K8sNamespace:       "default",
 		K8sTTL:             yamldoc.Duration(300 * time.Second),
 	}

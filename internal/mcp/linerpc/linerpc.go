@@ -31,8 +31,8 @@ type Options struct {
 	Stall time.Duration
 }
 
-// ErrStalled is why a Conn is over whose process does not read.
-var ErrStalled = errors.New("the process does not read its stdin")
+// errStalled is why a Conn is over whose process does not read.
+var errStalled = errors.New("the process does not read its stdin")
 
 // Conn is a connection with one process. Its methods may be called from any
 // goroutine, but Serve only once.

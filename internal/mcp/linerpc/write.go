@@ -168,7 +168,7 @@ func (w *writer) allow(until time.Time) bool {
 // on it would be understood.
 func unwritable(err error, stall time.Duration) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("%w for %s", ErrStalled, stall)
+		return fmt.Errorf("%w for %s", errStalled, stall)
 	}
 	return fmt.Errorf("write to its stdin: %w", err)
 }

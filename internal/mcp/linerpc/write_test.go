@@ -154,7 +154,7 @@ func TestStallGivesUp(t *testing.T) {
 		began := time.Now()
 		done := p.calls(t.Context(), rpc.Request{Params: sized(1 << 20)})
 		<-p.Over()
-		if took := time.Since(began); took != stall || !errors.Is(p.Err(), ErrStalled) {
+		if took := time.Since(began); took != stall || !errors.Is(p.Err(), errStalled) {
 			t.Errorf("it is over after %s by %v", took, p.Err())
 		}
 		synctest.Wait()

@@ -10,12 +10,12 @@ import (
 // maxDepth is how deep JSON may be nested, as with encoding/json.
 const maxDepth = 10_000
 
-// MaxNumber is how long a number may be, in bytes. Python, for one, does not read whole
+// maxNumber is how long a number may be, in bytes. Python, for one, does not read whole
 // numbers of over 4300 digits.
-const MaxNumber = 1000
+const maxNumber = 1000
 
 // Valid reports whether raw is valid JSON: of valid syntax, that is; like
-// encoding/json it does not look into the encoding of strings. A number of over MaxNumber
+// encoding/json it does not look into the encoding of strings. A number of over maxNumber
 // bytes is not valid.
 func Valid(raw []byte) bool {
 	valid, _ := Check(raw)
@@ -151,7 +151,7 @@ func (c *checker) word(whole string) bool {
 
 func (c *checker) number() bool {
 	began := c.at
-	return c.numeral() && c.at-began <= MaxNumber
+	return c.numeral() && c.at-began <= maxNumber
 }
 
 func (c *checker) numeral() bool {

@@ -47,7 +47,7 @@ const maxCompared = 64 << 10
 // Find returns what was added with the most specific template that a URI matches. A long URI
 // is compared with the most specific templates alone (SPEC S2).
 func (x *Index[T]) Find(uri string) (value T, ok bool) {
-	if len(uri) > MaxURI {
+	if len(uri) > maxURI {
 		return value, false
 	}
 	var s subject // is read once a template encloses the URI

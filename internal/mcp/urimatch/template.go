@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// MaxLength is the most bytes that a template may have.
-	MaxLength = 1 << 10
-	// MaxVariables is the most variables that a template may have.
-	MaxVariables = 32
-	// MaxURI is the most bytes of a URI that is compared with templates.
-	MaxURI = 8 << 10
+	// maxLength is the most bytes that a template may have.
+	maxLength = 1 << 10
+	// maxVariables is the most variables that a template may have.
+	maxVariables = 32
+	// maxURI is the most bytes of a URI that is compared with templates.
+	maxURI = 8 << 10
 )
 
 // Template is a compiled template. It is never changed.
@@ -51,11 +51,11 @@ const unbounded = -1
 
 // Compile compiles a template (RFC 6570). It refuses one that exceeds the bounds.
 func Compile(text string) (*Template, error) {
-	if len(text) > MaxLength {
-		return nil, fmt.Errorf("a URI template may have %d bytes at most", MaxLength)
+	if len(text) > maxLength {
+		return nil, fmt.Errorf("a URI template may have %d bytes at most", maxLength)
 	}
-	if variables(text) > MaxVariables {
-		return nil, fmt.Errorf("a URI template may have %d variables at most: %.100q", MaxVariables, text)
+	if variables(text) > maxVariables {
+		return nil, fmt.Errorf("a URI template may have %d variables at most: %.100q", maxVariables, text)
 	}
 	if _, err := uritemplate.New(text); err != nil {
 		return nil, fmt.Errorf("%.100q is not a URI template: %w", text, err)

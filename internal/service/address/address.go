@@ -68,9 +68,9 @@ func Forbidden(addr netip.Addr) string {
 	return ""
 }
 
-// ForbiddenHost is Forbidden for the host of a URL. It understands addresses in forms that only some
+// forbiddenHost is Forbidden for the host of a URL. It understands addresses in forms that only some
 // resolvers accept: a single number, octal or hexadecimal. It returns "" for a name that needs DNS.
-func ForbiddenHost(host string) string {
+func forbiddenHost(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if metadataNames[host] {
 		return "a metadata service"

@@ -35,7 +35,7 @@ func CheckDialled(u *url.URL) error {
 	if err := CheckHost(u); err != nil {
 		return err
 	}
-	if what := ForbiddenHost(u.Hostname()); what != "" {
+	if what := forbiddenHost(u.Hostname()); what != "" {
 		return fmt.Errorf("leads to an address that is %s, which no tool may reach", what)
 	}
 	return nil

@@ -1,0 +1,4 @@
+package address
+
+// ForbiddenHost is forbiddenHost.
+var ForbiddenHost = forbiddenHost

@@ -1,0 +1,4 @@
+package toolfile
+
+// ParseShebang is parseShebang.
+var ParseShebang = parseShebang
