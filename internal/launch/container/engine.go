@@ -68,17 +68,18 @@ type Engine struct {
 	images   memo[image]
 	verdicts memo[verdict]
 
-	closing chan struct{}  // closed by Close
-	work    sync.WaitGroup // background commands, and processes
-	swept   sync.Once
-	mu      sync.Mutex // guards the fields that follow, and work.Add against Close
-	closed  bool
-	dir     string // see temp; "" before it
+	ctx    context.Context //nolint:containedctx // cancelled by Close; it belongs to no call
+	cancel context.CancelFunc
+	work   sync.WaitGroup // background commands, and processes
+	swept  sync.Once
+	mu     sync.Mutex // guards the field that follows, and work.Add against Close
+	dir    string     // see temp; "" before it
 }
 
 // NewEngine returns an Engine. The caller must Close it, before Local.
 func NewEngine(opts EngineOptions) *Engine {
 	digest := sha256.Sum256([]byte(opts.Folder))
+	ctx, cancel := context.WithCancel(context.Background())
 	return &Engine{
 		opts:     opts,
 		instance: strings.ToLower(rand.Text()[:10]),
@@ -87,7 +88,8 @@ func NewEngine(opts EngineOptions) *Engine {
 		engines:  memo[*made]{good: 5 * time.Minute, bad: 15 * time.Second},
 		images:   memo[image]{good: 10 * time.Minute, bad: 15 * time.Second},
 		verdicts: memo[verdict]{good: 10 * time.Minute, bad: 15 * time.Second},
-		closing:  make(chan struct{}),
+		ctx:      ctx,
+		cancel:   cancel,
 	}
 }
 
@@ -95,10 +97,7 @@ func NewEngine(opts EngineOptions) *Engine {
 // processes: their owners do.
 func (e *Engine) Close() {
 	e.mu.Lock()
-	if !e.closed {
-		e.closed = true
-		close(e.closing)
-	}
+	e.cancel()
 	e.mu.Unlock()
 	e.work.Wait()
 	e.mu.Lock()
@@ -112,7 +111,7 @@ func (e *Engine) Close() {
 func (e *Engine) enter() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
+	if e.ctx.Err() != nil {
 		return fault.New(fault.StartFailed, "Orla is stopping; no new container is started")
 	}
 	e.work.Add(1)
@@ -122,16 +121,8 @@ func (e *Engine) enter() error {
 // bounded returns a context that also ends at Close.
 func (e *Engine) bounded(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
-	over := make(chan struct{})
-	go func() { // returns at cancel
-		defer close(over)
-		select {
-		case <-e.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(); <-over }
+	stop := context.AfterFunc(e.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // program returns the path of a command.

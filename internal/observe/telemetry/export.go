@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -31,14 +30,16 @@ type exporter struct {
 	headers    map[string]string
 	client     *http.Client
 	complaints *complaints
-	over       chan struct{} // closed by Shutdown
+	ctx        context.Context //nolint:containedctx // cancelled when no more may be sent; it belongs to no batch
+	cancel     context.CancelFunc
 	ended      chan struct{} // closed when the last batch was sent
 }
 
 var _ sdktrace.SpanExporter = (*exporter)(nil)
 
 func newExporter(endpoint *url.URL, to Tracing, complaints *complaints) *exporter {
-	e := &exporter{endpoint: endpoint, headers: to.Headers, complaints: complaints, over: make(chan struct{}), ended: make(chan struct{})}
+	e := &exporter{endpoint: endpoint, headers: to.Headers, complaints: complaints, ended: make(chan struct{})}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.client = &http.Client{
 		Timeout: to.Timeout,
 		Transport: &http.Transport{
@@ -81,16 +82,8 @@ func (e *exporter) send(ctx context.Context, batch []sdktrace.ReadOnlySpan) (los
 		return len(batch), fmt.Errorf("encode spans: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
 	defer cancel()
-	waiting.Go(func() {
-		select {
-		case <-e.over:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
+	defer context.AfterFunc(e.ctx, cancel)() //nolint:contextcheck // the end of the exporter ends this, too
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.endpoint.String(), bytes.NewReader(body))
 	if err != nil {
 		return len(batch), errors.New("the endpoint cannot be asked") // err might quote it

@@ -91,7 +91,7 @@ func (s *spans) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	_ = s.provider.Shutdown(ctx) // its errors were logged
-	close(s.export.over)
+	s.export.cancel()
 	<-s.export.ended
 }
 
