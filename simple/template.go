@@ -13,6 +13,7 @@ import (
 	"text/template/parse"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
@@ -383,13 +384,8 @@ func textOf(v any) string {
 	case string:
 		return v
 	case map[string]any, []any:
-		var out bytes.Buffer
-		e := json.NewEncoder(&out)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(v); err != nil {
-			return "" // it was decoded from JSON
-		}
-		return strings.TrimSuffix(out.String(), "\n")
+		out, _ := rawjson.Encode(v) // it was decoded from JSON
+		return string(out)
 	default:
 		return fmt.Sprint(v)
 	}

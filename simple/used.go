@@ -1,7 +1,6 @@
 package simple
 
 import (
-	"bytes"
 	"encoding/json"
 	"text/template/parse"
 
@@ -128,10 +127,8 @@ func (c *cli) uses(name string) bool {
 func (u used) decoded() (map[string]any, error) {
 	object := make(map[string]any, len(u.members))
 	for key, raw := range u.members {
-		var value any
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		if err := d.Decode(&value); err != nil {
+		value, err := rawjson.Decode(raw)
+		if err != nil {
 			return nil, fault.New(fault.InvalidInput, "arguments: want a JSON object")
 		}
 		object[key] = plain(value)

@@ -273,6 +273,12 @@ func ReadSmall(path string) ([]byte, error) {
 	if path == os.DevNull {
 		return nil, nil
 	}
+	return ReadRegular(path, maxSmall+1) // one byte over, so that the excess shows
+}
+
+// ReadRegular returns the first most bytes of a regular file. Anything else, such as a FIFO, may have no
+// end, and not even a beginning.
+func ReadRegular(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
 	if err != nil {
 		return nil, err
@@ -285,7 +291,7 @@ func ReadSmall(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	return io.ReadAll(io.LimitReader(f, maxSmall+1)) // one byte over, so that the excess shows
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // find returns the configuration file in the usual places, or "".

@@ -24,6 +24,15 @@ func Decode(raw []byte) (value any, err error) {
 	return value, err
 }
 
+// Encode returns v as JSON without the escapes for HTML that json.Marshal writes.
+func Encode(v any) (stdjson.RawMessage, error) {
+	var out bytes.Buffer
+	e := stdjson.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
+}
+
 // Deeper reports whether raw, which need not be valid, may be nested deeper than
 // levels. Of valid JSON it is certain.
 func Deeper(raw []byte, levels int) bool {

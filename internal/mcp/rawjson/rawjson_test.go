@@ -304,3 +304,13 @@ func TestValues(t *testing.T) {
 		}
 	}
 }
+
+func TestEncodeEscapesNothingForHTML(t *testing.T) {
+	raw, err := rawjson.Encode(map[string]any{"a": "<&>\n", "b": json.RawMessage(` [1] `)})
+	if want := `{"a":"<&>\n","b":[1]}`; err != nil || string(raw) != want {
+		t.Errorf("%s %v, want %s", raw, err, want)
+	}
+	if raw, err := rawjson.Encode(func() {}); err == nil || len(raw) != 0 {
+		t.Errorf("%q %v", raw, err)
+	}
+}

@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math/big"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
@@ -183,13 +182,11 @@ func appendShort(out []byte, value any) []byte {
 
 // appendText appends a value that has no parts, or few, as JSON.
 func appendText(out []byte, value any) []byte {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
+	text, err := rawjson.Encode(value)
+	if err != nil {
 		return append(out, "a value that is not JSON"...)
 	}
-	return append(out, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
+	return append(out, text...)
 }
 
 // shorten cuts a text to 80 bytes.

@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/manifest"
 )
@@ -130,13 +131,11 @@ func (r Request) JSON() []byte { return encoded(r) }
 
 // encoded returns a request as JSON, with the arguments unchanged.
 func encoded(request any) []byte {
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(request); err != nil {
+	out, err := rawjson.Encode(request)
+	if err != nil {
 		panic(err) // arguments are valid JSON, and everything else is strings
 	}
-	return bytes.TrimSpace(out.Bytes())
+	return out
 }
 
 // Arguments returns those of the call; {} if there are none.

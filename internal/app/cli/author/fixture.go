@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
@@ -80,7 +81,7 @@ func findFixtures(dir string) ([]string, error) {
 // readFixture reads a fixture. Its name is there also when it is none.
 func readFixture(path string) (fixture, error) {
 	f := fixture{name: strings.TrimSuffix(filepath.Base(path), ".json"), path: path}
-	data, err := readRegular(path, maxFixture+1)
+	data, err := config.ReadRegular(path, maxFixture+1)
 	switch {
 	case err != nil:
 		return f, err
@@ -102,24 +103,6 @@ func readFixture(path string) (fixture, error) {
 		f.Expect.Status = statusOK
 	}
 	return f, f.check()
-}
-
-// readRegular reads a file, of which no more than so many bytes. One of another kind,
-// such as a pipe, may have no end, and not even a beginning.
-func readRegular(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(file, most))
 }
 
 // plainJSONError says what is wrong with a file in words of its author.

@@ -105,7 +105,7 @@ func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *config.L
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--fixtures: %w", err), Hint: cmd.CommandPath() + " --help shows what a fixture is"}
 	}
-	data, err := readRegular(module, wasm.MaxModule+1)
+	data, err := config.ReadRegular(module, wasm.MaxModule+1)
 	if err != nil {
 		return err
 	}
