@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/wasm/wasmfuel"
@@ -157,15 +158,7 @@ func (r *Runtime) Close() {
 	r.closed = true
 	r.mu.Unlock()
 	r.cancel()
-	compiled := make(chan struct{})
-	go func() { // returns after the last compilation
-		r.working.Wait()
-		close(compiled)
-	}()
-	select {
-	case <-compiled:
-	case <-time.After(closePatience):
-	}
+	pace.Await(nil, &r.working, closePatience)
 	r.mu.Lock()
 	idle := r.releaseLocked(func(*entry) bool { return true })
 	r.mu.Unlock()

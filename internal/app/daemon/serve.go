@@ -242,13 +242,11 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 	defer leave()
 	in, release := std.Polled()
 	defer release()
-	done := make(chan error, 1)
-	go func() { done <- stdio.Serve(client, s.bridge, in, std.Out, int64(cfg.MaxRequest)) }()
 	over := make(chan struct{})
 	var served error
 	go func() {
-		served = <-done
-		close(over)
+		defer close(over)
+		served = stdio.Serve(client, s.bridge, in, std.Out, int64(cfg.MaxRequest))
 	}()
 	ended := s.waitForEnd(ctx, signals, over)
 	s.drain(ctx, signals)
@@ -277,11 +275,8 @@ func (s *server) startTree(ctx context.Context, services ...suture.Service) (sto
 	if dog := newWatchdog(s.notifier, s.Supervisor, front, s.log.Logger); dog != nil {
 		front.Add(dog)
 	}
-	backEnded := make(chan struct{})
-	go func() {
-		defer close(backEnded)
-		_ = s.Supervisor.Serve(backCtx) // it ends by backCtx alone
-	}()
+	var back sync.WaitGroup
+	back.Go(func() { _ = s.Supervisor.Serve(backCtx) }) // it ends by backCtx alone
 	frontEnded := front.ServeBackground(frontCtx)
 	return func() {
 		endFront()
@@ -289,7 +284,7 @@ func (s *server) startTree(ctx context.Context, services ...suture.Service) (sto
 			s.log.Warn("the front ended", "err", err)
 		}
 		endBack()
-		<-backEnded
+		back.Wait()
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/call/pace"
 )
 
 const (
@@ -187,18 +188,8 @@ func (w *Server) answerFresh(ctx context.Context) {
 		}
 	}
 	w.mu.Unlock()
-	w.serving.Wait() // all that is accepted is counted then
-	asked := make(chan struct{})
-	go func() {
-		w.fresh.Wait() // shutdown closes what is left
-		close(asked)
-	}()
-	ctx, cancel := context.WithTimeout(ctx, w.first)
-	defer cancel()
-	select {
-	case <-asked:
-	case <-ctx.Done():
-	}
+	w.serving.Wait()                          // all that is accepted is counted then
+	pace.Await(ctx.Done(), &w.fresh, w.first) // shutdown closes what is left
 }
 
 // ErrInUse says why an address cannot be listened on.

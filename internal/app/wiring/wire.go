@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	"github.com/orla-project/orla/capsule"
@@ -189,13 +190,10 @@ func (p *Parts) Close() {
 // KeepAlive runs the services of capsules until end is called.
 func (p *Parts) KeepAlive(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = p.Supervisor.Serve(ctx) // it ends by ctx alone
-	}()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = p.Supervisor.Serve(ctx) }) // it ends by ctx alone
 	return func() {
 		cancel()
-		<-done
+		serving.Wait()
 	}
 }

@@ -1,10 +1,12 @@
 // Package pace bounds how fast unrequested data is read: a peer that sends such data without end would
-// keep a processor busy (SPEC S2). It is slowed down instead, as by a slow reader. Sleep waits for a time.
+// keep a processor busy (SPEC S2). It is slowed down instead, as by a slow reader. Sleep and
+// Await wait for a time.
 package pace
 
 import (
 	"context"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -56,6 +58,20 @@ func (r reader) Read(b []byte) (int, error) {
 	n, err := r.r.Read(b)
 	r.pace.Wait(nil, 0, n)
 	return n, err
+}
+
+// Await waits until the work is done, for most at most. done, which may be nil, ends the wait as well.
+func Await(done <-chan struct{}, work *sync.WaitGroup, most time.Duration) {
+	worked := make(chan struct{})
+	go func() { // returns after the last of the work
+		work.Wait()
+		close(worked)
+	}()
+	select {
+	case <-worked:
+	case <-time.After(most):
+	case <-done:
+	}
 }
 
 // Sleep waits, and reports false if ctx ends before.

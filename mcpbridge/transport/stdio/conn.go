@@ -9,10 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge"
@@ -412,14 +412,4 @@ func (c *Conn) finish() {
 
 // awaitLog waits until ended requests are logged, for LastAnswers at most: a request is logged after
 // its answer is written, and the write may block.
-func (c *Conn) awaitLog() {
-	logged := make(chan struct{})
-	go func() {
-		c.lines.Wait()
-		close(logged)
-	}()
-	select {
-	case <-logged:
-	case <-time.After(LastAnswers):
-	}
-}
+func (c *Conn) awaitLog() { pace.Await(nil, &c.lines, LastAnswers) }
