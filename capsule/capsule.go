@@ -14,6 +14,7 @@
 package capsule
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -174,15 +175,9 @@ type trigger struct {
 
 // New returns the Capsule that tool describes, in state CREATED.
 func New(tool manifest.Tool, opts Options) (*Capsule, error) {
-	if tool.Runtime.QueueTimeout == 0 {
-		tool.Runtime.QueueTimeout = DefaultQueueTimeout
-	}
-	if tool.Runtime.MaxMessage == 0 {
-		tool.Runtime.MaxMessage = DefaultMaxMessage
-	}
-	if tool.Run.Timeout == 0 {
-		tool.Run.Timeout = defaultCallTimeout
-	}
+	tool.Runtime.QueueTimeout = cmp.Or(tool.Runtime.QueueTimeout, DefaultQueueTimeout)
+	tool.Runtime.MaxMessage = cmp.Or(tool.Runtime.MaxMessage, DefaultMaxMessage)
+	tool.Run.Timeout = cmp.Or(tool.Run.Timeout, defaultCallTimeout)
 	c := &Capsule{
 		settings: settings{tool: tool, opts: opts, log: opts.Log, environ: withFreshCode(environ.Of(tool, opts.Environ), tool), connect: opts.Connect},
 		parts: parts{

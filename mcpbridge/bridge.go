@@ -13,6 +13,7 @@
 package mcpbridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -151,9 +152,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 
 // SetMaxInline changes Options.MaxInline for all answers from now on.
 func (b *Bridge) SetMaxInline(size int64) {
-	if size == 0 {
-		size = DefaultMaxInline
-	}
+	size = cmp.Or(size, DefaultMaxInline)
 	b.large.inline.Store(max(size, MinMaxInline))
 }
 

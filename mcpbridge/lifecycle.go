@@ -1,6 +1,7 @@
 package mcpbridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -81,10 +82,7 @@ func (b *Bridge) initialize(_ context.Context, r *Request) (wire.Parts, *jsonrpc
 	}
 	b.audience.join(r.session.Inbox)
 	b.leftMeanwhile(r.session)
-	version := says.Version
-	if version == "" {
-		version = wire.LastWithSessions
-	}
+	version := cmp.Or(says.Version, wire.LastWithSessions)
 	return wire.Parts{[]byte(`{"capabilities":`), capabilities, []byte(`,"protocolVersion":"` + version + `","serverInfo":`), b.selfJSON, wire.Closing}, nil
 }
 

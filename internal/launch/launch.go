@@ -10,6 +10,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -271,9 +272,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 		stop:    stop{ended: make(chan struct{}), ending: make(chan *ending, 1), kill: make(chan struct{})},
 		outcome: outcome{exited: make(chan struct{}), gone: make(chan struct{})},
 	}
-	if p.grace == 0 {
-		p.grace = DefaultGrace
-	}
+	p.grace = cmp.Or(p.grace, DefaultGrace)
 	p.applied = l.apply(s, cell, spec.Limits)
 	l.cells.add(p.pid, cell)
 	if len(rest) > 0 {

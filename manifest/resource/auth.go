@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/textproto"
@@ -21,9 +22,7 @@ func (d *Declaration) auth(k authKeys) manifest.Auth {
 		return manifest.Auth{}
 	}
 	a := manifest.Auth{Profile: k.Profile, HeaderName: k.HeaderName, TokenURL: k.TokenURL, Scopes: k.Scopes}
-	if a.Profile == "" {
-		a.Profile = manifest.AuthBearer
-	}
+	a.Profile = cmp.Or(a.Profile, manifest.AuthBearer)
 	if k.SecretRef == "" {
 		d.Doc.Faultf(at+".secretRef", "is required")
 	} else {

@@ -98,9 +98,7 @@ func argumentHint(word string) string {
 		return "write arguments as JSON behind --json"
 	}
 	name, value, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	if value == "" {
-		value = "VALUE"
-	}
+	value = cmp.Or(value, "VALUE")
 	return fmt.Sprintf("write an argument of the tool as --arg %s=%s", cmp.Or(name, "NAME"), value)
 }
 

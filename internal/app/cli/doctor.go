@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,10 +88,7 @@ func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doct
 		found := doctor.Finding{Check: "configuration", Level: doctor.Fail, Text: text, Fix: validating(l)}
 		return append([]doctor.Finding{found}, examineMachine(ctx, &config.Loaded{Config: config.Defaults()})...)
 	}
-	file := cfg.File
-	if file == "" {
-		file = "no file, and none is needed"
-	}
+	file := cmp.Or(cfg.File, "no file, and none is needed")
 	findings := []doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: file}}
 	found := discovery.Find(cfg, l.Home)
 	findings = append(findings, examineTools(found, l)...)

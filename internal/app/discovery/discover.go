@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,12 +65,8 @@ func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
 }
 
 func withLimits(t *manifest.Tool, cfg *config.Loaded) {
-	if t.Run.Timeout == 0 {
-		t.Run.Timeout = time.Duration(cfg.Timeout)
-	}
-	if t.Run.MaxOutput == 0 {
-		t.Run.MaxOutput = int64(cfg.MaxOutput)
-	}
+	t.Run.Timeout = cmp.Or(t.Run.Timeout, time.Duration(cfg.Timeout))
+	t.Run.MaxOutput = cmp.Or(t.Run.MaxOutput, int64(cfg.MaxOutput))
 	t.Run.StructuredResults = cfg.StructuredResults
 	if t.Kind == manifest.Capsule {
 		t.Runtime.QueueTimeout = time.Duration(cfg.QueueTimeout)

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -120,10 +121,7 @@ const askPause = 50 * time.Millisecond
 // the command line: while that makes the container, the signal may be lost.
 func (p *process) endsWhenAsked(ctx context.Context) bool {
 	p.ordered = true
-	grace := p.plan.spec.Grace
-	if grace == 0 {
-		grace = launch.DefaultGrace
-	}
+	grace := cmp.Or(p.plan.spec.Grace, launch.DefaultGrace)
 	ctx, cancel := p.untilEnd(ctx, grace)
 	defer cancel()
 	for p.signal(ctx, "TERM") != nil {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"math"
@@ -95,10 +96,7 @@ func (c *Cluster) job(p *plan) *unstructured.Unstructured {
 
 // podSpec isolates the process (SPEC-TOOLS 7.4).
 func podSpec(p *plan) object {
-	grace := p.spec.Grace
-	if grace == 0 {
-		grace = launch.DefaultGrace
-	}
+	grace := cmp.Or(p.spec.Grace, launch.DefaultGrace)
 	spec := object{
 		"restartPolicy":                 "Never",
 		"automountServiceAccountToken":  false,

@@ -13,6 +13,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -96,9 +97,7 @@ type Cluster struct {
 
 // New returns a Cluster. It does not connect. The caller must Close the Cluster.
 func New(opts Options) *Cluster {
-	if opts.TTL == 0 {
-		opts.TTL = defaultTTL
-	}
+	opts.TTL = cmp.Or(opts.TTL, defaultTTL)
 	host, err := os.Hostname()
 	if err != nil {
 		host = "" // then instances of the same name are distinguished only by their pids

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -128,9 +129,7 @@ func (x *Exchange) failure(raw json.RawMessage, otherwise fault.Code) (*fault.Er
 	if err != nil {
 		return nil, fmt.Errorf("its error: %w", err)
 	}
-	if code == "" {
-		code = string(otherwise)
-	}
+	code = cmp.Or(code, string(otherwise))
 	if code == "" {
 		return nil, errText("its error has no tool_code")
 	}

@@ -8,6 +8,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -79,9 +80,7 @@ type Client struct {
 // New returns a Client without connections.
 func New(opts Options) *Client {
 	c := &Client{roots: opts.Roots, far: opts.Far, is: classify, private: opts.Private}
-	if c.private == "" {
-		c.private = PrivateLoopback
-	}
+	c.private = cmp.Or(c.private, PrivateLoopback)
 	c.pool.Store(c.newPool(c.private))
 	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().web, req) })
 	plain := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().h2c, req) })

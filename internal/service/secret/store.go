@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -171,12 +172,8 @@ func (s *Store) keys(ref Ref, keys []string) (map[string]Value, error) {
 
 // full sets the parts of a Ref that are empty to their defaults.
 func (r Ref) full() Ref {
-	if r.Namespace == "" {
-		r.Namespace = DefaultNamespace
-	}
-	if r.Key == "" {
-		r.Key = DefaultKey
-	}
+	r.Namespace = cmp.Or(r.Namespace, DefaultNamespace)
+	r.Key = cmp.Or(r.Key, DefaultKey)
 	return r
 }
 

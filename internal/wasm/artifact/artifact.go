@@ -11,6 +11,7 @@
 package artifact
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -65,15 +66,9 @@ type Store struct {
 
 // New returns a Store. It uses neither network nor disk before the first Fetch.
 func New(opts Options) *Store {
-	if opts.MaxBytes == 0 {
-		opts.MaxBytes = defaultMaxBytes
-	}
-	if opts.MaxCache == 0 {
-		opts.MaxCache = defaultMaxCache
-	}
-	if opts.UserAgent == "" {
-		opts.UserAgent = "orla"
-	}
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, defaultMaxBytes)
+	opts.MaxCache = cmp.Or(opts.MaxCache, defaultMaxCache)
+	opts.UserAgent = cmp.Or(opts.UserAgent, "orla")
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -54,9 +55,7 @@ func (s *Store) registry(k key, pinned digest.Digest) (source, error) {
 	if d, err := ref.Digest(); err == nil && pinned == "" {
 		pinned = d
 	}
-	if ref.Reference == "" {
-		ref.Reference = "latest"
-	}
+	ref.Reference = cmp.Or(ref.Reference, "latest")
 	r := &image{store: s, key: k, ref: ref, pinned: pinned}
 	if pinned == "" {
 		r.known = s.kept.entry(k)

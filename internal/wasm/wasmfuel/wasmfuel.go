@@ -39,7 +39,10 @@
 // for less than it executed.
 package wasmfuel
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Names that are added to a module. A module that imports from a module, or exports anything, whose
 // name begins with one of them is refused.
@@ -115,9 +118,7 @@ func Instrument(module []byte, opts Options) (metered []byte, instance int64, er
 	if opts.Slice <= 0 {
 		opts.Slice = DefaultSlice
 	}
-	if opts.MaxMemory == 0 {
-		opts.MaxMemory = maxPages * pageSize
-	}
+	opts.MaxMemory = cmp.Or(opts.MaxMemory, maxPages*pageSize)
 	m, wrong := parse(module, opts.MaxMemory)
 	if wrong != nil {
 		return nil, 0, wrong

@@ -119,15 +119,9 @@ func (h *Front) Handle(pattern string, next http.Handler) { h.mux.Handle(pattern
 // Configure sets the settings of all requests from now on. It must be called by one goroutine at a
 // time.
 func (h *Front) Configure(settings Settings) {
-	if settings.MaxRequest == 0 {
-		settings.MaxRequest = DefaultMaxRequest
-	}
-	if settings.SessionTimeout == 0 {
-		settings.SessionTimeout = DefaultSessionTimeout
-	}
-	if settings.MaxSessions == 0 {
-		settings.MaxSessions = DefaultMaxSessions
-	}
+	settings.MaxRequest = cmp.Or(settings.MaxRequest, DefaultMaxRequest)
+	settings.SessionTimeout = cmp.Or(settings.SessionTimeout, DefaultSessionTimeout)
+	settings.MaxSessions = cmp.Or(settings.MaxSessions, DefaultMaxSessions)
 	settings.AllowedHosts, settings.AllowedOrigins = slices.Clone(settings.AllowedHosts), slices.Clone(settings.AllowedOrigins)
 	for i, host := range settings.AllowedHosts {
 		settings.AllowedHosts[i] = hostEntry(bareHost(host))

@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -147,9 +148,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		h.begin(out, r, from, m)
 		return
 	case from.session == "":
-		if by.Version == "" {
-			by.Version = wire.VersionWithout
-		}
+		by.Version = cmp.Or(by.Version, wire.VersionWithout)
 	case from.own == nil:
 		sessionOver(out)
 		return
@@ -295,9 +294,7 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 		return
 	}
 	by := from.origin(r)
-	if by.Version == "" {
-		by.Version = wire.VersionWithout
-	}
+	by.Version = cmp.Or(by.Version, wire.VersionWithout)
 	var s *client.Session
 	switch {
 	case from.session != "" && from.own == nil:

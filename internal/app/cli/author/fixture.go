@@ -99,9 +99,7 @@ func readFixture(path string) (fixture, error) {
 	if len(f.Input) == 0 {
 		f.Input = json.RawMessage("{}")
 	}
-	if f.Expect.Status == "" {
-		f.Expect.Status = statusOK
-	}
+	f.Expect.Status = cmp.Or(f.Expect.Status, statusOK)
 	return f, f.check()
 }
 

@@ -3,6 +3,7 @@
 package author
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -57,9 +58,7 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--dir: %w", err)}
 			}
 			elsewhere := t.dir != "" && config.Absolute(t.dir) != config.Absolute(cfg.ToolsDir)
-			if t.dir == "" {
-				t.dir = cfg.ToolsDir
-			}
+			t.dir = cmp.Or(t.dir, cfg.ToolsDir)
 			if err := t.check(); err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
 			}

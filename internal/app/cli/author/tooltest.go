@@ -1,6 +1,7 @@
 package author
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,10 +98,7 @@ expects the status ok.`,
 
 // run tests a module. The error says that something failed, which was printed.
 func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *config.Loaded, module string, std terminal.Streams) error {
-	dir := f.fixtures
-	if dir == "" {
-		dir = filepath.Join(filepath.Dir(module), "fixtures")
-	}
+	dir := cmp.Or(f.fixtures, filepath.Join(filepath.Dir(module), "fixtures"))
 	files, err := findFixtures(dir)
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--fixtures: %w", err), Hint: cmd.CommandPath() + " --help shows what a fixture is"}
@@ -205,9 +203,7 @@ func (f *moduleFlags) limit(cmd *cobra.Command, t *manifest.Tool, cfg *config.Lo
 	if given("timeout") || t.Run.Timeout == 0 {
 		t.Run.Timeout = time.Duration(cfg.Timeout)
 	}
-	if t.Run.MaxOutput == 0 {
-		t.Run.MaxOutput = int64(cfg.MaxOutput)
-	}
+	t.Run.MaxOutput = cmp.Or(t.Run.MaxOutput, int64(cfg.MaxOutput))
 	return nil
 }
 
