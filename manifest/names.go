@@ -18,6 +18,16 @@ func NotInName(c rune) bool {
 	return true
 }
 
+// AllowedName returns a name with _ for each character that MCP does not allow in it.
+func AllowedName(name string) string {
+	return strings.Map(func(c rune) rune {
+		if NotInName(c) {
+			return '_'
+		}
+		return c
+	}, name)
+}
+
 // ValidName reports whether a tool can have the name as it is.
 func ValidName(name string) bool {
 	return name != "" && len(name) <= MaxName && !strings.ContainsFunc(name, NotInName)

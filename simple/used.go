@@ -2,6 +2,7 @@ package simple
 
 import (
 	"encoding/json"
+	"slices"
 	"text/template/parse"
 
 	"github.com/orla-project/orla/internal/call/fault"
@@ -115,12 +116,7 @@ func (c *cli) used(args json.RawMessage) (used, error) {
 
 // uses reports whether a template can use an argument.
 func (c *cli) uses(name string) bool {
-	for _, a := range c.arguments {
-		if a.uses.all || a.uses.names[name] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.arguments, func(a argument) bool { return a.uses.all || a.uses.names[name] })
 }
 
 // decoded returns the arguments in the form that templates get.

@@ -21,7 +21,7 @@ type scheme struct {
 
 // schemeOf returns the scheme for a number of things.
 func schemeOf(t manifest.Tool, things int) scheme {
-	s := scheme{own: t.Name, fit: allowed, hash: "_"}
+	s := scheme{own: t.Name, fit: manifest.AllowedName, hash: "_"}
 	switch {
 	case t.Runtime.Generated:
 		s.prefix, s.fit, s.hash = dashed(t.Name)+"--", dashed, "-"
@@ -69,20 +69,9 @@ func namesOf(t manifest.Tool, own []string) map[string]string {
 	return names
 }
 
-// allowed replaces what MCP does not allow in names.
-func allowed(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '.', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
-}
-
 // dashed replaces everything in a name but letters, digits and dashes.
 func dashed(name string) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(allowed(name))
+	return strings.NewReplacer("_", "-", ".", "-").Replace(manifest.AllowedName(name))
 }
 
 // hashed returns a name that ends in a hash of the full name and is not taken.

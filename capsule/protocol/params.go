@@ -30,10 +30,7 @@ func (p *Peer) RequestParams(req peer.Request, params json.RawMessage, input pee
 
 // statelessCall returns the params of a tools/call in statelessVersion.
 func (o *Orla) statelessCall(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
-	args := rawjson.Compact(call.Args)
-	if args == nil {
-		args = json.RawMessage("{}")
-	}
+	args := orEmpty(rawjson.Compact(call.Args))
 	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
 	of, token := peer.Declared{}, int64(0)
 	if call.Client != nil {
@@ -55,10 +52,7 @@ func (o *Orla) statelessCall(own string, call peer.Call, given json.RawMessage, 
 
 // callParams returns the params of a tools/call in an older version.
 func callParams(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
-	args := rawjson.Compact(call.Args)
-	if args == nil {
-		args = json.RawMessage("{}")
-	}
+	args := orEmpty(rawjson.Compact(call.Args))
 	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
 	tail := []byte("}")
 	meta := rawjson.Compact(given)
@@ -155,16 +149,19 @@ func (p *Peer) own(params json.RawMessage) func(int64) [][]byte {
 
 // stateless returns the params of a request that Orla makes for itself, in statelessVersion.
 func (o *Orla) stateless(params json.RawMessage) func(int64) [][]byte {
-	if params == nil {
-		params = json.RawMessage("{}")
-	}
-	return Just(rawjson.Set(params, "_meta", o.appendMeta(nil, ownDeclared, 0, nil)))
+	return Just(rawjson.Set(orEmpty(params), "_meta", o.appendMeta(nil, ownDeclared, 0, nil)))
 }
 
 // Just returns params that do not depend on the id of the request.
 func Just(params json.RawMessage) func(int64) [][]byte {
-	if params == nil {
-		params = json.RawMessage("{}")
-	}
+	params = orEmpty(params)
 	return func(int64) [][]byte { return [][]byte{rawjson.Compact(params)} }
+}
+
+// orEmpty returns an empty object in place of nothing.
+func orEmpty(object json.RawMessage) json.RawMessage {
+	if object == nil {
+		return json.RawMessage("{}")
+	}
+	return object
 }

@@ -20,9 +20,7 @@ func Traced(ctx context.Context, meta json.RawMessage) json.RawMessage {
 	if t.State() != "" {
 		own[1].Value = rawjson.Quote(t.State())
 	}
-	if meta == nil {
-		meta = json.RawMessage("{}")
-	}
+	meta = orEmpty(meta)
 	had := ""
 	ok := rawjson.Members(meta, func(key []byte, value json.RawMessage) bool {
 		if string(key) == trace.ParentKey {

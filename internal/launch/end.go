@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"slices"
 	"syscall"
 	"time"
 
@@ -102,7 +103,7 @@ func (p *LocalProcess) ask(e *ending) {
 // seeOut ends the rest of the tree of a process that was made to end.
 func (p *LocalProcess) seeOut(e *ending) {
 	left := func() bool {
-		if p.groupLeft() || anyAlive(e.rest.strays) {
+		if p.groupLeft() || slices.ContainsFunc(e.rest.strays, trees.Process.Alive) {
 			return true
 		}
 		e.rest = p.find(e.rest)
@@ -222,13 +223,4 @@ func signalAll(strays []trees.Process, sig syscall.Signal) {
 	for _, s := range strays {
 		s.Signal(sig)
 	}
-}
-
-func anyAlive(strays []trees.Process) bool {
-	for _, s := range strays {
-		if s.Alive() {
-			return true
-		}
-	}
-	return false
 }

@@ -140,12 +140,7 @@ func Stem(file string) string {
 // another than the file's own because MCP would not allow it.
 func nameOf(file string) (name string, changed bool) {
 	own := Stem(file)
-	name = strings.Map(func(c rune) rune {
-		if manifest.NotInName(c) {
-			return '_'
-		}
-		return c
-	}, own)
+	name = manifest.AllowedName(own)
 	name = name[:min(len(name), manifest.MaxName)]
 	return name, name != own
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -84,12 +85,7 @@ func EscapedJSON(line []byte) []byte {
 }
 
 func isASCII(text []byte) bool {
-	for _, c := range text {
-		if c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(text, func(c byte) bool { return c >= utf8.RuneSelf })
 }
 
 // FirstLine is as much of a description as a table has room for.

@@ -32,12 +32,9 @@ func Clean(own []string) []string {
 			"TRACEPARENT", "TRACESTATE", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS":
 			return true
 		}
-		for _, prefix := range [...]string{"ORLA_", "ORLOJ_SECRET_", "WATCHDOG_", "LISTEN_", "FDSTORE"} {
-			if strings.HasPrefix(name, prefix) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc([]string{"ORLA_", "ORLOJ_SECRET_", "WATCHDOG_", "LISTEN_", "FDSTORE"}, func(prefix string) bool {
+			return strings.HasPrefix(name, prefix)
+		})
 	})
 }
 

@@ -1,6 +1,9 @@
 package rawjson
 
-import stdjson "encoding/json"
+import (
+	stdjson "encoding/json"
+	"slices"
+)
 
 // Member is a member of an object.
 type Member struct {
@@ -34,12 +37,7 @@ func Edit(raw []byte, drop func(key string) bool, add ...Member) (stdjson.RawMes
 
 // named reports whether one of a few members has a key.
 func named(members []Member, key []byte) bool {
-	for _, m := range members {
-		if m.Key == string(key) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(members, func(m Member) bool { return m.Key == string(key) })
 }
 
 // appendMember appends a member to an object that is not closed.

@@ -3,6 +3,8 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -211,9 +213,7 @@ func sameLevel(s *jsonschema.Schema) []*jsonschema.Schema {
 	all = append(all, s.AllOf...)
 	all = append(all, s.AnyOf...)
 	all = append(all, s.OneOf...)
-	for _, below := range s.DependentSchemas {
-		all = append(all, below)
-	}
+	all = slices.AppendSeq(all, maps.Values(s.DependentSchemas))
 	for _, below := range s.Dependencies {
 		if below, ok := below.(*jsonschema.Schema); ok {
 			all = append(all, below)
@@ -227,12 +227,8 @@ func levelBelow(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := []*jsonschema.Schema{
 		s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema,
 	}
-	for _, below := range s.Properties {
-		all = append(all, below)
-	}
-	for _, below := range s.PatternProperties {
-		all = append(all, below)
-	}
+	all = slices.AppendSeq(all, maps.Values(s.Properties))
+	all = slices.AppendSeq(all, maps.Values(s.PatternProperties))
 	for _, below := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
 		switch below := below.(type) {
 		case *jsonschema.Schema:

@@ -71,10 +71,8 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, file := range made {
-				if _, err := fmt.Fprintln(std.Out, file); err != nil {
-					return err
-				}
+			if _, err := fmt.Fprintln(std.Out, strings.Join(made, "\n")); err != nil {
+				return err
 			}
 			t.sayHowToCall(std.Err, elsewhere)
 			return nil

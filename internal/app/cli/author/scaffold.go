@@ -51,10 +51,8 @@ func newScaffold(std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, file := range made {
-				if _, err := fmt.Fprintln(std.Out, file); err != nil {
-					return err
-				}
+			if _, err := fmt.Fprintln(std.Out, strings.Join(made, "\n")); err != nil {
+				return err
 			}
 			p.sayHowToBuild(std.Err)
 			return nil
