@@ -72,5 +72,5 @@ type outcome struct {
 // end returns the CallEnd for the observer. result says that the answer is a result, not a
 // JSON-RPC error.
 func (o outcome) end(result bool, took time.Duration) CallEnd {
-	return CallEnd{OK: o.ok, Code: o.code, IsError: result && !o.ok, Fault: o.fault, Attempts: o.attempts, ResponseBytes: o.answerBytes, Took: took}
+	return CallEnd{OK: o.ok, Code: o.code, IsError: result && !o.ok, Attempts: o.attempts, ResponseBytes: o.answerBytes, Took: took}
 }

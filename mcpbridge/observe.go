@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -35,9 +34,8 @@ type CallEnd struct {
 	OK            bool
 	Code          string // why not: a fault.Code, a tool's own code, or a JSON-RPC error's number
 	IsError       bool   // the answer is a result with isError
-	Fault         *fault.Error
-	Attempts      int // how many were made; usually 1
-	ResponseBytes int // of the result that the client gets; see outcome
+	Attempts      int    // how many were made; usually 1
+	ResponseBytes int    // of the result that the client gets; see outcome
 	Took          time.Duration
 }
 

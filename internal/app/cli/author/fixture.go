@@ -30,7 +30,6 @@ const (
 // A fixture is a call of a module, and what is expected of it.
 type fixture struct {
 	name string // of its file, without .json
-	path string
 
 	Input json.RawMessage `json:"input"` // the arguments; {} if absent
 	// Auth is what the module is told of a tool's auth, whose secrets no test has.
@@ -80,7 +79,7 @@ func findFixtures(dir string) ([]string, error) {
 
 // readFixture reads a fixture. Its name is there also when it is none.
 func readFixture(path string) (fixture, error) {
-	f := fixture{name: strings.TrimSuffix(filepath.Base(path), ".json"), path: path}
+	f := fixture{name: strings.TrimSuffix(filepath.Base(path), ".json")}
 	data, err := config.ReadRegular(path, maxFixture+1)
 	switch {
 	case err != nil:
