@@ -25,24 +25,52 @@ type Pace struct {
 
 // Wait counts what was read. If that is too much for the present second, it waits for its end, or for
 // done, which may be nil.
-func (p *Pace) Wait(done <-chan struct{}, lines, bytes int) {
+func (p *Pace) Wait(done <-chan struct{}, lines, bytes int) { wait(done, p.count(lines, bytes)) }
+
+// count counts what was read, and returns how long to wait.
+func (p *Pace) count(lines, bytes int) (left time.Duration) {
 	p.lines += lines
 	p.bytes += bytes
 	if p.lines < MaxLines && p.bytes < MaxBytes { // as a rule; no clock is read
-		return
+		return 0
 	}
 	p.lines, p.bytes = 0, 0
 	now := time.Now()
-	left := time.Second - now.Sub(p.began)
-	p.began = now
-	if left <= 0 {
+	left = max(time.Second-now.Sub(p.began), 0)
+	p.began = now.Add(left)
+	return left
+}
+
+func wait(done <-chan struct{}, left time.Duration) {
+	if left == 0 {
 		return
 	}
-	p.began = now.Add(left)
 	select {
 	case <-time.After(left):
 	case <-done:
 	}
+}
+
+// Shared is one pace of several streams. Its zero value is ready to use, from any goroutine.
+type Shared struct {
+	mu   sync.Mutex
+	pace Pace
+}
+
+// maxAhead bounds how long a stream waits for seconds that other streams have used.
+const maxAhead = time.Minute
+
+// Wait is like Pace.Wait. If several streams have read too much for a second, each waits for the end of
+// another one.
+func (s *Shared) Wait(done <-chan struct{}, lines, bytes int) {
+	s.mu.Lock()
+	left := s.pace.count(lines, bytes)
+	if left > maxAhead {
+		s.pace.began = s.pace.began.Add(maxAhead - left)
+		left = maxAhead
+	}
+	s.mu.Unlock()
+	wait(done, left)
 }
 
 // Reader returns r, whose bytes are counted as they are read.

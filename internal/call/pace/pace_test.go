@@ -1,6 +1,7 @@
 package pace_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,38 @@ func TestS2AFloodIsReadAtItsPace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// SPEC S2, N2: several streams that share a pace are read as slowly together as one, and who was slow is not held
+// up for long by what others have read.
+func TestS2StreamsShareAPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams, each = 10, 3 // seconds of each at the limit
+		var p pace.Shared
+		var all sync.WaitGroup
+		began := time.Now()
+		for range streams {
+			all.Go(func() {
+				for range each * pace.MaxLines {
+					p.Wait(nil, 1, 10)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); (took - streams*each*time.Second).Abs() > 2*time.Second {
+			t.Errorf("it took %v, want about %d s", took, streams*each)
+		}
+		done := make(chan struct{})
+		close(done)
+		for range 10 * pace.MaxLines {
+			p.Wait(done, pace.MaxLines, 0)
+		}
+		began = time.Now()
+		p.Wait(nil, pace.MaxLines, 0)
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("after a flood, one waits for %v", took)
+		}
+	})
 }
 
 // Who ends a stream does not wait for it.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/internal/testing/needs"
 )
@@ -172,7 +173,7 @@ func TestS2LinesWithoutDataAreReadSlowly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			flood := strings.NewReader(strings.Repeat(line, (seconds+1)*pace.MaxLines+1))
-			if _, err := newEventReader(flood, 1<<20, nil, new(pace.Pace), func(int) error { return nil }).next(); !errors.Is(err, io.EOF) {
+			if _, err := newEventReader(flood, 1<<20, nil, new(pace.Shared), func(int) error { return nil }).next(); !errors.Is(err, io.EOF) {
 				t.Error(err)
 			}
 			if took := time.Since(began); took < seconds*time.Second {
@@ -180,4 +181,56 @@ func TestS2LinesWithoutDataAreReadSlowly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Messages with the usual fields are not slowed down, and those with many lines are.
+func TestOrdinaryMessagesAreNotSlowedDown(t *testing.T) {
+	const seconds = 3
+	for name, test := range map[string]struct {
+		event string
+		slow  bool
+	}{
+		"usual":               {"event: message\nid: 17\nretry: 1000\ndata: {}\n\n", false},
+		"many lines":          {strings.Repeat(": x\n", 100) + "data: {}\n\n", true},
+		"many lines of data":  {strings.Repeat("data: {\n", 100) + "\n", true},
+		"long lines":          {": " + strings.Repeat("x", 4<<10) + "\ndata: {}\n\n", true},
+		"a long line of data": {"data: " + strings.Repeat("x", 4<<10) + "\n\n", false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			n := max((seconds+1)*pace.MaxLines/strings.Count(test.event, "\n"), (seconds+1)*pace.MaxBytes/len(test.event))
+			e := newEventReader(strings.NewReader(strings.Repeat(test.event, n)), 1<<20, nil, new(pace.Shared), func(int) error { return nil })
+			for range n {
+				if _, err := e.next(); err != nil {
+					t.Fatal(err)
+				}
+				e.passed()
+			}
+			if took := time.Since(began); took > 0 && !test.slow || took < seconds*time.Second && test.slow {
+				t.Errorf("%s: %d were read in %v", name, n, took)
+			}
+		})
+	}
+}
+
+// quiet takes notifications.
+type quiet struct{ rpc.Handler }
+
+func (quiet) Notified(string, json.RawMessage) {}
+
+// The fields of messages do not count, also on a stream of the session.
+func TestFieldsOfMessagesAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const seconds = 3
+		s := &session{shares: newShares(1 << 20), max: 1 << 20, listener: listener{conn: rpc.New(nil, rpc.Options{Handler: quiet{}})}}
+		ev := "event: message\nid: 17\nretry: 1000\ndata: " + `{"jsonrpc":"2.0","method":"x"}` + "\n\n"
+		began := time.Now()
+		flood := strings.NewReader(strings.Repeat(ev, seconds*pace.MaxLines))
+		if st := s.stream(t.Context(), &http.Response{Body: io.NopCloser(flood)}, message{}); st.events != seconds*pace.MaxLines {
+			t.Errorf("%d events were read, and then %v", st.events, st.err)
+		}
+		if took := time.Since(began); took > seconds*time.Second {
+			t.Errorf("messages for %d s were read in %v", seconds, took)
+		}
+	})
 }

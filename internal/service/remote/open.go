@@ -154,7 +154,7 @@ func (s *session) speaksOldSSE(ctx context.Context, c auth.Credentials) bool {
 	if resp.StatusCode != http.StatusOK || contentType(resp.Header) != typeSSE {
 		return false
 	}
-	first, err := newEventReader(resp.Body, small, ctx.Done(), new(pace.Pace), func(int) error { return fmt.Errorf("%w", errTooLarge) }).next()
+	first, err := newEventReader(resp.Body, small, ctx.Done(), new(pace.Shared), func(int) error { return fmt.Errorf("%w", errTooLarge) }).next()
 	return err == nil && first.name == "endpoint"
 }
 

@@ -45,7 +45,7 @@ func TestS2StalledAnswersTakeLittle(t *testing.T) {
 			_, _ = s.body(resp, grow)
 		}},
 		"a stream": {"data: ", func(s *session, ctx context.Context, whose turns.Owner, resp *http.Response) {
-			_ = s.stream(ctx, resp, message{whose: whose}, new(pace.Pace))
+			_ = s.stream(ctx, resp, message{whose: whose})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,11 +112,10 @@ func TestS2EventsThatAreNotMessagesAreReadSlowly(t *testing.T) {
 				ev := of.before + "data: " + strings.Repeat("x", of.size) + "\n\n"
 				lines := strings.Count(ev, "\n") - 1 // the first of the data is free
 				n := max(1, min(2*pace.MaxBytes/of.size, 2*pace.MaxLines/lines))
-				var idle pace.Pace
 				began := time.Now()
 				for range streams {
 					flood := strings.NewReader(strings.Repeat(ev, n))
-					st := s.stream(t.Context(), &http.Response{Body: io.NopCloser(flood)}, message{}, &idle)
+					st := s.stream(t.Context(), &http.Response{Body: io.NopCloser(flood)}, message{})
 					if st.events != n || !errors.Is(st.err, io.EOF) {
 						t.Errorf("%d of %d events were read, and then %v", st.events, n, st.err)
 					}
@@ -131,4 +130,28 @@ func TestS2EventsThatAreNotMessagesAreReadSlowly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// SPEC S2, N2: all streams of a server share the rate of what is not a message, however many there are.
+func TestS2StreamsOfAServerAreReadSlowlyTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 20
+		s := &session{shares: newShares(16 << 20), max: 16 << 20, listener: listener{logged: func([]byte, int) {}}}
+		ev := "event: other\ndata: " + strings.Repeat("x", 60<<10) + "\n\n"
+		n := pace.MaxBytes / len(ev)
+		began := time.Now()
+		var all sync.WaitGroup
+		for range streams {
+			all.Go(func() {
+				flood := strings.NewReader(strings.Repeat(ev, n))
+				if st := s.stream(t.Context(), &http.Response{Body: io.NopCloser(flood)}, message{}); st.events != n {
+					t.Errorf("%d of %d events were read, and then %v", st.events, n, st.err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took < (streams-2)*time.Second {
+			t.Errorf("%d streams, each for a second, were read in %v", streams, took)
+		}
+	})
 }

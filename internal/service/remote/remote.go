@@ -109,9 +109,10 @@ type listener struct {
 	logged   func(line []byte, dropped int)
 	panicked func(p any)
 
-	receiving sync.Mutex // passes one message at a time; guards pauses
-	pauses    pace.Pace  // slow down unsolicited messages
-	saying    sync.Mutex // guards said
+	receiving sync.Mutex  // passes one message at a time; guards pauses
+	pauses    pace.Pace   // slow down unsolicited messages
+	idle      pace.Shared // the same for what is not a message, on all streams
+	saying    sync.Mutex  // guards said
 	said      limit
 }
 

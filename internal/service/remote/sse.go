@@ -41,8 +41,10 @@ type eventReader struct {
 	line   []byte
 
 	// idle bounds the rate of everything that is not a message: other events, lines without
-	// data, and all lines of data but the first of an event. Consecutive streams share it.
-	idle *pace.Pace
+	// data, and all lines of data but the first of an event. All streams of a server share it.
+	idle *pace.Shared
+	// few is not counted yet: nothing is counted of a message that has few lines.
+	few struct{ lines, bytes int }
 }
 
 const (
@@ -55,6 +57,9 @@ const (
 	maxEventName = 64
 	// maxRetry is the longest reconnection time that a server may set.
 	maxRetry = time.Minute
+	// maxFew bounds lines and their bytes that are not counted until it is known whether they are those of a
+	// message, which may have a type, an id and a time, and ends with an empty line.
+	maxFew, maxFewBytes = 4, 2 << 10
 	// fields is the largest number of bytes that a field name adds to a line.
 	fields = len("data: ")
 )
@@ -62,7 +67,7 @@ const (
 // steps are the sizes at which grow is called.
 var steps = [...]int{small, large}
 
-func newEventReader(r io.Reader, max int, over <-chan struct{}, idle *pace.Pace, grow func(step int) error) *eventReader {
+func newEventReader(r io.Reader, max int, over <-chan struct{}, idle *pace.Shared, grow func(step int) error) *eventReader {
 	return &eventReader{r: bufio.NewReader(r), max: max, over: over, idle: idle, grow: grow}
 }
 
@@ -70,9 +75,29 @@ func newEventReader(r io.Reader, max int, over <-chan struct{}, idle *pace.Pace,
 // the size of its data.
 func (e *eventReader) skip(bytes int) {
 	const piece = pace.MaxBytes / 8 // one Wait is for at most one second's bytes
+	e.pay()
 	for ; bytes > 0; bytes -= piece {
 		e.idle.Wait(e.over, 0, min(bytes, piece))
 	}
+}
+
+// passed says that the last event is a message.
+func (e *eventReader) passed() { e.few.lines, e.few.bytes = 0, 0 }
+
+// count counts a line that is not a message, at the latest when there are more than few.
+func (e *eventReader) count(bytes int) {
+	e.few.lines++
+	e.few.bytes += bytes
+	if e.few.lines > maxFew || e.few.bytes > maxFewBytes {
+		e.pay()
+	}
+}
+
+// pay counts the lines that are not counted yet, and waits if there were too many.
+func (e *eventReader) pay() {
+	few := e.few
+	e.passed()
+	e.idle.Wait(e.over, few.lines, few.bytes)
 }
 
 // next returns the next event that has data. At the end of the stream it returns io.EOF, and drops
@@ -91,9 +116,9 @@ func (e *eventReader) next() (event, error) {
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		switch {
 		case string(field) != "data":
-			e.idle.Wait(e.over, 1, len(line))
+			e.count(len(line))
 		case has:
-			e.idle.Wait(e.over, 1, 0)
+			e.count(0)
 		}
 		if len(line) == 0 {
 			if has && len(data) > 0 {

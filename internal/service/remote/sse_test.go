@@ -16,7 +16,7 @@ func never(int) error { return errors.New("a small event is taken for a large on
 
 // read returns the events of a text, and how the reading ended.
 func read(r io.Reader, max int, grow func(int) error) (events []event, e *eventReader, err error) {
-	e = newEventReader(r, max, nil, new(pace.Pace), grow)
+	e = newEventReader(r, max, nil, new(pace.Shared), grow)
 	for {
 		ev, err := e.next()
 		if err != nil {
@@ -118,7 +118,7 @@ func TestS2NothingLargeStaysOfAnEvent(t *testing.T) {
 		"lines of space in a message":  "data: {\n" + strings.Repeat("data: "+space[:1000]+"\n", 1000) + "data: }\n\n",
 		"a comment of an event before": ":" + large + "\n\ndata: {}\n\n",
 	} {
-		e := newEventReader(strings.NewReader(text), 2<<20, nil, new(pace.Pace), func(int) error { return nil })
+		e := newEventReader(strings.NewReader(text), 2<<20, nil, new(pace.Shared), func(int) error { return nil })
 		ev, err := e.next()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -41,9 +41,8 @@ func pauseBefore(n int, asked time.Duration) time.Duration {
 // supports that.
 func (s *session) follow(ctx context.Context, resp *http.Response, m message) error {
 	seen, asked := "", time.Duration(0)
-	var idle pace.Pace
 	for tries := 0; ; {
-		st := s.stream(ctx, resp, m, &idle)
+		st := s.stream(ctx, resp, m)
 		_ = resp.Body.Close() // everything needed was read
 		switch {
 		case st.answered:
@@ -99,7 +98,6 @@ func (s *session) resume(ctx context.Context, lastID string, tries *int, asked t
 func (s *session) listen(ctx context.Context) {
 	seen, asked := "", time.Duration(0)
 	had := false // there was a stream before
-	var idle pace.Pace
 	for tries := 0; ; tries++ {
 		resp, err := s.get(ctx, seen)
 		refusal, _ := errors.AsType[*statusError](err)
@@ -108,7 +106,7 @@ func (s *session) listen(ctx context.Context) {
 			return
 		case err == nil:
 			had = true
-			st := s.stream(ctx, resp, message{}, &idle)
+			st := s.stream(ctx, resp, message{})
 			_ = resp.Body.Close() // it was read to its end
 			if errors.Is(st.err, errTooLarge) {
 				s.say("the server's own stream: an event of over max_message (%d bytes)", s.max)
@@ -232,13 +230,13 @@ type streamed struct {
 }
 
 // stream passes on the messages of one stream, in order, until it ends, or for a moment after the
-// answer to m. idle bounds the rate of everything that is not a message.
-func (s *session) stream(ctx context.Context, resp *http.Response, m message, idle *pace.Pace) (st streamed) {
+// answer to m.
+func (s *session) stream(ctx context.Context, resp *http.Response, m message) (st streamed) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	grow, release := s.reading(ctx, m.whose)
 	defer release()
-	events := newEventReader(resp.Body, s.max, ctx.Done(), idle, grow)
+	events := newEventReader(resp.Body, s.max, ctx.Done(), &s.idle, grow)
 	for {
 		ev, err := events.next()
 		st.lastID, st.retry, st.err = events.lastID, events.retry, err
@@ -258,6 +256,7 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message, id
 			events.skip(skipped)
 			continue
 		}
+		events.passed()
 		if s.hand(line, m) && !st.answered { //nolint:contextcheck // an answer waits in the context of its call
 			st.answered = true
 			s.endSoon(ctx, resp)
