@@ -47,9 +47,9 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	if err := c.place(ctx, call.Owner); err != nil {
 		return nil, err
 	}
-	late := false
+	late, placed := false, true
 	defer func() {
-		if !late {
+		if placed && !late {
 			c.places.Give(call.Owner)
 		}
 	}()
@@ -60,14 +60,28 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 		result, stateless, err := c.send(ctx, askerOf(call), "tools/call", c.lateCall, func(ctx context.Context, p *protocol.Peer, id int64) [][]byte {
 			return p.CallParams(own, call, protocol.Traced(ctx, call.Meta), id)
 		})
-		switch {
-		case err != nil:
+		if err != nil {
 			err, late = isLate(err)
 			return nil, c.callError(err)
-		case !stateless, isToolResult(result), !clients.Requires(result):
-			return asResult(result), nil
+		}
+		if len(result) >= turns.Heavy { // others need not wait until it is read
+			c.places.Give(call.Owner)
+			placed = false
+		}
+		result, requires, err := readResult(ctx, result, stateless)
+		switch {
+		case err != nil:
+			return nil, c.sendError(err)
+		case !requires:
+			return result, nil
 		case call.Client != nil && call.Client.Declared().Repeats:
 			return result, nil
+		}
+		if !placed {
+			if err := c.place(ctx, call.Owner); err != nil {
+				return nil, err
+			}
+			placed = true
 		}
 		if call.Input, err = c.inputs.Fulfil(ctx, call.Client, result, round, given); err != nil {
 			return nil, err

@@ -140,3 +140,47 @@ func TestN2AThousandSessionsSlowAnotherCallerByItsShare(t *testing.T) {
 		})
 	}
 }
+
+// SPEC N2: while a large answer waits to be read in its caller's turn, its call keeps no place of the capsule.
+func TestN2ALargeAnswerLeavesItsPlace(t *testing.T) {
+	plan := func(int) behaviour { return behaviour{large: turns.Heavy} }
+	inBubble(t, plan, unchanged, func(t *testing.T, _ *fakeWorld, c *Capsule, _ *moves) {
+		c.places = placesOf(1)
+		until(c, func(s *status) bool { return s.state == Ready })
+		room := turns.NewRoom(64 << 20)
+		other := turns.Owner{Session: "other"}
+		held, release := room.Open(t.Context(), other)
+		defer release()
+		for range turns.Workers() {
+			if err := turns.AccountOf(held).BeginWork(held); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one := turns.Owner{Session: "one"}
+		ctx, releaseOne := room.Open(t.Context(), one)
+		defer releaseOne()
+		called := make(chan error, 1)
+		go func() {
+			_, err := c.Call(ctx, peer.Call{Tool: "walker", Owner: one})
+			called <- err
+		}()
+		time.Sleep(time.Second) // the answer has come
+		if len(called) > 0 {
+			t.Error("the answer does not wait")
+		}
+		if c.places.Try(other) {
+			c.places.Give(other)
+		} else {
+			t.Error("its call has the place")
+		}
+		for range turns.Workers() {
+			turns.AccountOf(held).EndWork()
+		}
+		if err := <-called; err != nil {
+			t.Error(err)
+		}
+		if !c.places.Try(other) {
+			t.Error("the place is not given back")
+		}
+	})
+}

@@ -48,6 +48,7 @@ type behaviour struct {
 	mute     bool          // it never says hello
 	hello    time.Duration // until it says hello
 	slow     time.Duration // for each answer
+	large    int           // bytes of each answer, beside the usual ones
 	stubborn time.Duration // until it ends after it was told to
 	dies     time.Duration // until it ends by itself; 0 for never
 	says     string        // on stderr, at once
@@ -131,7 +132,7 @@ func (p *fakeProcess) live(plan behaviour) {
 				continue
 			}
 			time.Sleep(plan.slow)
-			if _, err := fmt.Fprintf(p.theirStdout, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":\"done\"}\n", m.ID); err != nil {
+			if _, err := fmt.Fprintf(p.theirStdout, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":\"done%s\"}\n", m.ID, strings.Repeat("!", plan.large)); err != nil {
 				return
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -32,7 +33,10 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
 	c.trace = trace.From(ctx)
 	got, err := b.ask(callid.With(ctx, c.id), asked)
-	a, c.how, rpcErr = b.answerTo(got, err, c)
+	late := turns.AccountOf(ctx).Work(ctx, results.Weight(got), func() { a, c.how, rpcErr = b.answerTo(got, err, c) })
+	if late != nil {
+		a, c.how, rpcErr = b.answerTo(supervisor.Answer{}, late, c)
+	}
 	c.how.attempts = max(1, got.Attempts)
 	c.took = time.Since(began)
 	ended(c.how.end(rpcErr == nil, c.took))

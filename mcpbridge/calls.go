@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
@@ -81,7 +82,11 @@ func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, cli
 	if a.Passed != nil && a.Passed.State != nil {
 		a.Passed.Sign(b.states, callOf(r, asked))
 	}
-	result, err := b.encoded(a, r.newest)
+	var result wire.Parts
+	var err error
+	if late := turns.AccountOf(ctx).Work(ctx, a.Weight(), func() { result, err = b.encoded(a, r.newest) }); late != nil {
+		return nil, b.refused(ctx, r.Method, late)
+	}
 	if err != nil { // cannot be: Cutter.Bound has replaced what cannot be encoded
 		b.log.Error("encode an answer", "tool", asked.Tool, "err", err)
 		return nil, wire.InternalError()

@@ -34,12 +34,24 @@ func (b *Bridge) HoldForAnswers(n int64) func() {
 	return func() { release(); releaseFurther() }
 }
 
-// HoldMeasuring is another that looks through a kept answer, until what it returns is
-// called.
-func (b *Bridge) HoldMeasuring() func() {
-	_ = b.large.encoding.Take(context.Background(), turns.Owner{Session: "another"}) // it ends with its turn
-	return func() { b.large.encoding.Give(turns.Owner{Session: "another"}) }
+// HoldTurns is others that work on large answers, in all turns there are, until what it
+// returns is called.
+func (b *Bridge) HoldTurns() func() {
+	ctx, release := b.room.Open(context.Background(), turns.Owner{Session: "another"})
+	account := turns.AccountOf(ctx)
+	for range turns.Workers() {
+		_ = account.BeginWork(ctx) // it ends with its turn
+	}
+	return func() {
+		for range turns.Workers() {
+			account.EndWork()
+		}
+		release()
+	}
 }
+
+// WaitForTurn is how many wait for a turn to work on a large answer.
+func (b *Bridge) WaitForTurn() int { return b.room.Waiting() }
 
 // HoldListing is another that lists what the catalog has, until what it returns is called.
 func (b *Bridge) HoldListing() func() {

@@ -36,7 +36,6 @@ type largeAnswers struct {
 	inline   atomic.Int64  // Options.MaxInline
 	reads    *turns.Shares // of reads that wait for room
 	patience time.Duration // how long a read waits
-	encoding *turns.Queue  // lets one of them at a time be measured, or written as JSON
 }
 
 func newLargeAnswers() *largeAnswers {
@@ -44,7 +43,6 @@ func newLargeAnswers() *largeAnswers {
 		store:    results.NewStore(),
 		reads:    turns.NewShares(2 * maxReads), // an owner that is alone gets half
 		patience: budget.Patience,
-		encoding: turns.NewQueue(1, 0),
 	}
 }
 
@@ -84,29 +82,17 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/results.Sixfold, results.Prefix, id)}
 	}
 	var result wire.Parts
-	if err := b.inTurn(ctx, func() { result = a.Read(uri, size, r.self()) }); err != nil {
+	if err := turns.AccountOf(ctx).Work(ctx, turns.Heavy, func() { result = a.Read(uri, size, r.self()) }); err != nil {
 		return nil, b.refused(ctx, wire.MethodRead, err)
 	}
 	return result, nil
-}
-
-// inTurn does work that takes milliseconds for a large answer: for one read at a time, and for
-// the callers in turn.
-func (b *Bridge) inTurn(ctx context.Context, work func()) error {
-	owner := turns.AccountOf(ctx).Owner()
-	if err := b.large.encoding.Take(ctx, owner); err != nil {
-		return err
-	}
-	defer b.large.encoding.Give(owner)
-	work()
-	return nil
 }
 
 // roomToRead returns the size of an answer as JSON. If it is not over most, it also waits for
 // room for it.
 func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
 	err = b.awaitRoom(ctx, errNoRoomToRead, func(ctx context.Context, account *turns.Account) error {
-		if err := b.inTurn(ctx, func() { size = a.EncodedSize() }); err != nil || size > most {
+		if err := account.Work(ctx, turns.Heavy, func() { size = a.EncodedSize() }); err != nil || size > most {
 			return err
 		}
 		return account.Need(ctx, size)

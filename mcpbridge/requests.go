@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/results"
@@ -50,15 +51,15 @@ func (b *Bridge) requested(ctx context.Context, r *Request, of results.Asking, a
 	if err != nil {
 		return nil, b.refused(ctx, r.Method, err)
 	}
-	p, ok := results.Look(rawjson.Compact(raw), false)
-	if !ok {
+	var result wire.Parts
+	cached := r.newest && r.Method == wire.MethodRead
+	if err := turns.AccountOf(ctx).Work(ctx, len(raw), func() { result = results.Relayed(raw, b.states, of, cached, r.self()) }); err != nil {
+		return nil, b.refused(ctx, r.Method, err)
+	}
+	if result == nil {
 		return nil, b.refused(ctx, r.Method, fault.New(fault.ExecutionFailed, "%s: the answer is not a result", r.Method))
 	}
-	p.Sign(b.states, of)
-	if r.newest && r.Method == wire.MethodRead && !p.Requires { // required in the stateless era
-		p.Raw = results.Cacheable(p.Raw)
-	}
-	return p.Parts(r.self()), nil
+	return result, nil
 }
 
 // refused returns the error that a client gets for a request other than a call. Unlike a call,

@@ -174,7 +174,7 @@ func TestS2WhatIsReadHoldsRoom(t *testing.T) {
 	holds(w, f, read)
 	w.bridge.SetReadPatience(time.Millisecond)
 	for name, hold := range map[string]func() func(){
-		"room": func() func() { return w.bridge.HoldForAnswers(all) }, "a turn": w.bridge.HoldMeasuring,
+		"room": func() func() { return w.bridge.HoldForAnswers(all) }, "a turn": w.bridge.HoldTurns,
 	} {
 		release := hold()
 		if r := f.post(t, `{"jsonrpc":"2.0","id":1,`+read+`}`); !r.failed || !strings.Contains(r.raw, string(fault.RateLimited)) {

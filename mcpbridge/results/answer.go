@@ -1,6 +1,7 @@
 package results
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,6 +37,38 @@ func (a Answer) Failed() bool {
 		return a.Passed.Failed
 	}
 	return a.Result.IsError
+}
+
+// Weight returns about how many bytes there are to work on in an answer of a provider.
+func Weight(got supervisor.Answer) int { return len(got.Raw) + weight(got.Result) }
+
+// Weight is the same for what a client gets.
+func (a Answer) Weight() int {
+	if a.Passed != nil {
+		return len(a.Passed.Raw)
+	}
+	return weight(a.Result)
+}
+
+// weight is Payload without the rare blocks that it encodes. res may have blocks that cannot be encoded.
+func weight(res *mcp.CallToolResult) int {
+	if res == nil {
+		return 0
+	}
+	raw, _ := res.StructuredContent.(json.RawMessage)
+	size := len(raw)
+	for _, block := range res.Content {
+		if t, ok := block.(*mcp.TextContent); ok && t != nil {
+			size += len(t.Text)
+		} else if i, ok := block.(*mcp.ImageContent); ok && i != nil {
+			size += len(i.Data)
+		} else if a, ok := block.(*mcp.AudioContent); ok && a != nil {
+			size += len(a.Data)
+		} else if e, ok := block.(*mcp.EmbeddedResource); ok && e != nil && e.Resource != nil {
+			size += len(e.Resource.Text) + len(e.Resource.Blob)
+		}
+	}
+	return size
 }
 
 // Of turns the answer and the error of a provider into a result or a JSON-RPC error, one of

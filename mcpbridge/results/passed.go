@@ -230,6 +230,20 @@ func (c *Cutter) takeMeta(p *Passed) mcp.Content {
 	return link
 }
 
+// Relayed returns a peer's result of another request than a call as the client gets it; nil if it is not a result.
+// cached says that it must say whether it may be cached, as the stateless era requires. self is as for Parts.
+func Relayed(raw json.RawMessage, with *States, of Asking, cached bool, self json.RawMessage) wire.Parts {
+	p, ok := Look(rawjson.Compact(raw), false)
+	if !ok {
+		return nil
+	}
+	p.Sign(with, of)
+	if cached && !p.Requires {
+		p.Raw = Cacheable(p.Raw)
+	}
+	return p.Parts(self)
+}
+
 // Cacheable adds ttlMs and cacheScope to a result without them: it must not be cached.
 func Cacheable(raw json.RawMessage) json.RawMessage {
 	change := []wire.Member{{Key: "ttlMs", Value: json.RawMessage("0")}, {Key: "cacheScope", Value: json.RawMessage(`"private"`)}}

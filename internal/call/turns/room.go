@@ -17,14 +17,15 @@ const step = 256 << 10
 // wait for each other. To prevent that, one call at a time may exceed the limit, until it gives back
 // everything.
 type Room struct {
-	bytes  *Shares
-	hand   *Shares       // of bytes that came already and wait for room; see Account.Later
-	beyond chan struct{} // holds a token while a call exceeds the limit
+	bytes   *Shares
+	hand    *Shares       // of bytes that came already and wait for room; see Account.Later
+	beyond  chan struct{} // holds a token while a call exceeds the limit
+	working *Queue        // see Account.Work
 }
 
 // NewRoom returns a Room of limit bytes, and half as many in hand.
 func NewRoom(limit int64) *Room {
-	return &Room{bytes: NewShares(limit), hand: NewShares(limit / 2), beyond: make(chan struct{}, 1)}
+	return &Room{bytes: NewShares(limit), hand: NewShares(limit / 2), beyond: make(chan struct{}, 1), working: NewQueue(Workers(), 0)}
 }
 
 // Resize changes the limit. Calls keep what they hold.

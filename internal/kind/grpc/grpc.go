@@ -105,15 +105,23 @@ func (t *Tool) execute(ctx context.Context, owner turns.Owner, x *contract.Excha
 	envelope := message(x.Request().JSON())
 	req := connect.NewRequest(&envelope)
 	t.describe(ctx, req.Header(), c)
-	if err := t.service.Begin(ctx, owner); err != nil {
+	resp, err := t.send(ctx, owner, req, c)
+	if err != nil {
 		return peer.Answer{}, err
+	}
+	return x.Answer(*resp.Msg)
+}
+
+func (t *Tool) send(ctx context.Context, owner turns.Owner, req *connect.Request[message], c auth.Credentials) (*connect.Response[message], error) {
+	if err := t.service.Begin(ctx, owner); err != nil {
+		return nil, err
 	}
 	defer t.service.End(owner)
 	resp, err := t.client.CallUnary(ctx, req)
 	if err != nil {
-		return peer.Answer{}, t.failure(ctx, err, c)
+		return nil, t.failure(ctx, err, c)
 	}
-	return x.Answer(*resp.Msg)
+	return resp, nil
 }
 
 // describe sets the metadata of a call.

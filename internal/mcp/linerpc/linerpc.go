@@ -1,7 +1,7 @@
 // Package linerpc carries JSON-RPC 2.0 over the stdin and stdout of a process, one
 // message on each line (RFC 2 §8.2, SPEC D5). The calls themselves are internal/mcp/rpc's.
 //
-// Its invariant: reading never waits for anybody, so that a process that writes
+// Its invariant: reading never waits for a write, so that a process that writes
 // while it does not read cannot be locked up with us.
 package linerpc
 

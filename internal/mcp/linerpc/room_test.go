@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rpc"
@@ -110,6 +111,66 @@ func TestN2AnAnswerWithoutRoomStallsNoOtherTenant(t *testing.T) {
 				}
 				if got := <-floods; !errors.Is(got.err, rpc.ErrNoRoom) {
 					t.Errorf("the call without room ends with %d bytes, %v", len(got.result), got.err)
+				}
+			})
+		})
+	}
+}
+
+// SPEC N2: a large answer is read in a turn of its caller. Without one, the reader does not wait for long, nor
+// where a call of another caller waits, or begins; and it does not keep the turn.
+func TestN2ALargeAnswerIsReadInTurn(t *testing.T) {
+	ann, bob := turns.Owner{Caller: "ann", Session: "1"}, turns.Owner{Caller: "bob", Session: "2"}
+	for name, test := range map[string]struct {
+		held, before, begins bool
+		size                 int
+		waits                bool // the reader does
+		most                 time.Duration
+	}{
+		"a turn is free":              {size: turns.Heavy},
+		"a small answer":              {held: true, size: turns.Heavy / 2},
+		"no turn is free":             {held: true, size: turns.Heavy, waits: true, most: time.Second},
+		"another caller waits":        {held: true, before: true, size: turns.Heavy},
+		"another caller's call comes": {held: true, begins: true, size: turns.Heavy, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, p *process) {
+				room := turns.NewRoom(64 << 20)
+				held, release := room.Open(t.Context(), turns.Owner{Caller: "carl"})
+				defer release()
+				take := func() {
+					for range turns.Workers() {
+						if err := turns.AccountOf(held).BeginWork(held); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if test.held {
+					take()
+				}
+				began := time.Now()
+				ctx, releaseOwn := room.Open(t.Context(), ann)
+				defer releaseOwn()
+				large := p.calls(ctx, rpc.Request{Method: "large", Owner: ann})
+				id := p.gets().ID
+				if test.before {
+					p.calls(t.Context(), rpc.Request{Method: "small", Owner: bob})
+					p.gets()
+				}
+				p.says(`{"jsonrpc":"2.0","id":%d,"result":"%s"}`, id, strings.Repeat("x", test.size))
+				synctest.Wait()
+				if waits := len(large) == 0; waits != test.waits {
+					t.Errorf("the reader waits: %v", waits)
+				}
+				if test.begins {
+					p.calls(t.Context(), rpc.Request{Method: "small", Owner: bob})
+					p.gets()
+				}
+				if got := <-large; got.err != nil || time.Since(began) > test.most {
+					t.Errorf("the call ends after %v with %v", time.Since(began), got.err)
+				}
+				if !test.held {
+					take() // all are there
 				}
 			})
 		})

@@ -60,6 +60,9 @@ type Pending struct {
 	number   int64        // in the order in which requests are sent; guarded by Conn.mu
 }
 
+// Account returns what the call holds of the room for answers; nil where nobody counts.
+func (p *Pending) Account() *turns.Account { return p.room }
+
 // event is a note for a call, or its answer.
 type event struct {
 	method string          // of a note; "" for the answer

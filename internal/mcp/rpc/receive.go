@@ -16,13 +16,60 @@ import (
 )
 
 // Receive passes a message, or each message of a batch, to its call or to the Handler. It returns how many
-// messages were not answers to calls. It waits only if there is no room for an answer and no call of
-// another caller would wait too.
+// messages were not answers to calls. It waits only if there is no room for an answer, or for a short time
+// for a turn to work on a large one, and only while no call of another caller would wait too.
 func (c *Conn) Receive(text []byte) (unasked int) {
 	c.heard.Store(int64(time.Since(c.made)))
 	c.unasked = 0
+	if len(text) >= turns.Heavy {
+		c.beginWork()
+		defer c.endWork()
+	}
 	c.take(text)
 	return c.unasked
+}
+
+// maxTurn is how long the reader waits for a turn to work on a large message: not only answers come after it.
+const maxTurn = 250 * time.Millisecond
+
+// beginWork waits for a turn of the only caller that has calls in flight. It does not wait for long, nor while
+// there is a call of another caller, whose answer may come next: then the reader works without a turn.
+func (c *Conn) beginWork() {
+	p := c.waiting()
+	if p == nil {
+		return
+	}
+	bounded, over := context.WithTimeout(p.ctx, maxTurn)
+	defer over()
+	ctx, cancel := context.WithCancelCause(bounded)
+	defer cancel(nil)
+	if !c.standStill(p.Owner.Tenant(), cancel) {
+		return
+	}
+	defer c.goOn()
+	if p.room.BeginWork(ctx) == nil {
+		c.works = p.room
+	}
+}
+
+// endWork gives back the turn, if there is one.
+func (c *Conn) endWork() {
+	if c.works != nil {
+		c.works.EndWork()
+		c.works = nil
+	}
+}
+
+// waiting returns one of the calls that wait for an answer and count it; nil if there is none.
+func (c *Conn) waiting() *Pending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.calls.pending {
+		if !p.own && !p.standing && p.room != nil {
+			return p
+		}
+	}
+	return nil
 }
 
 func (c *Conn) take(text []byte) {
@@ -144,6 +191,7 @@ func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
 	if p.room.Later(size) {
 		return size, nil
 	}
+	c.endWork() // it waits
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	defer cancel(nil)
 	if !c.standStill(p.Owner.Tenant(), cancel) {
@@ -156,7 +204,7 @@ func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
 	return 0, nil
 }
 
-// still is the wait of the reader for room for an answer of a caller.
+// still is the wait of the reader for room for an answer of a caller, or for its turn.
 type still struct {
 	tenant turns.Owner
 	end    context.CancelCauseFunc // nil while it does not

@@ -90,9 +90,11 @@ type Conn struct {
 	transport Transport
 	opts      Options
 
-	made    time.Time
-	heard   atomic.Int64 // when the last message came, in nanoseconds after made
-	unasked int          // see Receive, which alone uses it
+	made  time.Time
+	heard atomic.Int64 // when the last message came, in nanoseconds after made
+	// unasked and works are used by Receive alone: what it returns, and in whose turn it works; nil for no turn.
+	unasked int
+	works   *turns.Account
 
 	notes *turns.Shares // of the bytes of all notes that wait
 

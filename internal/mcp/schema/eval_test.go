@@ -364,6 +364,37 @@ func TestN2HeavyChecksOfOneCallerLetOthersPass(t *testing.T) {
 	})
 }
 
+// SPEC N2: a heavy value is looked through in a turn of its caller, before its check waits for a place.
+func TestN2AHeavyValueIsLookedThroughInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := CompileInput(json.RawMessage(`{"type":"object","properties":{"a":{"type":"array"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.shallow = nil
+		ctx, release := turns.NewRoom(1<<30).Open(t.Context(), turns.Owner{Caller: "one"})
+		defer release()
+		account := turns.AccountOf(ctx)
+		for range turns.Workers() {
+			if err := account.BeginWork(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		checked := make(chan error, 1)
+		go func() { checked <- s.Validate(ctx, json.RawMessage(`{"a":[`+strings.Repeat("1,", heavy)+`1]}`)) }()
+		synctest.Wait()
+		if len(checked) > 0 {
+			t.Error("it does not wait")
+		}
+		for range turns.Workers() {
+			account.EndWork()
+		}
+		if err := <-checked; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An argument of the format "regex" is not one of the schema's patterns: it takes nothing
 // of what they may, and is not kept.
 func TestS2RegexArgumentsAreNotKept(t *testing.T) {

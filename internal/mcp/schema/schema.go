@@ -117,10 +117,14 @@ var places = turns.NewQueue(2, 1)
 // ctx's cause.
 func (s *Schema) misfits(ctx context.Context, raw []byte) (list, where string, err error) {
 	if len(raw) >= heavy {
-		if why := tooMuch(raw); why != "" {
+		account, why := turns.AccountOf(ctx), ""
+		if err := account.Work(ctx, len(raw), func() { why = tooMuch(raw) }); err != nil {
+			return "", "", err
+		}
+		if why != "" {
 			return why, "", nil
 		}
-		owner := turns.AccountOf(ctx).Owner()
+		owner := account.Owner()
 		if err := places.Take(ctx, owner); err != nil {
 			return "", "", err
 		}

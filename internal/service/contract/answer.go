@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
@@ -30,7 +31,23 @@ func (x *Exchange) Answer(body []byte) (peer.Answer, error) {
 }
 
 // Result makes the call's answer from a terminal response (SPEC-TOOLS 2.3).
-func (x *Exchange) Result(r Response) (peer.Answer, error) {
+func (x *Exchange) Result(r Response) (answer peer.Answer, err error) {
+	if ended := x.work(len(r.Result), func() { answer, err = x.result(r) }); ended != nil {
+		return peer.Answer{}, ended
+	}
+	return x.checked(answer, err)
+}
+
+// work does work on n bytes of an answer in the turn of the call's owner. The error is the cause of
+// the attempt's end.
+func (x *Exchange) work(n int, work func()) error {
+	if err := turns.AccountOf(x.ctx).Work(x.ctx, n, work); err != nil {
+		return fault.From(err)
+	}
+	return nil
+}
+
+func (x *Exchange) result(r Response) (peer.Answer, error) {
 	if r.Err != nil {
 		return peer.Answer{}, r.Err
 	}
@@ -56,7 +73,14 @@ func (x *Exchange) Failure(body []byte, strict bool) *fault.Error {
 
 // Raw makes the call's answer from a body that may be an envelope. Any other body is the result
 // itself (SPEC-TOOLS 3.1).
-func (x *Exchange) Raw(body []byte, contentType string) (peer.Answer, error) {
+func (x *Exchange) Raw(body []byte, contentType string) (answer peer.Answer, err error) {
+	if ended := x.work(len(body), func() { answer, err = x.raw(body, contentType) }); ended != nil {
+		return peer.Answer{}, ended
+	}
+	return x.checked(answer, err)
+}
+
+func (x *Exchange) raw(body []byte, contentType string) (peer.Answer, error) {
 	body = x.credentials.RedactBody(body)
 	media, _, err := mime.ParseMediaType(x.credentials.Redact(contentType))
 	if err != nil {
@@ -71,7 +95,7 @@ func (x *Exchange) Raw(body []byte, contentType string) (peer.Answer, error) {
 			if err != nil {
 				return peer.Answer{}, x.violation(body, err)
 			}
-			return x.Result(r)
+			return x.result(r)
 		}
 		return x.ofJSON(bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\xEF\xBB\xBF"))))
 	}
@@ -118,21 +142,14 @@ func textResult(text string) *mcp.CallToolResult {
 }
 
 // ofJSON returns a result from JSON: an object becomes structured content and its text, a string a
-// text, anything else the text of its JSON. Without JSON the result is empty.
+// text, anything else the text of its JSON. Without JSON the result is empty. An object is not
+// checked yet.
 func (x *Exchange) ofJSON(raw json.RawMessage) (peer.Answer, error) {
 	if len(raw) == 0 {
 		return x.unstructured(textResult(""), errEmpty)
 	}
 	if raw[0] == '{' {
 		res := textResult(string(raw))
-		if x.tool.output != nil {
-			if err := x.tool.output.ValidateOutput(x.ctx, raw); err != nil {
-				if ended := context.Cause(x.ctx); ended != nil {
-					return peer.Answer{}, ended
-				}
-				return peer.Answer{Result: res}, x.misfit(err)
-			}
-		}
 		res.StructuredContent = raw
 		return peer.Answer{Result: res}, nil
 	}
@@ -143,6 +160,26 @@ func (x *Exchange) ofJSON(raw json.RawMessage) (peer.Answer, error) {
 		}
 	}
 	return x.unstructured(textResult(text), errNotObject)
+}
+
+// checked checks structured content against the output schema. Checks of large values wait for each
+// other; so that is not done in a turn of work.
+func (x *Exchange) checked(answer peer.Answer, err error) (peer.Answer, error) {
+	if err != nil || x.tool.output == nil {
+		return answer, err
+	}
+	raw, ok := answer.Result.StructuredContent.(json.RawMessage)
+	if !ok {
+		return answer, nil
+	}
+	if err := x.tool.output.ValidateOutput(x.ctx, raw); err != nil {
+		if ended := context.Cause(x.ctx); ended != nil {
+			return peer.Answer{}, ended
+		}
+		answer.Result.StructuredContent = nil
+		return answer, x.misfit(err)
+	}
+	return answer, nil
 }
 
 // unstructured returns a result without structured content. With an output schema that is an error:

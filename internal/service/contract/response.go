@@ -43,7 +43,14 @@ func Failed(f *fault.Error) Response { return Response{Status: statusError, Err:
 
 // Decode reads an envelope strictly. The error says how body violates the contract: it is
 // execution_failed, and a retry does not help.
-func (x *Exchange) Decode(body []byte) (Response, error) {
+func (x *Exchange) Decode(body []byte) (r Response, err error) {
+	if ended := x.work(len(body), func() { r, err = x.decode(body) }); ended != nil {
+		return Response{}, ended
+	}
+	return r, err
+}
+
+func (x *Exchange) decode(body []byte) (Response, error) {
 	body = x.credentials.RedactBody(body)
 	m, err := members(body)
 	if err != nil {

@@ -21,6 +21,7 @@ type message struct {
 	params json.RawMessage // may be nil
 	whose  turns.Owner     // whose share it counts towards; zero for Orla's own
 	call   int64           // the id of a request, as a number
+	room   *turns.Account  // of the call that it makes; nil where nobody counts
 
 	// Set by look, for requests.
 	version string          // of the protocol, where each request says it; else ""

@@ -73,8 +73,10 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 		return context.Cause(ctx)
 	}
 	if line := oneLine(body); line != nil && m.isRequest() {
-		if _, ok := answers(line, m.id); ok && s.hand(line, m) { //nolint:contextcheck // an answer waits in the context of its call
-			return nil
+		if _, ok := answers(line, m.id); ok {
+			if _, answered, err := s.hand(ctx, line, m); answered || err != nil {
+				return err
+			}
 		}
 	}
 	if m.method == "initialize" && s.speaksOldSSE(ctx, c) {

@@ -113,11 +113,12 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 	if err != nil {
 		return err
 	}
-	line := oneLine(body)
-	if line == nil {
+	switch isJSON, answered, err := s.hand(ctx, body, m); {
+	case err != nil:
+		return err
+	case !isJSON:
 		return final("the server answered %s with something that is not JSON", m.method)
-	}
-	if !s.hand(line, m) { //nolint:contextcheck // an answer waits in the context of its call
+	case !answered:
 		return final("the server answered %s with something that is not an answer to it", m.method)
 	}
 	return nil
@@ -210,9 +211,30 @@ func (s *session) tooLarge() *fault.Error {
 	return final("the server gave an answer of over max_message (%d bytes)", s.max)
 }
 
-// hand passes on a message of the server, and reports whether it was the answer to m and was still
-// valid JSON after secrets were removed.
-func (s *session) hand(line []byte, m message) (answered bool) {
+// hand passes on a message of the server, and reports whether it is JSON, and whether it was the answer to m and
+// was still valid JSON after secrets were removed. A large one waits for a turn of m's caller; the error is the
+// cause of ctx's end. The caller must not use text afterwards.
+func (s *session) hand(ctx context.Context, text []byte, m message) (isJSON, answered bool, err error) {
+	var line []byte
+	whole := false
+	if err := m.room.Work(ctx, len(text), func() {
+		if line = oneLine(text); line != nil {
+			line, answered = s.sort(line, m)
+			line, whole = s.cleaned(line)
+		}
+	}); err != nil {
+		return false, false, err
+	}
+	if line == nil {
+		return false, false, nil
+	}
+	s.receive(line) //nolint:contextcheck // an answer waits in the context of its call
+	return true, whole && answered, nil
+}
+
+// sort finds out whether a message of the server is the answer to m, and adds to any other one that it belongs
+// to m.
+func (s *session) sort(line []byte, m message) (_ []byte, answered bool) {
 	if m.isRequest() {
 		var result []byte
 		if result, answered = answers(line, m.id); answered && m.method == "initialize" {
@@ -227,5 +249,5 @@ func (s *session) hand(line []byte, m message) (answered bool) {
 			s.learn(m, line)
 		}
 	}
-	return s.pass(line) && answered
+	return line, answered
 }

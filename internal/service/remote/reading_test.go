@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
 // stalling is a body that has so many bytes, and no end before it is closed.
@@ -152,6 +153,54 @@ func TestS2StreamsOfAServerAreReadSlowlyTogether(t *testing.T) {
 		all.Wait()
 		if took := time.Since(began); took < (streams-2)*time.Second {
 			t.Errorf("%d streams, each for a second, were read in %v", streams, took)
+		}
+	})
+}
+
+// SPEC N2: a large message of a server is made ready for its caller in a turn of that caller, until its request
+// ends. A small one does not wait.
+func TestN2ALargeMessageIsReadInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{shares: newShares(1 << 20), max: 1 << 20, listener: listener{conn: rpc.New(nil, rpc.Options{Handler: quiet{}})}}
+		ctx, release := turns.NewRoom(1<<20).Open(t.Context(), turns.Owner{Caller: "one"})
+		defer release()
+		account := turns.AccountOf(ctx)
+		for range turns.Workers() {
+			if err := account.BeginWork(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hand := func(ctx context.Context, size int) <-chan error {
+			handed := make(chan error, 1)
+			go func() {
+				text := `{"jsonrpc":"2.0","method":"x","params":{"x":"` + strings.Repeat("x", size) + `"}}`
+				isJSON, _, err := s.hand(ctx, []byte(text), message{room: account})
+				if err == nil && !isJSON {
+					t.Error("it is not JSON")
+				}
+				handed <- err
+			}()
+			synctest.Wait()
+			return handed
+		}
+		if err := <-hand(ctx, 1); err != nil {
+			t.Error(err)
+		}
+		over := errors.New("over")
+		ending, end := context.WithCancelCause(ctx)
+		large, left := hand(ctx, turns.Heavy), hand(ending, turns.Heavy)
+		if len(large)+len(left) > 0 {
+			t.Error("a large message does not wait")
+		}
+		end(over)
+		if err := <-left; !errors.Is(err, over) {
+			t.Errorf("after its request, it ends with %v", err)
+		}
+		for range turns.Workers() {
+			account.EndWork()
+		}
+		if err := <-large; err != nil {
+			t.Error(err)
 		}
 	})
 }

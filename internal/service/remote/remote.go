@@ -333,12 +333,14 @@ func (s *session) show(c auth.Credentials) {
 	s.shown = append([]auth.Credentials{c}, s.shown[:min(len(s.shown), few-1)]...)
 }
 
-// pass passes a message to the capsule, and reports whether it is still valid JSON without the
-// secrets. The caller must not use text afterwards.
-func (s *session) pass(text []byte) (whole bool) {
-	clean := s.clean(text)
-	whole = &clean[0] == &text[0] || rawjson.Valid(clean) // usually nothing was removed
-	text = clean
+// cleaned returns a message without the secrets, and whether it is still valid JSON.
+func (s *session) cleaned(text []byte) (clean []byte, whole bool) {
+	clean = s.clean(text)
+	return clean, &clean[0] == &text[0] || rawjson.Valid(clean) // usually nothing was removed
+}
+
+// receive passes a message to the capsule.
+func (s *session) receive(text []byte) {
 	s.receiving.Lock()
 	defer s.receiving.Unlock()
 	defer func() {
@@ -349,7 +351,6 @@ func (s *session) pass(text []byte) (whole bool) {
 	if unasked := s.conn.Receive(text); unasked > 0 {
 		s.pauses.Wait(s.conn.Over(), unasked, len(text))
 	}
-	return whole
 }
 
 // maxLine bounds a line for the log in bytes.

@@ -35,7 +35,7 @@ func (s *session) Send(ctx context.Context, call *rpc.Pending, pieces [][]byte) 
 	}
 	m := parse(bytes.TrimSuffix(text, []byte("\n")))
 	if call != nil {
-		m.call, m.whose = call.ID, call.Owner
+		m.call, m.whose, m.room = call.ID, call.Owner, call.Account()
 	}
 	select {
 	case s.outbox <- m:

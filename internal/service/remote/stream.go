@@ -244,24 +244,25 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 			return st
 		}
 		st.events++
-		var line []byte
+		size, isJSON, answered := len(ev.data), false, false
 		if ev.name == "" || ev.name == "message" {
-			if line = oneLine(ev.data); line == nil {
+			if isJSON, answered, st.err = s.hand(ctx, ev.data, m); st.err != nil {
+				return st
+			}
+			if !isJSON {
 				s.say("an event from the server is not JSON")
 			}
 		}
-		if line == nil {
-			skipped := len(ev.data)
-			release() // the data is not used any more
-			events.skip(skipped)
-			continue
-		}
-		events.passed()
-		if s.hand(line, m) && !st.answered { //nolint:contextcheck // an answer waits in the context of its call
+		if answered && !st.answered {
 			st.answered = true
 			s.endSoon(ctx, resp)
 		}
-		release()
+		release() // the data is not used any more
+		if isJSON {
+			events.passed()
+		} else {
+			events.skip(size)
+		}
 	}
 }
 

@@ -1,0 +1,114 @@
+package turns_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/orla-project/orla/internal/call/turns"
+)
+
+// holdTurns takes all turns of Work there are, for another caller, until what it returns is called.
+func holdTurns(t *testing.T, room *turns.Room) (end func()) {
+	ctx, release := room.Open(t.Context(), turns.Owner{Caller: "another"})
+	account := turns.AccountOf(ctx)
+	for range turns.Workers() {
+		if err := account.BeginWork(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		for range turns.Workers() {
+			account.EndWork()
+		}
+		release()
+	}
+}
+
+// SPEC N2: work on large answers waits for turns, which callers have one after the other. Work on a small
+// answer does not wait.
+func TestN2WorkOnLargeAnswersIsDoneInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := turns.NewRoom(1 << 20)
+		end := holdTurns(t, room)
+		var mu sync.Mutex
+		var order []string
+		var done sync.WaitGroup
+		for _, caller := range []string{"ann", "ann", "ann", "ann", "bob"} {
+			done.Go(func() {
+				ctx, release := room.Open(t.Context(), turns.Owner{Caller: caller})
+				defer release()
+				if err := turns.AccountOf(ctx).Work(ctx, turns.Heavy, func() {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, caller)
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		if len(order) > 0 {
+			t.Errorf("without a turn, %v work", order)
+		}
+		did := 0
+		ctx, release := room.Open(t.Context(), turns.Owner{Caller: "ann"})
+		for _, account := range []*turns.Account{nil, turns.AccountOf(ctx)} {
+			if err := account.Work(ctx, turns.Heavy-1, func() { did++ }); err != nil {
+				t.Error(err)
+			}
+		}
+		if did != 2 {
+			t.Errorf("small work was done %d times, want 2", did)
+		}
+		release()
+		end()
+		done.Wait()
+		if at := slices.Index(order, "bob"); len(order) != 5 || at > turns.Workers() {
+			t.Errorf("they work in the order %v", order)
+		}
+	})
+}
+
+// Who leaves waits no longer, and work that panics gives its turn back.
+func TestWorkEndsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := turns.NewRoom(1 << 20)
+		end := holdTurns(t, room)
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, release := room.Open(ctx, turns.Owner{Caller: "ann"})
+		defer release()
+		account := turns.AccountOf(ctx)
+		left := make(chan error)
+		go func() { left <- account.Work(ctx, turns.Heavy, func() { t.Error("it was done") }) }()
+		synctest.Wait()
+		cancel(gone)
+		if err := <-left; !errors.Is(err, gone) {
+			t.Errorf("the error is %v", err)
+		}
+		end()
+		for range 2 * turns.Workers() {
+			func() {
+				defer func() { _ = recover() }()
+				_ = account.Work(t.Context(), turns.Heavy, func() { panic("of the work") })
+			}()
+		}
+		holdTurns(t, room)() // all turns are there
+	})
+}
+
+// SPEC N2: a small answer costs no memory more.
+func TestN2SmallWorkAllocatesNothing(t *testing.T) {
+	ctx, release := turns.NewRoom(1<<20).Open(t.Context(), turns.Owner{Caller: "ann"})
+	defer release()
+	n := 0
+	if got := testing.AllocsPerRun(100, func() {
+		_ = turns.AccountOf(ctx).Work(ctx, 1000, func() { n++ })
+	}); got > 0 || n == 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
