@@ -72,6 +72,31 @@ func (q *Queue) ageLocked(now time.Time) {
 	}
 }
 
+// Longer has the place count for so many moments from now on, also if it has come of age, and returns when they are
+// over: for work whose size is known late. If the place was given back, or no other caller is present or was lately,
+// it does nothing and returns the zero time.
+func (b *Brief) Longer(moments int) (until time.Time) {
+	q := b.of
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	if b.over || q.aloneLocked(b.node, now) {
+		return time.Time{}
+	}
+	until = now.Add(time.Duration(moments) * q.moment)
+	for b.until.Before(until) {
+		b.moments++
+		b.until = b.until.Add(q.moment)
+	}
+	if b.aged {
+		b.aged, b.since = false, now
+		b.node.age(-1)
+		q.putLocked(b)
+		q.armLocked(now)
+	}
+	return until
+}
+
 // armLocked has the next one come of age in time, if anybody waits.
 func (q *Queue) armLocked(now time.Time) {
 	if q.armed || q.waiting == 0 || q.oldest == nil {

@@ -436,6 +436,48 @@ func TestLongerTakenPlacesComeOfAgeLater(t *testing.T) {
 	})
 }
 
+// SPEC N2: a place counts again when its work turns out to be longer, but not for a caller that is alone.
+func TestN2APlaceCountsAgainForLongerWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const moment = 2 * time.Millisecond
+		places := turns.NewAging(turns.NoLimit, 1, moment)
+		take := func(caller string) (*turns.Brief, time.Duration) {
+			began := time.Now()
+			place, err := places.TakeBriefly(t.Context(), turns.Owner{Caller: caller})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return place, time.Since(began)
+		}
+		first, _ := take("ann")
+		if until := first.Longer(5); !until.IsZero() {
+			t.Errorf("it counts until %s for a caller that is alone", until)
+		}
+		other, _ := take("bob")
+		defer other.Give()
+		time.Sleep(3 * moment) // it comes of age
+		if until := first.Longer(5); time.Until(until) != 5*moment {
+			t.Errorf("it counts for %s", time.Until(until))
+		}
+		second, waited := take("ann")
+		if waited < 5*moment || waited > 6*moment {
+			t.Errorf("the next one waits for %s", waited)
+		}
+		second.Longer(5)
+		second.Longer(2) // which are over before
+		second.Give()
+		if until := second.Longer(5); !until.IsZero() {
+			t.Errorf("a place that was given back counts until %s", until)
+		}
+		third, waited := take("ann")
+		if waited != 0 {
+			t.Errorf("after that is given back, the next one waits for %s", waited)
+		}
+		third.Give()
+		first.Give()
+	})
+}
+
 // SPEC N2: who waits because there was another caller, or another session, is served when
 // that one has been away for long enough, though nobody gives a place back meanwhile.
 func TestN2WhoIsAloneAgainIsServed(t *testing.T) {

@@ -87,6 +87,7 @@ func (h *Front) servePost(out *response, r *http.Request) {
 	if err != nil {
 		return // the client has left
 	}
+	out.place = place
 	defer h.worked(r, from.owner, place, out)
 	out.Header().Set("X-Accel-Buffering", "no")
 	data := wire.Trimmed(body)

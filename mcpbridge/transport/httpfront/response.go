@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -50,6 +51,9 @@ const writeChunk = 256 << 10
 // fewBytes cost less to copy than to write in pieces.
 const fewBytes = 16 << 10
 
+// answerAMoment is about how many bytes of an answer can be made and written in a moment.
+const answerAMoment = 2 << 20
+
 // What stands around a message that is an event. Nobody changes it.
 var (
 	eventHead = []byte("event: message\ndata: ")
@@ -77,6 +81,7 @@ type response struct {
 	opened  bool          // it begins a session; the handler's own
 	guarded bool          // Front.guarded sees to the request's turn; the handler's own
 	unread  atomic.Bool   // the request has a large body, of which nothing was read
+	place   *turns.Brief  // of Front.working; nil for none
 
 	mu     sync.Mutex // serialises writes; guards the fields that follow
 	status int
@@ -84,6 +89,7 @@ type response struct {
 	before http.Header // with what the stream may begin before the handler says
 	early  bool        // it began so
 	done   bool        // the handler has returned, or has sent its answer
+	works  time.Time   // until when the place counts for what is written
 
 	extended time.Time // when a write got its time last
 }
@@ -152,6 +158,11 @@ func (r *response) writeAll(message wire.Parts) error {
 }
 
 func (r *response) writeAllLocked(message wire.Parts) error {
+	if moments := message.Size() / answerAMoment; moments > 0 && r.place != nil {
+		if until := r.place.Longer(moments); until.After(r.works) {
+			r.works = until
+		}
+	}
 	for _, part := range message {
 		if err := r.writeLocked(part); err != nil {
 			return err
@@ -242,6 +253,16 @@ func (r *response) writeLocked(p []byte) error {
 			return err
 		}
 	}
+}
+
+// worksFor returns for how long the place still counts for what was written.
+func (r *response) worksFor() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.works.IsZero() {
+		return 0
+	}
+	return time.Until(r.works)
 }
 
 // FlushError sends what is written so far.

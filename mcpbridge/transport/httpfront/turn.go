@@ -36,11 +36,16 @@ func (h *Front) waitTurn(r *http.Request, as turns.Owner) {
 const atOnce = moment / 40
 
 // worked gives back a POST's place of Front.working. While other callers are active, a POST that was
-// answered at once is a light request as well. Who has begun a session is that session from now on, and
+// answered at once is a light request as well, and one with a large answer counts for as long as that takes
+// to make and write: its client may have hung up at its first bytes. Who has begun a session is that session from now on, and
 // does not count as another caller beside it.
 func (h *Front) worked(r *http.Request, as turns.Owner, place *turns.Brief, out *response) {
 	if out.opened {
 		place.GiveUnseen()
+		return
+	}
+	if left := out.worksFor(); left > 0 {
+		time.AfterFunc(left, place.Give)
 		return
 	}
 	if place.GiveWithin(atOnce) {
