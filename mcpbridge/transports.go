@@ -17,6 +17,9 @@ func (b *Bridge) Log() *slog.Logger { return b.log }
 // Requests returns the shares of the bytes of requests that are being read or answered.
 func (b *Bridge) Requests() *turns.Shares { return b.requests }
 
+// Answers returns the room for the bytes of answers that are being sent.
+func (b *Bridge) Answers() *turns.Room { return b.room }
+
 // Admitted calls Options.Admitted.
 func (b *Bridge) Admitted(ctx context.Context, caller string) { b.opts.Admitted(ctx, caller) }
 

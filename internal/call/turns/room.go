@@ -37,6 +37,14 @@ func (r *Room) Resize(limit int64) {
 // Free returns how many bytes are free, without those in hand.
 func (r *Room) Free() int64 { return r.bytes.Free() }
 
+// Try takes n bytes for an owner if there is room for them now, and returns what gives them back.
+func (r *Room) Try(owner Owner, n int64) (release func(), ok bool) {
+	if !r.bytes.Try(owner, n) {
+		return nil, false
+	}
+	return func() { r.bytes.Give(owner, n) }, true
+}
+
 // InHand returns how many bytes wait in hand.
 func (r *Room) InHand() int64 { return r.hand.Taken() }
 

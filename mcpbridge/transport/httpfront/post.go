@@ -199,6 +199,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		asked.Begin(stream.Context())
 	}
 	h.headersRead(r)
+	out.small.room, out.small.owner = h.bridge.Answers(), by.Owner()
 	out.keepAlive(true)
 	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) {
 		defer release()

@@ -82,10 +82,12 @@ type response struct {
 	guarded bool          // Front.guarded sees to the request's turn; the handler's own
 	unread  atomic.Bool   // the request has a large body, of which nothing was read
 	place   *turns.Brief  // of Front.working; nil for none
+	small   smallAnswer
 
 	mu     sync.Mutex // serialises writes; guards the fields that follow
 	status int
 	timer  *time.Timer // set while the stream is kept alive
+	late   bool        // it was open for unreadAfter before its answer
 	before http.Header // with what the stream may begin before the handler says
 	early  bool        // it began so
 	done   bool        // the handler has returned, or has sent its answer
@@ -111,7 +113,7 @@ func (r *response) Header() http.Header { return r.header }
 func (r *response) extend() {
 	const nearly = 64 // of which a part may be missing, since to set it costs as much as a write to memory
 	now := time.Now()
-	if now.Sub(r.extended) < r.limits.Write/nearly {
+	if now.Sub(r.extended) < r.limits.Write/nearly || r.small.refused.Load() {
 		return
 	}
 	r.extended = now
@@ -191,6 +193,11 @@ func (r *response) answer(message wire.Parts, now bool) error {
 	r.done = true // no comment may follow
 	if size <= fewBytes {
 		message = wire.Parts{message.Join()}
+	}
+	r.small.begin(size)
+	defer r.small.end()
+	if r.late {
+		r.timer.Reset(unreadAfter)
 	}
 	if err := r.writeAllLocked(message); err != nil || !now {
 		return err
@@ -295,15 +302,33 @@ func (r *response) keepAlive(early bool) {
 		r.before = maps.Clone(r.header) // whose values nobody changes
 		r.before["Content-Type"], r.before["Cache-Control"] = eventStream, noCache
 	}
-	r.timer = time.AfterFunc(r.limits.KeepAlive, r.comment)
+	r.timer = r.lookAgain(min(unreadAfter, r.limits.KeepAlive))
 }
 
-func (r *response) comment() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.done {
+func (r *response) lookAgain(d time.Duration) *time.Timer { return time.AfterFunc(d, r.overdue) }
+
+// overdue is called when the response was open for unreadAfter, and whenever a comment is due.
+func (r *response) overdue() {
+	switch {
+	case r.small.waits():
+		r.countUnread()
+		return
+	case !r.mu.TryLock(): // something else is being written
+		r.lookAgain(unreadAfter)
 		return
 	}
+	defer r.mu.Unlock()
+	switch {
+	case r.done:
+	case !r.late:
+		r.late = true
+		r.timer.Reset(r.limits.KeepAlive - min(unreadAfter, r.limits.KeepAlive))
+	default:
+		r.commentLocked()
+	}
+}
+
+func (r *response) commentLocked() {
 	r.timer.Reset(r.limits.KeepAlive)
 	if r.status == 0 && r.before != nil {
 		r.early = true
