@@ -148,7 +148,7 @@ func TestN2ALargeAnswerLeavesItsPlace(t *testing.T) {
 		c.places = placesOf(1)
 		until(c, func(s *status) bool { return s.state == Ready })
 		room := turns.NewRoom(64 << 20)
-		other := turns.Owner{Session: "other"}
+		other := turns.Owner{Caller: "ann", Session: "other"}
 		held, release := room.Open(t.Context(), other)
 		defer release()
 		for range turns.Workers() {
@@ -156,7 +156,7 @@ func TestN2ALargeAnswerLeavesItsPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		one := turns.Owner{Session: "one"}
+		one := turns.Owner{Caller: "ann", Session: "one"}
 		ctx, releaseOne := room.Open(t.Context(), one)
 		defer releaseOne()
 		called := make(chan error, 1)

@@ -3,7 +3,9 @@ package mcpbridge
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"time"
 
@@ -37,16 +39,17 @@ func (b *Bridge) HoldForAnswers(n int64) func() {
 // HoldTurns is others that work on large answers, in all turns there are, until what it
 // returns is called.
 func (b *Bridge) HoldTurns() func() {
-	ctx, release := b.room.Open(context.Background(), turns.Owner{Session: "another"})
-	account := turns.AccountOf(ctx)
-	for range turns.Workers() {
+	var ends []func()
+	for i := range runtime.GOMAXPROCS(0) {
+		ctx, release := b.room.Open(context.Background(), turns.Owner{Caller: fmt.Sprint("another ", i)})
+		account := turns.AccountOf(ctx)
 		_ = account.BeginWork(ctx) // it ends with its turn
+		ends = append(ends, account.EndWork, release)
 	}
 	return func() {
-		for range turns.Workers() {
-			account.EndWork()
+		for _, end := range ends {
+			end()
 		}
-		release()
 	}
 }
 

@@ -82,7 +82,7 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/results.Sixfold, results.Prefix, id)}
 	}
 	var result wire.Parts
-	if err := turns.AccountOf(ctx).Work(ctx, turns.Heavy, func() { result = a.Read(uri, size, r.self()) }); err != nil {
+	if err := turns.AccountOf(ctx).Work(ctx, a.Size(), func() { result = a.Read(uri, size, r.self()) }); err != nil {
 		return nil, b.refused(ctx, wire.MethodRead, err)
 	}
 	return result, nil
@@ -92,7 +92,7 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 // room for it.
 func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
 	err = b.awaitRoom(ctx, errNoRoomToRead, func(ctx context.Context, account *turns.Account) error {
-		if err := account.Work(ctx, turns.Heavy, func() { size = a.EncodedSize() }); err != nil || size > most {
+		if err := account.Work(ctx, a.Size(), func() { size = a.EncodedSize() }); err != nil || size > most {
 			return err
 		}
 		return account.Need(ctx, size)

@@ -239,7 +239,7 @@ func (c *Cutter) link(a Large, name string) *mcp.ResourceLink {
 	if len(a.mime) > 2*longest+1 || strings.ContainsFunc(a.mime, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		a.mime = "application/octet-stream"
 	}
-	size := a.size()
+	size := int64(a.Size())
 	return &mcp.ResourceLink{URI: c.large.keep(a, c.owner), Name: name + " of call " + c.callID, MIMEType: a.mime, Size: &size}
 }
 

@@ -60,7 +60,8 @@ type Large struct {
 	encoded *atomic.Int64
 }
 
-func (a Large) size() int64 { return int64(len(a.text) + len(a.blob)) }
+// Size returns its size in bytes.
+func (a Large) Size() int { return len(a.text) + len(a.blob) }
 
 // EncodedSize returns its size as JSON, in bytes: the most that it can be.
 func (a Large) EncodedSize() int64 {
@@ -94,8 +95,8 @@ func (l *Store) keep(a Large, owner turns.Owner) string {
 	k := &keptAnswer{Large: a, id: id, owner: owner, until: time.Now().Add(largeTTL), of: of}
 	k.within = of.order.PushBack(k)
 	l.kept[id] = l.order.PushBack(k)
-	of.size += a.size()
-	l.size += a.size()
+	of.size += int64(a.Size())
+	l.size += int64(a.Size())
 	for l.size > largeBudget && l.order.Len() > 1 {
 		oldest := l.mostLocked().order.Front().Value.(*keptAnswer)
 		if oldest == k { // its client has not even the link
@@ -139,8 +140,8 @@ func (l *Store) dropLocked(k *keptAnswer) {
 	l.order.Remove(l.kept[k.id])
 	delete(l.kept, k.id)
 	k.of.order.Remove(k.within)
-	l.size -= k.size()
-	if k.of.size -= k.size(); k.of.order.Len() == 0 {
+	l.size -= int64(k.Size())
+	if k.of.size -= int64(k.Size()); k.of.order.Len() == 0 {
 		delete(l.of, k.owner.Tenant())
 	}
 }
@@ -206,7 +207,7 @@ func (a Large) Read(uri string, size int64, self json.RawMessage) wire.Parts {
 // beginning of a rune, so that consecutive parts neither overlap nor leave a gap.
 func (a Large) Part(from, most int) Large {
 	a.encoded = nil
-	size := int(a.size())
+	size := a.Size()
 	from = min(from, size)
 	to := from + min(most, size-from)
 	if a.blob != nil {

@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"io"
+	"runtime"
 	"sync"
 )
 
@@ -25,7 +26,7 @@ type Room struct {
 
 // NewRoom returns a Room of limit bytes, and half as many in hand.
 func NewRoom(limit int64) *Room {
-	return &Room{bytes: NewShares(limit), hand: NewShares(limit / 2), beyond: make(chan struct{}, 1), working: NewQueue(Workers(), 0)}
+	return &Room{bytes: NewShares(limit), hand: NewShares(limit / 2), beyond: make(chan struct{}, 1), working: NewCapped(runtime.GOMAXPROCS(0), Workers())}
 }
 
 // Resize changes the limit. Calls keep what they hold.

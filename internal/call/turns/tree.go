@@ -115,6 +115,9 @@ func (q *Queue) mayLocked(n *node) bool {
 	if n.parent == nil {
 		return q.limit < 0 || n.taken < q.limit
 	}
+	if q.each > 0 && n.parent == &q.root && n.taken >= q.each {
+		return false
+	}
 	if q.beside == 0 || n.taken-n.aged < q.beside {
 		return true
 	}

@@ -46,6 +46,7 @@ type Queue struct {
 	root    node       // of all callers
 	limit   int        // places in all; -1 for no limit
 	beside  int        // see NewQueue; 0 for no bound
+	each    int        // see NewCapped; 0 for no bound
 	waiting int
 	spare   []*node // to be used again
 	recent  *node   // the session that was looked up last, which usually is the next one too; nil for none
@@ -89,6 +90,9 @@ const NoLimit = -1
 // while there is another caller or was one lately, and so has a session while there is
 // another session of its caller. If beside is 0, a caller may have all.
 func NewQueue(limit, beside int) *Queue { return &Queue{limit: limit, beside: beside} }
+
+// NewCapped returns a Queue of so many places, of which no caller ever has more than each.
+func NewCapped(limit, each int) *Queue { return &Queue{limit: limit, each: each} }
 
 // NewAging returns a Queue of places that come of age: after a moment a place counts no
 // more for what its owner may have beside others. Who works for so long waits for

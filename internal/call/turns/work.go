@@ -8,8 +8,9 @@ import (
 // Heavy is the size of an answer, in bytes, from which work on it waits for its turn.
 const Heavy = 256 << 10
 
-// Workers returns how many turns of Work there are at a time: they leave half of the processors to
-// everything else.
+// Workers returns how many turns of Work a caller has at a time: half of the processors are left to
+// everybody else, so that nobody waits for another caller's turn, which may be long, while only one
+// caller has large answers.
 func Workers() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // Waiting returns how many wait for a turn of Work.

@@ -3,6 +3,8 @@ package turns_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -11,21 +13,60 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// holdTurns takes all turns of Work there are, for another caller, until what it returns is called.
+// holdTurns takes all turns of Work there are, for other callers, until what it returns is called.
 func holdTurns(t *testing.T, room *turns.Room) (end func()) {
-	ctx, release := room.Open(t.Context(), turns.Owner{Caller: "another"})
-	account := turns.AccountOf(ctx)
-	for range turns.Workers() {
+	var ends []func()
+	for i := range runtime.GOMAXPROCS(0) {
+		ctx, release := room.Open(t.Context(), turns.Owner{Caller: fmt.Sprint("another ", i)})
+		account := turns.AccountOf(ctx)
 		if err := account.BeginWork(ctx); err != nil {
 			t.Fatal(err)
 		}
+		ends = append(ends, account.EndWork, release)
 	}
 	return func() {
-		for range turns.Workers() {
-			account.EndWork()
+		for _, end := range ends {
+			end()
 		}
-		release()
 	}
+}
+
+// SPEC N2: who has a large answer waits for no other caller, while there are no more callers with large
+// answers than half of the processors leave room for.
+func TestN2NobodyWaitsForTheOnlyOtherCaller(t *testing.T) {
+	if runtime.GOMAXPROCS(0) < 2 {
+		t.Skip("it needs two processors")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		room := turns.NewRoom(1 << 20)
+		ann, release := room.Open(t.Context(), turns.Owner{Caller: "ann"})
+		defer release()
+		var waiting sync.WaitGroup
+		for range 2 * turns.Workers() {
+			waiting.Go(func() {
+				if err := turns.AccountOf(ann).BeginWork(ann); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := room.Waiting(); got != turns.Workers() {
+			t.Errorf("%d of one caller wait, want %d", got, turns.Workers())
+		}
+		bob, releaseBob := room.Open(t.Context(), turns.Owner{Caller: "bob"})
+		defer releaseBob()
+		did := false
+		go func() { _ = turns.AccountOf(bob).Work(bob, turns.Heavy, func() { did = true }) }()
+		synctest.Wait()
+		if !did {
+			t.Error("another caller waits for it")
+		}
+		for range 2 * turns.Workers() {
+			turns.AccountOf(ann).EndWork()
+			synctest.Wait()
+		}
+		waiting.Wait()
+	})
 }
 
 // SPEC N2: work on large answers waits for turns, which callers have one after the other. Work on a small

@@ -84,7 +84,7 @@ func TestN2AnAnswerWithoutRoomStallsNoOtherTenant(t *testing.T) {
 				}
 				for turns.AccountOf(full).Later(large) { // all that may be in hand
 				}
-				beyond, releaseBeyond := room.Open(t.Context(), turns.Owner{Caller: "carl"}) // nobody else may go beyond the limit
+				beyond, releaseBeyond := room.Open(t.Context(), turns.Owner{Caller: "ann", Session: "3"}) // nobody else may go beyond the limit
 				defer releaseBeyond()
 				if err := turns.AccountOf(beyond).Need(beyond, all+turns.Little); err != nil {
 					t.Fatal(err)
@@ -136,7 +136,7 @@ func TestN2ALargeAnswerIsReadInTurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *process) {
 				room := turns.NewRoom(64 << 20)
-				held, release := room.Open(t.Context(), turns.Owner{Caller: "carl"})
+				held, release := room.Open(t.Context(), turns.Owner{Caller: "ann", Session: "3"})
 				defer release()
 				take := func() {
 					for range turns.Workers() {

@@ -49,7 +49,7 @@ func TestN2ALargeAnswerIsReadInTurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				room := turns.NewRoom(1 << 20)
-				held, release := room.Open(t.Context(), turns.Owner{Caller: "another"})
+				held, release := room.Open(t.Context(), turns.Owner{Caller: "one", Session: "another"})
 				defer release()
 				for range turns.Workers() {
 					if err := turns.AccountOf(held).BeginWork(held); err != nil {
