@@ -74,6 +74,9 @@ func (c *Capsule) withSecrets() (variables, secrets []string, err error) {
 		secrets = append(secrets, prefix+value.Reveal())
 		values = append(values, value)
 	}
+	if err := secret.CheckSize(values); err != nil {
+		return nil, nil, fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
+	}
 	c.redactor.Store(secret.NewRedactor(values...))
 	return variables, secrets, nil
 }

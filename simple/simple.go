@@ -53,6 +53,7 @@ type Command struct {
 	cli     *cli           // nil if the tool is not of type cli
 	listed  []*mcp.Tool
 	environ []string // the environment without the variables of a single call
+	last    secret.Last
 }
 
 // New returns the Command for a tool.
@@ -230,7 +231,10 @@ func (c *Command) secrets() ([]string, *secret.Redactor, error) {
 	if values == nil {
 		return nil, nil, nil
 	}
-	return environ, secret.NewRedactor(values...), nil
+	if err := secret.CheckSize(values); err != nil {
+		return nil, nil, fault.Wrap(fault.SecretResolutionFailed, err, "%s: %v", c.tool.Name, err)
+	}
+	return environ, c.last.Redactor(values...), nil
 }
 
 // traced replaces the trace context in an environment by that of ctx. The result may be appended to.

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync/atomic"
-	"weak"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/service/secret"
@@ -36,7 +34,7 @@ type Options struct {
 type Source struct {
 	auth manifest.Auth
 	opts Options
-	last atomic.Pointer[weak.Pointer[secret.Redactor]]
+	last secret.Last
 }
 
 // New returns the Source for a; nil if calls are not authenticated.
@@ -45,20 +43,6 @@ func New(a manifest.Auth, opts Options) *Source {
 		return nil
 	}
 	return &Source{auth: a, opts: opts}
-}
-
-// redactor returns the Redactor for values. Making one takes longer than the rest of an attempt, so
-// the last one is reused if the values are the same, unless it was garbage-collected.
-func (s *Source) redactor(values ...secret.Value) *secret.Redactor {
-	if last := s.last.Load(); last != nil {
-		if r := last.Value(); r.Of(values...) {
-			return r
-		}
-	}
-	r := secret.NewRedactor(values...)
-	last := weak.Make(r)
-	s.last.Store(&last)
-	return r
 }
 
 // Credentials returns the credentials of the next attempt. For oauth2_client_credentials it may ask
@@ -84,7 +68,7 @@ func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 		return Credentials{
 			kind: string(manifest.AuthAPIKey), token: value,
 			name: s.auth.HeaderName, value: value,
-			redactor: s.redactor(value),
+			redactor: s.last.Redactor(value),
 		}, nil
 	case manifest.AuthBasic:
 		_, password, ok := strings.Cut(text, ":")
@@ -95,7 +79,7 @@ func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 		return Credentials{
 			kind: string(manifest.AuthBasic), token: secret.NewValue(pair),
 			name: "Authorization", value: secret.NewValue("Basic " + pair),
-			redactor: s.redactor(value, secret.NewValue(password)),
+			redactor: s.last.Redactor(value, secret.NewValue(password)),
 		}, nil
 	default: // bearer: the manifest was checked
 		return s.bearer(value), nil
@@ -107,7 +91,7 @@ func (s *Source) bearer(token secret.Value, secrets ...secret.Value) Credentials
 	return Credentials{
 		kind: string(manifest.AuthBearer), token: token,
 		name: "Authorization", value: secret.NewValue("Bearer " + token.Reveal()),
-		redactor: s.redactor(append(secrets, token)...),
+		redactor: s.last.Redactor(append(secrets, token)...),
 	}
 }
 

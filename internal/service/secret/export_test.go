@@ -12,4 +12,4 @@ func Find(texts [][]byte, text []byte) (at [][2]int) {
 }
 
 // FormsOf returns the texts by which a value is known.
-func FormsOf(text string) []string { return formsOf(text) }
+func FormsOf(text string) []string { return formsOf(text, false) }

@@ -3,6 +3,7 @@ package secret_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"runtime"
 	"strings"
@@ -78,5 +79,36 @@ func TestS2ALongValueTakesLittle(t *testing.T) {
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > most*size {
 		t.Errorf("it took %d bytes for each of the value; want %d at most", took/size, most)
+	}
+}
+
+// SPEC S2: many short values cost no more than one long value.
+func TestS2ManyValuesTakeLittle(t *testing.T) {
+	const size, most = secret.MaxValues, 1500
+	var values []secret.Value
+	for i := range size / 64 {
+		values = append(values, secret.NewValue(fmt.Sprintf("%016d", i)+strings.Repeat("a<\"&\\/+é%", 5)[:48]))
+	}
+	if err := secret.CheckSize(values); err != nil {
+		t.Fatal(err)
+	}
+	var last secret.Last
+	r := last.Redactor(values...)
+	before := allocated()
+	got := r.Redact("it says " + url.QueryEscape(values[7].Reveal()) + ".")
+	if took := allocated() - before; took > most*size {
+		t.Errorf("it took %d bytes for each of the values; want %d at most", took/size, most)
+	}
+	if got != "it says [redacted]." {
+		t.Errorf("%.100s", got)
+	}
+	if last.Redactor(values...) != r {
+		t.Error("the same values are searched for by another Redactor")
+	}
+	if last.Redactor(values[1:]...) == r {
+		t.Error("other values are searched for by the same Redactor")
+	}
+	if err := secret.CheckSize(append(values, secret.NewValue("x"))); err == nil {
+		t.Error("more than 64 KiB of values are allowed")
 	}
 }

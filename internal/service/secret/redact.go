@@ -23,9 +23,9 @@ const (
 	minPart     = 12 // bytes of a line of a value, or of base64 inside other base64
 )
 
-// longValue is the length in bytes above which a value is searched for as it may be written once, not as
-// what was written may be written again.
-const longValue = 8 << 10
+// longValues is the length in bytes of all values together above which they are searched for as they may be
+// written once, not as what was written may be written again.
+const longValues = 8 << 10
 
 // maxSpans is how many occurrences are redacted one by one. A text with more of them becomes
 // [redacted] as a whole: replacing each occurrence of a short value would make an untrusted text
@@ -44,9 +44,12 @@ type Redactor struct {
 func NewRedactor(values ...Value) *Redactor {
 	values = slices.Clone(values)
 	return &Redactor{values, sync.OnceValue(func() *search {
-		known := map[string]bool{}
+		known, size := map[string]bool{}, 0
 		for _, v := range values {
-			for _, form := range formsOf(v.Reveal()) {
+			size += len(v.Reveal())
+		}
+		for _, v := range values {
+			for _, form := range formsOf(v.Reveal(), size > longValues) {
 				known[form] = true
 			}
 		}
@@ -170,22 +173,22 @@ func overlap(text, form []byte) int {
 	return int(n)
 }
 
-// formsOf returns the forms in which a value may appear.
-func formsOf(text string) []string {
+// formsOf returns the forms in which a value may appear, or, with once, those that are not forms of forms.
+func formsOf(text string, once bool) []string {
 	var forms []string
 	for _, whole := range []string{text, strings.TrimSpace(text)} {
 		if len(whole) < minRedacted {
 			continue
 		}
-		if len(whole) > longValue { // the forms of its forms would take hundreds of times its size
+		if once { // the forms of its forms would take hundreds of times its size
 			forms = append(forms, written(whole)...)
 			forms = append(forms, encoded(whole)...)
 			continue
 		}
 		// Twice: a service that repeats a request may write its JSON into a URL, or into JSON.
-		for _, once := range written(whole) {
-			forms = append(forms, written(once)...)
-			forms = append(forms, encoded(once)...)
+		for _, form := range written(whole) {
+			forms = append(forms, written(form)...)
+			forms = append(forms, encoded(form)...)
 		}
 	}
 	if lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }); len(lines) > 1 {
