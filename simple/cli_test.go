@@ -170,7 +170,7 @@ func TestT36TemplateErrors(t *testing.T) {
 		"{{index .l 5}}":   "cli.args[1]: template error: 1:2: executing \"arg\" at <index .l 5>: error calling index: index out of range: 5",
 		"{{call .a}}":      "cli.args[1]: template error: 1:2: executing \"arg\" at <call .a>: error calling call: non-function .a of type string",
 		"{{.nul}}":         "cli.args[1]: a value holds a NUL byte, which no argument can",
-		"{{printf .fmt}}x": "cli.args[1]: template error: its functions make more than 4194304 bytes",
+		"{{printf .fmt}}x": "cli.args[1]: template error: functions make more than 4194304 bytes",
 	} {
 		args := `{"a":"s","l":[1],"nul":"a\u0000b","fmt":"%10000000d"}`
 		if got := refused(t, args, "first", template); got != want {
@@ -200,19 +200,22 @@ func TestT36TemplatesAreBounded(t *testing.T) {
 	for template, want := range map[string]string{
 		"{{range .l}}{{range $.l}}{{range $.l}}{{$x := 1}}{{end}}{{end}}{{end}}": "loops",
 		"{{range .n}}{{end}}": "loops",
-		`{{define "x"}}{{template "x"}}{{end}}{{template "x"}}`:                                   "calls templates",
-		`{{define "x"}}{{template "x"}}{{template "x"}}{{end}}{{template "x"}}`:                   "calls templates",
-		"{{$x := js .big}}{{$x = js $x}}{{$x = js $x}}{{$x = js $x}}":                             "its functions make more",
-		"{{$x := print .big .big}}{{$x = print $x $x}}{{$x = print $x $x}}":                       "its functions make more",
-		`{{$x := printf "%q%q%q%q%q%q%q%q" .big .big .big .big .big .big .big .big}}`:             "its functions make more",
-		`{{$x := printf "%[1]s%[1]s" .big}}`:                                                      "its functions make more",
-		`{{$x := printf "%999999d" 1}}{{$x := printf "%4000000d%4000000d" 1 1}}`:                  "its functions make more",
-		`{{define "r"}}{{$a := printf "%1000000d" 1}}{{template "r" .}}{{end}}{{template "r" .}}`: "its functions make more",
-		`{{$x := printf "%*d" 100000000 1}}`:                                                      "width *",
-		`{{$x := printf "%.[1]*[1]d" 100000000}}`:                                                 "width *",
+		"{{range .l}}" + strings.Repeat("{{$.none}}", 6000) + "{{end}}":                                                      "loops",
+		"{{range .l}}{{if and " + strings.Repeat("true ", 8000) + "}}{{end}}{{end}}":                                         "loops",
+		`{{define "x"}}` + strings.Repeat("{{if false}}{{end}}", 3000) + `{{end}}` + strings.Repeat(`{{template "x"}}`, 500): "nested templates",
+		`{{define "x"}}{{template "x"}}{{end}}{{template "x"}}`:                                                              "calls templates",
+		`{{define "x"}}{{template "x"}}{{template "x"}}{{end}}{{template "x"}}`:                                              "calls templates",
+		"{{$x := js .big}}{{$x = js $x}}{{$x = js $x}}{{$x = js $x}}":                                                        "functions make more",
+		"{{$x := print .big .big}}{{$x = print $x $x}}{{$x = print $x $x}}":                                                  "functions make more",
+		`{{$x := printf "%q%q%q%q%q%q%q%q" .big .big .big .big .big .big .big .big}}`:                                        "functions make more",
+		`{{$x := printf "%[1]s%[1]s" .big}}`:                                                                                 "functions make more",
+		`{{$x := printf "%999999d" 1}}{{$x := printf "%4000000d%4000000d" 1 1}}`:                                             "functions make more",
+		`{{define "r"}}{{$a := printf "%1000000d" 1}}{{template "r" .}}{{end}}{{template "r" .}}`:                            "functions make more",
+		`{{$x := printf "%*d" 100000000 1}}`:                                                                                 "width *",
+		`{{$x := printf "%.[1]*[1]d" 100000000}}`:                                                                            "width *",
 	} {
 		if got := refused(t, args, template); !strings.Contains(got, want) {
-			t.Errorf("%s: %s; want %s", template, got, want)
+			t.Errorf("%.100s: %.200s; want %s", template, got, want)
 		}
 	}
 	// Who has left waits for no template.

@@ -13,6 +13,7 @@ import (
 	"text/template/parse"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
@@ -21,18 +22,21 @@ import (
 const (
 	// maxArgv bounds the whole command line of a tool of type cli, in bytes (SPEC-TOOLS 3.6).
 	maxArgv = 128 << 10
-	// maxSteps bounds the rounds of all loops of one argument, and maxNested its nested templates, each
-	// of which takes stack space while it runs.
-	maxSteps  = 100_000
+	// maxParts bounds what the loops and nested templates of a call's arguments evaluate, in nodes of
+	// templates; an action has three or four. After partsAtOnce, the call waits for a turn of its caller.
+	maxParts    = 1_000_000
+	partsAtOnce = 10_000
+	// maxNested bounds the nested templates of one argument, each of which takes stack space while it runs.
 	maxNested = 1000
-	// maxMade bounds the output of all functions of one argument, and so their time. Variables may keep it.
+	// maxMade bounds the output of all functions of a call's arguments, and so their time. Variables may
+	// keep it.
 	maxMade = 4 << 20
 )
 
 // Names of functions that templates cannot use: rewrite adds them to the parsed templates.
 const (
-	stepName  = "_step"  // called at the start of a loop's round, or of a nested template
-	nestName  = "_nest"  // called at the start of a nested template
+	stepName  = "_step"  // called at the start of a loop's round, with the parts of the round
+	nestName  = "_nest"  // called at the start of a nested template, with its parts
 	valueName = "_value" // last function of each pipeline whose result is printed
 	ownName   = "_own"   // the same, for a result that begins with a - of the template's own
 )
@@ -58,9 +62,10 @@ func argumentsOf(templates []string) ([]argument, error) {
 		}
 		used := usesOf(trees)
 		for name, tree := range trees {
+			parts := partsOf(tree.Root)
 			rewrite(tree.Root)
 			if name != manifest.TemplateName {
-				tree.Root.Nodes = slices.Insert(tree.Root.Nodes, 0, parse.Node(action(tree, nestName)))
+				tree.Root.Nodes = slices.Insert(tree.Root.Nodes, 0, counting(tree.Root.Pos, 1, nestName, parts))
 			}
 		}
 		list = append(list, argument{trees: trees, uses: used})
@@ -92,8 +97,9 @@ func rewrite(node parse.Node) {
 	case *parse.WithNode:
 		rewriteBranch(&n.BranchNode)
 	case *parse.RangeNode:
+		parts := partsOf(n.List)
 		rewriteBranch(&n.BranchNode)
-		n.List.Nodes = slices.Insert(n.List.Nodes, 0, parse.Node(actionAt(n.Pos, n.Line, stepName)))
+		n.List.Nodes = slices.Insert(n.List.Nodes, 0, counting(n.Pos, n.Line, stepName, parts))
 	}
 }
 
@@ -102,13 +108,57 @@ func rewriteBranch(n *parse.BranchNode) {
 	rewrite(n.ElseList)
 }
 
-func action(tree *parse.Tree, name string) *parse.ActionNode {
-	return actionAt(tree.Root.Pos, 1, name)
+// partsOf returns how many nodes are evaluated at most when a node is, without the rounds of loops and
+// without nested templates.
+func partsOf(node parse.Node) int {
+	n := 1
+	switch node := node.(type) {
+	case *parse.ListNode:
+		if node == nil {
+			return 0
+		}
+		for _, one := range node.Nodes {
+			n += partsOf(one)
+		}
+	case *parse.ActionNode:
+		n += partsOf(node.Pipe)
+	case *parse.PipeNode:
+		if node == nil {
+			return 0
+		}
+		for _, command := range node.Cmds {
+			n += partsOf(command)
+		}
+	case *parse.CommandNode:
+		for _, arg := range node.Args {
+			n += partsOf(arg)
+		}
+	case *parse.ChainNode:
+		n += partsOf(node.Node) + len(node.Field)
+	case *parse.FieldNode:
+		n = len(node.Ident)
+	case *parse.VariableNode:
+		n = len(node.Ident)
+	case *parse.IfNode:
+		n += partsOf(node.Pipe) + partsOf(node.List) + partsOf(node.ElseList)
+	case *parse.WithNode:
+		n += partsOf(node.Pipe) + partsOf(node.List) + partsOf(node.ElseList)
+	case *parse.RangeNode:
+		n += partsOf(node.Pipe) + partsOf(node.ElseList)
+	case *parse.TemplateNode:
+		n += partsOf(node.Pipe)
+	}
+	return n
 }
 
-func actionAt(pos parse.Pos, line int, name string) *parse.ActionNode {
+// counting is an action that calls a function with a number of parts.
+func counting(pos parse.Pos, line int, name string, parts int) parse.Node {
+	command := call(name, pos)
+	command.Args = append(command.Args, &parse.NumberNode{
+		NodeType: parse.NodeNumber, Pos: pos, IsInt: true, Int64: int64(parts), Text: strconv.Itoa(parts),
+	})
 	return &parse.ActionNode{NodeType: parse.NodeAction, Pos: pos, Line: line, Pipe: &parse.PipeNode{
-		NodeType: parse.NodePipe, Pos: pos, Line: line, Cmds: []*parse.CommandNode{call(name, pos)},
+		NodeType: parse.NodePipe, Pos: pos, Line: line, Cmds: []*parse.CommandNode{command},
 	}}
 }
 
@@ -142,10 +192,12 @@ func saysItself(pipe *parse.PipeNode) bool {
 func (c *cli) render(ctx context.Context, values any) ([]string, error) {
 	var argv []string
 	room, ended := maxArgv-len(c.Command)-1, false
+	w := work{ctx: ctx}
+	defer w.end()
 	for i, a := range c.arguments {
 		text := a.literal
 		if a.trees != nil {
-			r := rendering{over: ctx.Err, room: room, ended: ended}
+			r := rendering{work: &w, room: room, ended: ended}
 			if err := r.run(a.trees, values); err != nil {
 				return nil, refusal(ctx, i, err)
 			}
@@ -167,9 +219,9 @@ var (
 	errTooLong  = fmt.Errorf("the command line has more than %d bytes", maxArgv)
 	errOption   = errors.New("it would begin with a - that a value brings, and so be an option; where that is meant, the tool can take it as --name=VALUE, or after an argument --")
 	errNUL      = errors.New("a value holds a NUL byte, which no argument can")
-	errSteps    = fmt.Errorf("template error: its loops go round more than %d times", maxSteps)
+	errParts    = fmt.Errorf("template error: loops and nested templates evaluate more than %d parts of templates", maxParts)
 	errNested   = fmt.Errorf("template error: it calls templates more than %d times", maxNested)
-	errTooLarge = fmt.Errorf("template error: its functions make more than %d bytes", maxMade)
+	errTooLarge = fmt.Errorf("template error: functions make more than %d bytes", maxMade)
 )
 
 // refusal is the error for an argument that cannot be made.
@@ -178,7 +230,7 @@ func refusal(ctx context.Context, i int, err error) error {
 		return fault.From(context.Cause(ctx))
 	}
 	reason := ""
-	for _, known := range []error{errTooLong, errOption, errNUL, errSteps, errNested, errTooLarge} {
+	for _, known := range []error{errTooLong, errOption, errNUL, errParts, errNested, errTooLarge} {
 		if errors.Is(err, known) {
 			reason = known.Error()
 		}
@@ -192,17 +244,44 @@ func refusal(ctx context.Context, i int, err error) error {
 	return f
 }
 
+// work is what the templates of a call do together.
+type work struct {
+	ctx    context.Context //nolint:containedctx // of the call, whose templates it counts
+	parts  int             // nodes that were evaluated
+	made   int             // bytes that functions have made, which variables may keep
+	inTurn *turns.Account  // whose turn it is; nil before partsAtOnce
+}
+
+// add counts parts before they are evaluated. After partsAtOnce it waits until it is the caller's turn.
+func (w *work) add(parts int) error {
+	if w.parts += parts; w.parts > maxParts {
+		return errParts
+	}
+	if account := turns.AccountOf(w.ctx); w.parts > partsAtOnce && w.inTurn == nil && account != nil {
+		if err := account.BeginWork(w.ctx); err != nil {
+			return err
+		}
+		w.inTurn = account
+	}
+	return w.ctx.Err()
+}
+
+// end gives the turn back.
+func (w *work) end() {
+	if w.inTurn != nil {
+		w.inTurn.EndWork()
+	}
+}
+
 // rendering is one execution of a template.
 type rendering struct {
-	over   func() error // returns the reason if it has to end
+	work   *work
 	out    bytes.Buffer
 	room   int  // bytes left for the command line
 	ended  bool // a -- precedes it: no argument is an option any more
 	vacant bool // the value at the start is empty
 	below  bool // the value at the start is a negative number
-	steps  int
 	nested int
-	total  int // bytes that functions have made, which variables may keep
 }
 
 // run executes a template.
@@ -247,18 +326,13 @@ func (r *rendering) Write(p []byte) (int, error) {
 	return r.out.Write(p)
 }
 
-func (r *rendering) step() (string, error) {
-	if r.steps++; r.steps > maxSteps {
-		return "", errSteps
-	}
-	return "", r.over()
-}
+func (r *rendering) step(parts int) (string, error) { return "", r.work.add(1 + parts) }
 
-func (r *rendering) nest() (string, error) {
+func (r *rendering) nest(parts int) (string, error) {
 	if r.nested++; r.nested > maxNested {
 		return "", errNested
 	}
-	return "", r.over()
+	return "", r.work.add(1 + parts)
 }
 
 // value returns the text of a value that is about to be printed. A value at the start of an argument
@@ -304,10 +378,10 @@ func (r *rendering) made(args []any, write func() string) (string, error) {
 
 // keep counts what a function has made.
 func (r *rendering) keep(text string) (string, error) {
-	if r.total += len(text); r.total > maxMade {
+	if r.work.made += len(text); r.work.made > maxMade {
 		return "", errTooLarge
 	}
-	return text, r.over()
+	return text, r.work.ctx.Err()
 }
 
 // printf is fmt.Sprintf with a bound for its output, which is checked before: the format may be a

@@ -12,7 +12,7 @@ import (
 
 // maxUsed bounds the values in the arguments that templates use: no loop visits more, and they would
 // not fit into a command line.
-const maxUsed = maxSteps
+const maxUsed = 100_000
 
 // uses says which arguments of a call a template can use.
 type uses struct {
