@@ -184,9 +184,9 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 
 // fork starts a process. The process dies with the thread that calls fork.
 func (l *Local) fork(s spawn) spawned {
-	l.tags.Begin()
+	fork := l.tags.Begin()
 	pid, err := l.reaper.Starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
-	tag := l.tags.End(pid, s.untagged)
+	tag := l.tags.End(fork, pid, s.untagged)
 	if err != nil {
 		return spawned{err: err}
 	}

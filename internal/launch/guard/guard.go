@@ -109,14 +109,14 @@ func (g *Guard) runOnce(begun func()) error {
 		ExtraFiles:  files,
 		SysProcAttr: guardProcAttr(),
 	}
-	g.Tags.Begin()
+	fork := g.Tags.Begin()
 	pid, err := g.Children.Starting(func() (int, error) {
 		if err := cmd.Start(); err != nil {
 			return 0, err
 		}
 		return cmd.Process.Pid, nil
 	})
-	g.Tags.End(pid, true)
+	g.Tags.End(fork, pid, true)
 	begun()
 	_ = r.Close() // the child has its own
 	if err != nil {

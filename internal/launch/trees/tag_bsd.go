@@ -8,8 +8,11 @@ type Tagger struct{}
 // NewTagger returns a Tagger that gives no tags.
 func NewTagger(string, bool) *Tagger { return nil }
 
+// Fork is a fork that has begun.
+type Fork struct{}
+
 // Begin is called before each fork, End after it.
-func (*Tagger) Begin() {}
+func (*Tagger) Begin() *Fork { return nil }
 
 // End returns 0.
-func (*Tagger) End(int, bool) uint64 { return 0 }
+func (*Tagger) End(*Fork, int, bool) uint64 { return 0 }

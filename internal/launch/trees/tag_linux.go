@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"hash/fnv"
 	"strconv"
-	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,23 +18,29 @@ import (
 // environment has no mark. Only a program that sets this limit on purpose loses its tag.
 //
 // The upper half of a tag identifies the instance of Orla, the lower half the process that Orla
-// started. A fork inherits the limit of the Orla process, so Orla sets its own limit during a fork.
-// Processes that are forked at the same time inherit the same tag, which then identifies none of
-// them; each gets its own tag right after. What such a process forks before that is found by its
-// other traces, or by the guard, which compares only the instance.
+// started. A fork inherits the limit of the Orla process, so Orla sets its own limit during a fork,
+// and forks come one after the other: what a process forks at once has the tag of its own tree.
 type Tagger struct {
 	instance uint64 // upper half; 0 if processes get no tags
-	last     uint32 // guarded by limit.mu
+	last     atomic.Uint32
+}
+
+// Fork is a fork that has begun. A nil Fork is one that gives no tag.
+type Fork struct {
+	tag    uint64
+	late   *time.Timer
+	passed atomic.Bool // others may fork
 }
 
 // limit is the limit of this process, which its forks inherit. All Taggers share it.
-var limit struct {
-	mu     sync.Mutex // guards the fields that follow
-	own    unix.Rlimit
-	forks  int    // forks that have begun and not ended
-	tag    uint64 // the tag that these inherit
-	shared bool   // whether more than one process inherits it
-}
+var limit = struct {
+	fork chan struct{} // has a value while the limit belongs to a fork
+	own  unix.Rlimit   // written by the owner of fork
+}{fork: make(chan struct{}, 1)}
+
+// patience is how long a fork keeps others waiting. The kernel copies the limit at the beginning of a
+// fork, and what takes longer is an exec, which a lease on the program can stop for 45 s.
+const patience = 250 * time.Millisecond
 
 // NewTagger returns a Tagger for an instance of Orla. nested says that Orla runs in a tool of
 // another Orla; then all processes keep the tag of that tool, so that the outer Orla finds them. An
@@ -49,9 +56,9 @@ func NewTagger(instance string, nested bool) *Tagger {
 
 // ownLimit finds out what the limit of this process is, and reports whether forks can have tags.
 func ownLimit() bool {
-	limit.mu.Lock()
-	defer limit.mu.Unlock()
-	if limit.forks == 0 && unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &limit.own) != nil {
+	limit.fork <- struct{}{}
+	defer func() { <-limit.fork }()
+	if unix.Prlimit(0, unix.RLIMIT_LOCKS, nil, &limit.own) != nil {
 		return false
 	}
 	return limit.own.Max == unix.RLIM_INFINITY && !isTag(limit.own.Cur)
@@ -71,49 +78,49 @@ func isTag(limit uint64) bool { return limit != unix.RLIM_INFINITY && limit>>32 
 // HasInstance reports whether a tag belongs to an instance.
 func HasInstance(tag, instance uint64) bool { return instance != 0 && tag>>32 == instance>>32 }
 
-func (t *Tagger) next() uint64 {
-	t.last++
-	return t.instance | uint64(t.last)
+func (t *Tagger) next() uint64 { return t.instance | uint64(t.last.Add(1)) }
+
+// Begin is called before each fork, and waits for the one before it. End must follow.
+func (t *Tagger) Begin() *Fork {
+	if t.instance == 0 {
+		return nil
+	}
+	limit.fork <- struct{}{} // for patience at most
+	f := &Fork{tag: t.next()}
+	_ = setTag(0, f.tag) // cannot fail, since the hard limit is infinite
+	f.late = time.AfterFunc(patience, func() { f.pass() })
+	return f
 }
 
-// Begin is called before each fork, End after it.
-func (t *Tagger) Begin() {
-	if t.instance == 0 {
-		return
+// pass lets others fork. It reports false if they could already.
+func (f *Fork) pass() bool {
+	if !f.passed.CompareAndSwap(false, true) {
+		return false
 	}
-	limit.mu.Lock()
-	defer limit.mu.Unlock()
-	if limit.forks++; limit.forks > 1 {
-		limit.shared = true
-		return
-	}
-	limit.tag, limit.shared = t.next(), false
-	_ = setTag(0, limit.tag) // cannot fail, since the hard limit is infinite
+	_ = setTag(0, limit.own.Cur) // see Begin
+	<-limit.fork
+	return true
 }
 
 // End returns the tag of the process that was forked; 0 if it has none. pid is 0
 // if there is no such process.
-func (t *Tagger) End(pid int, untagged bool) uint64 {
-	if t.instance == 0 {
+func (t *Tagger) End(f *Fork, pid int, untagged bool) uint64 {
+	if f == nil {
 		return 0
 	}
-	limit.mu.Lock()
-	defer limit.mu.Unlock()
-	if limit.forks--; limit.forks == 0 {
-		_ = setTag(0, limit.own.Cur) // see Begin
-	}
-	tag := limit.tag
+	f.late.Stop()
+	sure := f.pass()
 	switch {
 	case pid == 0:
 		return 0
 	case untagged:
 		_ = setTag(pid, limit.own.Cur) // it may have already ended
 		return 0
-	case limit.shared:
-		tag = t.next()
-		_ = setTag(pid, tag) // it may have already ended
+	case !sure && TagOf(pid) != f.tag: // it was forked when others could
+		f.tag = t.next()
+		_ = setTag(pid, f.tag) // it may have already ended
 	}
-	return tag
+	return f.tag
 }
 
 func setTag(pid int, tag uint64) error {

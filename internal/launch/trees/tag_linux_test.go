@@ -58,14 +58,50 @@ func TestTagsOfTwoTaggersDiffer(t *testing.T) {
 		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 		return cmd
 	}
-	a.Begin()
-	b.Begin()
+	beganA := a.Begin()
+	began := make(chan *Fork)
+	go func() { began <- b.Begin() }()
 	ofA := start()
-	tagA := a.End(ofA.Process.Pid, false)
+	inherited := TagOf(ofA.Process.Pid) // what it has forked by now has this tag
+	tagA := a.End(beganA, ofA.Process.Pid, false)
+	beganB := <-began
 	ofB := start()
-	tagB := b.End(ofB.Process.Pid, false)
+	tagB := b.End(beganB, ofB.Process.Pid, false)
+	if inherited != tagA {
+		t.Errorf("the process inherits the tag %x; want %x, its own", inherited, tagA)
+	}
 	if gotA, gotB := TagOf(ofA.Process.Pid), TagOf(ofB.Process.Pid); gotA != tagA || gotB != tagB || tagA == tagB || !HasInstance(tagA, a.instance) || !HasInstance(tagB, b.instance) {
 		t.Errorf("the processes have the tags %x and %x; want %x and %x, of the instances %x and %x", gotA, gotB, tagA, tagB, a.instance, b.instance)
+	}
+	if own := TagOf(os.Getpid()); own != 0 {
+		t.Errorf("afterwards this process has the tag %x", own)
+	}
+}
+
+// SPEC C4: a fork that hangs, in its exec, does not keep others waiting for long, and all have tags of their own.
+func TestAForkThatHangsStopsNoOther(t *testing.T) {
+	if !ownLimit() {
+		t.Skip("this process has a tag")
+	}
+	tags := NewTagger("a", false)
+	hangs := tags.Begin()
+	other := tags.Begin() // returns after patience
+	start := func() *exec.Cmd {
+		cmd := exec.Command("sleep", "60")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		return cmd
+	}
+	late, own := start(), start() // at the worst, the first one was not forked before
+	tagOfLate := tags.End(hangs, late.Process.Pid, false)
+	tag := tags.End(other, own.Process.Pid, false)
+	if got := TagOf(own.Process.Pid); got != tag || tag == 0 {
+		t.Errorf("the process has the tag %x, want %x", got, tag)
+	}
+	if got := TagOf(late.Process.Pid); got != tagOfLate || got == tag || got == 0 {
+		t.Errorf("the process that hung has the tag %x, want %x, and not %x", got, tagOfLate, tag)
 	}
 	if own := TagOf(os.Getpid()); own != 0 {
 		t.Errorf("afterwards this process has the tag %x", own)
