@@ -13,16 +13,19 @@ import (
 
 // both returns the two streams as one object, as text and as structured content. As JSON they may be
 // six times as long; so the size of both forms is reserved once per call, before they are made.
-func (r *run) both(ctx context.Context) (mcp.Content, json.RawMessage, error) {
+func (c *Command) both(ctx context.Context, r *run) (text mcp.Content, object json.RawMessage, err error) {
 	stdout, stderr := r.stdout.whole(), r.stderr.whole()
 	size := 0
-	join(stdout, stderr, func(part []byte) { size += len(part) })
+	c.work(ctx, r, func() { join(stdout, stderr, func(part []byte) { size += len(part) }) })
 	if err := turns.AccountOf(ctx).Need(ctx, 2*int64(size)); err != nil {
 		return nil, nil, fault.From(err)
 	}
-	object := make(json.RawMessage, 0, size)
-	join(stdout, stderr, func(part []byte) { object = append(object, part...) })
-	return &mcp.TextContent{Text: string(object)}, object, nil
+	c.work(ctx, r, func() {
+		object = make(json.RawMessage, 0, size)
+		join(stdout, stderr, func(part []byte) { object = append(object, part...) })
+		text = &mcp.TextContent{Text: string(object)}
+	})
+	return text, object, nil
 }
 
 // join calls each with the parts of the object that contains both streams.

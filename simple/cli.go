@@ -112,20 +112,23 @@ func (c *Command) cliResult(ctx context.Context, r *run) (*mcp.CallToolResult, e
 	res := &mcp.CallToolResult{Meta: r.meta()}
 	switch c.cli.Output {
 	case manifest.CLIBoth:
-		text, object, err := r.both(ctx)
+		text, object, err := c.both(ctx, r)
 		if err != nil {
 			return r.streams(), err
 		}
 		res.StructuredContent = object
 		res.Content = append(append(res.Content, text), r.cutNotes("stdout", "stderr")...)
 	case manifest.CLIStderr:
-		block := r.block(&r.stderr, "stderr")
+		var block mcp.Content
+		c.work(ctx, r, func() { block = r.block(&r.stderr, "stderr") })
 		if text, ok := block.(*mcp.TextContent); ok { // it is the result itself, not an additional stream
 			text.Text, text.Meta = strings.TrimPrefix(text.Text, "stderr:\n"), nil
 		}
 		res.Content = append(append(res.Content, block), r.cutNotes("stderr")...)
 	default:
-		res.Content = append(append(res.Content, r.block(&r.stdout, "stdout")), r.cutNotes("stdout")...)
+		var block mcp.Content
+		c.work(ctx, r, func() { block = r.block(&r.stdout, "stdout") })
+		res.Content = append(append(res.Content, block), r.cutNotes("stdout")...)
 	}
 	return res, nil
 }

@@ -22,6 +22,8 @@ const (
 	maxLevels = 1000
 	// maxMeta bounds the members of a result's _meta: each takes many times its size in memory.
 	maxMeta = 10_000
+	// maxBlocks bounds the blocks of a result, for the same reason.
+	maxBlocks = 10_000
 	// maxDecoded bounds the values of one block that have to be decoded to be checked.
 	maxDecoded = 10_000
 )
@@ -104,6 +106,9 @@ func readMeta(raw json.RawMessage) (mcp.Meta, error) {
 func readContent(ctx context.Context, raw json.RawMessage) (content []mcp.Content, err error) {
 	blocks := 0
 	rawjson.Elements(raw, func(json.RawMessage) bool { blocks++; return true })
+	if blocks > maxBlocks {
+		return nil, fmt.Errorf("content: it has more than %d blocks", maxBlocks)
+	}
 	content = make([]mcp.Content, 0, blocks)
 	fields := map[string]json.RawMessage{}
 	rawjson.Elements(raw, func(block json.RawMessage) bool {
@@ -259,6 +264,9 @@ type rawContent struct {
 	mcp.Content // nil: the block is only marshalled
 	json        json.RawMessage
 }
+
+// Weight returns how many bytes there are to work on.
+func (c rawContent) Weight() int { return len(c.json) }
 
 // MarshalJSON returns the block unchanged.
 func (c rawContent) MarshalJSON() ([]byte, error) { return c.json, nil }

@@ -39,8 +39,12 @@ func (c *Command) answer(ctx context.Context, r *run) (*mcp.CallToolResult, erro
 	var err error
 	if c.cli != nil {
 		res, err = c.cliResult(ctx, r)
-	} else if res = r.streams(); c.tool.Run.StructuredResults && c.output == nil {
-		res.StructuredContent = r.structured(code)
+	} else {
+		c.work(ctx, r, func() {
+			if res = r.streams(); c.tool.Run.StructuredResults && c.output == nil {
+				res.StructuredContent = r.structured(code)
+			}
+		})
 	}
 	switch {
 	case r.ended != nil:
@@ -110,7 +114,9 @@ func (c *Command) withStructure(ctx context.Context, res *mcp.CallToolResult, r 
 // content are passed on byte for byte, so that numbers keep their digits. Orla's own keys in _meta
 // override the tool's.
 func (c *Command) passThrough(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
-	res, err := readResult(ctx, r.stdout.kept)
+	var res *mcp.CallToolResult
+	var err error
+	c.work(ctx, r, func() { res, err = readResult(ctx, r.stdout.kept) })
 	if err == nil && c.output != nil && !res.IsError {
 		structured, _ := res.StructuredContent.(json.RawMessage) // nil if there is none
 		err = c.output.ValidateOutput(ctx, structured)

@@ -96,21 +96,44 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)
 	}
-	for _, slots := range []*Slots{c.own, c.opts.Slots} {
-		give, err := slots.Take(ctx, call.Owner)
-		if err != nil {
-			return peer.Answer{}, fault.Unsent(err)
-		}
-		defer give()
-	}
 	ctx, end := trace.Begin(ctx)
 	defer end()
-	run, err := c.run(ctx, in)
+	run, err := c.runInSlots(ctx, in, call.Owner)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)
 	}
+	c.work(ctx, run, run.redact)
 	res, err := c.answer(ctx, run)
 	return peer.Answer{Result: res}, err
+}
+
+// lastTurn is how long a call that has ended waits for a turn to work on its output.
+const lastTurn = time.Second
+
+// work does work on the output of a process, in the turn of the call's owner if it is large.
+func (c *Command) work(ctx context.Context, r *run, work func()) {
+	account, size := turns.AccountOf(ctx), len(r.stdout.kept)+len(r.stderr.kept)
+	if account.Work(ctx, size, work) == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTurn)
+	defer cancel()
+	if account.Work(ctx, size, work) != nil {
+		work()
+	}
+}
+
+// runInSlots is run. While the process runs, it has a place among those of the command and of all
+// commands.
+func (c *Command) runInSlots(ctx context.Context, in input, owner turns.Owner) (*run, error) {
+	for _, slots := range []*Slots{c.own, c.opts.Slots} {
+		give, err := slots.Take(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		defer give()
+	}
+	return c.run(ctx, in)
 }
 
 // input returns a call's arguments in the form that the tool's process gets.
@@ -128,6 +151,13 @@ type run struct {
 	exit           launch.Exit
 	took           time.Duration
 	ended          error // why Orla ended it; nil if it ended by itself
+	redactor       *secret.Redactor
+}
+
+// redact removes the secrets from the output.
+func (r *run) redact() {
+	r.stdout.redact(r.redactor)
+	r.stderr.redact(r.redactor)
 }
 
 // run runs the process of one call. An error means that no process was started.
@@ -137,17 +167,19 @@ func (c *Command) run(ctx context.Context, in input) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	var redactor *secret.Redactor
-	if spec.Secrets, redactor, err = c.secrets(); err != nil {
+	secrets, redactor, err := c.secrets()
+	if err != nil {
 		return nil, err
 	}
+	spec.Secrets = secrets
 	if spec.Input = in.stdin; spec.Input == nil {
 		spec.Input = []byte{} // an empty stdin
 	}
 	r := &run{
-		callID: spec.ID,
-		stdout: capture{limit: c.tool.Run.MaxOutput},
-		stderr: capture{limit: c.tool.Run.MaxOutput},
+		callID:   spec.ID,
+		stdout:   capture{limit: c.tool.Run.MaxOutput},
+		stderr:   capture{limit: c.tool.Run.MaxOutput},
+		redactor: redactor,
 	}
 	if account := turns.AccountOf(ctx); account != nil {
 		r.stdout.need = func(n int64) error { return account.Need(ctx, n) }
@@ -163,7 +195,6 @@ func (c *Command) run(ctx context.Context, in input) (*run, error) {
 	}
 	for _, c := range []*capture{&r.stdout, &r.stderr} {
 		c.torn = ran.Stopped || ran.Signal != 0
-		c.redact(redactor)
 	}
 	return r, nil
 }

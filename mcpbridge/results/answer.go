@@ -50,7 +50,7 @@ func (a Answer) Weight() int {
 	return weight(a.Result)
 }
 
-// weight is Payload without the rare blocks that it encodes. res may have blocks that cannot be encoded.
+// weight is Payload without the rare blocks that it encodes, unless they have a Weight. res may have blocks that cannot be encoded.
 func weight(res *mcp.CallToolResult) int {
 	if res == nil {
 		return 0
@@ -66,6 +66,8 @@ func weight(res *mcp.CallToolResult) int {
 			size += len(a.Data)
 		} else if e, ok := block.(*mcp.EmbeddedResource); ok && e != nil && e.Resource != nil {
 			size += len(e.Resource.Text) + len(e.Resource.Blob)
+		} else if w, ok := block.(interface{ Weight() int }); ok { // a provider's own block
+			size += w.Weight()
 		}
 	}
 	return size
