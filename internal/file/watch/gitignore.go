@@ -21,6 +21,7 @@ const (
 	maxRules     = 1000
 	maxAllRules  = 4000
 	maxRule      = 255       // bytes of a rule
+	maxAnyDepth  = 4         // ** in a rule: each multiplies the time that comparing takes
 	maxGitignore = 256 << 10 // bytes of a file, whose lines need not be rules
 )
 
@@ -44,7 +45,7 @@ func parseRules(lines iter.Seq[string], most int) (rs rules, all bool) {
 		r, ok := parseRule(line)
 		switch {
 		case !ok:
-		case len(line) > maxRule:
+		case len(line) > maxRule, strings.Count(r.pattern, "**") > maxAnyDepth:
 			all = false
 		case len(rs) == most:
 			return rs, false

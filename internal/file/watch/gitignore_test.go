@@ -130,7 +130,7 @@ func TestGitignoreAsGitReadsIt(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(root, "a", ".gitignore"), []byte(nested), 0o600))
 		want := strings.FieldsFunc(run(strings.Join(files, "\x00"), "check-ignore", "--no-index", "-z", "--stdin"), func(c rune) bool { return c == 0 })
 
-		kept := newTree(root, newScope(root, Options{Gitignore: true, Ignore: Ignored}), false)
+		kept := newTree(root, newScope(root, Options{Gitignore: true, Ignore: Ignored}), false, NewHub().looks)
 		_, _, err := kept.compare(t.Context(), ".", false, nil)
 		mustDo(t, err)
 		for _, file := range files {
@@ -214,6 +214,10 @@ func TestRulesAreBounded(t *testing.T) {
 		t.Errorf("%d rules of %d folders are kept, want %d of 2", git.taken, len(git.folders), maxRules+1)
 	}
 
+	write(".gitignore", strings.Repeat("**/a/", maxAnyDepth+1)+"b\nlast\n")
+	if w := New(root, Options{Gitignore: true}); w.LeftOut() == "" {
+		t.Error("a rule that takes long to compare is read")
+	}
 	write(".gitignore", strings.Repeat("x", maxRule+1)+"\nlast\n")
 	look()
 	if _, last := w.tree.seen["last"]; last || git.taken != 2 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -24,10 +25,12 @@ type Hub struct {
 	byLabel map[string]*entry
 	inside  map[string]map[*entry]bool // entries by the parent folder of their label
 	warned  []string                   // limits that were logged
+
+	looks chan struct{} // has a value for each walk that is under way
 }
 
 // NewHub returns a Hub, to be used by all Watchers of the process.
-func NewHub() *Hub { return &Hub{} }
+func NewHub() *Hub { return &Hub{looks: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))} }
 
 // entry is a folder that the kernel watches.
 type entry struct {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // tree has the state of everything below a root that counts, at the last comparison. Paths are
@@ -23,10 +24,55 @@ type tree struct {
 	seed    maphash.Seed
 	seen    map[string]stamp
 	looked  uint64 // the signature at the last call of stirred since then, or 0
+
+	looks   chan struct{} // has a value for each walk that works, of all trees of a Hub
+	working bool          // one of them is this tree's
+	worked  time.Duration // by walks without a rest, before since
+	since   time.Time     // when working has changed
 }
 
-func newTree(root string, s *scope, content bool) *tree {
-	return &tree{root: root, scope: s, content: content, seed: maphash.MakeSeed(), seen: map[string]stamp{}}
+func newTree(root string, s *scope, content bool, looks chan struct{}) *tree {
+	return &tree{root: root, scope: s, content: content, seed: maphash.MakeSeed(), seen: map[string]stamp{}, looks: looks}
+}
+
+// slice is how long walks work at a time. Then they rest for as long, and let others work: files that change
+// all the time, however many, and rules, however slow, must leave most of the machine to calls (SPEC S2).
+const slice = 10 * time.Millisecond
+
+// begin waits until few other walks work. Its error is that ctx ends before.
+func (t *tree) begin(ctx context.Context) error {
+	select {
+	case t.looks <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	now := time.Now()
+	t.working, t.worked, t.since = true, max(0, t.worked-now.Sub(t.since)), now
+	return nil
+}
+
+// end lets others work.
+func (t *tree) end() {
+	if !t.working {
+		return
+	}
+	<-t.looks
+	now := time.Now()
+	t.working, t.worked, t.since = false, t.worked+now.Sub(t.since), now
+}
+
+// rest rests if walks have worked for a slice. Its error is that ctx ends before.
+func (t *tree) rest(ctx context.Context) error {
+	if t.worked+time.Since(t.since) < slice {
+		return ctx.Err()
+	}
+	t.end()
+	select {
+	case <-time.After(slice):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return t.begin(ctx)
 }
 
 func (t *tree) abs(rel string) string { return filepath.Join(t.root, filepath.FromSlash(rel)) }
@@ -67,9 +113,17 @@ func (t *tree) look(rel string) (s stamp, link bool, err error) {
 // If enter is not nil, walk calls it for each folder before it lists the folder, and for each
 // followed link before it looks at the target, so that a watch that is set there misses nothing.
 // Paths that vanish during the walk or that must not be read are left out; any other error ends the
-// walk, and so does the end of ctx.
+// walk, and so does the end of ctx. A walk waits until few others are under way.
 func (t *tree) walk(ctx context.Context, rel string, enter func(rel string, link bool) error, visit func(string, stamp)) error {
-	if err := ctx.Err(); err != nil {
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	defer t.end()
+	return t.walkOn(ctx, rel, enter, visit)
+}
+
+func (t *tree) walkOn(ctx context.Context, rel string, enter func(rel string, link bool) error, visit func(string, stamp)) error {
+	if err := t.rest(ctx); err != nil {
 		return err
 	}
 	s, link, err := t.look(rel)
@@ -103,7 +157,7 @@ func (t *tree) walk(ctx context.Context, rel string, enter func(rel string, link
 		return unlessLeftOut(err)
 	}
 	for _, e := range entries {
-		if err := t.walk(ctx, path.Join(rel, e.Name()), enter, visit); err != nil {
+		if err := t.walkOn(ctx, path.Join(rel, e.Name()), enter, visit); err != nil {
 			return err
 		}
 	}

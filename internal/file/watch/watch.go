@@ -54,7 +54,7 @@ type Options struct {
 	// Paths names them. A change of such a file takes effect at once: paths that become ignored count as
 	// removed, paths that are not ignored any more as added. A "!" in them has no effect on paths that
 	// Ignore, Except or Globs ignore. At most 1000 rules of one file are read, 4000 of all files
-	// together, and none of more than 255 bytes.
+	// together, and none of more than 255 bytes or with more than four "**".
 	Gitignore bool
 
 	// Content compares files by their content, their executable bits and their existence; folders by
@@ -144,7 +144,7 @@ func Unread(root string, opts Options) *Watcher {
 		maxWait:  opts.MaxWait,
 		hub:      opts.Hub,
 		box:      newInbox(),
-		tree:     newTree(root, newScope(root, opts), opts.Content),
+		tree:     newTree(root, newScope(root, opts), opts.Content, opts.Hub.looks),
 		polling:  true,
 	}
 }
