@@ -181,6 +181,13 @@ const (
 	maxPostBytes = 32 << 20
 )
 
+// largePost is the size in bytes from which a message counts for largePosts until it is written.
+const largePost = 4 << 10
+
+// largePosts bounds the large messages that wait for all processes together: several processes
+// that read nothing must not take as much each.
+var largePosts = turns.NewShares(2 * maxPostBytes)
+
 // post is a line that waits for its turn.
 type post struct {
 	line  []byte
@@ -189,11 +196,13 @@ type post struct {
 
 // Post implements rpc.Transport: at once, or in its turn.
 func (w *writer) Post(whose turns.Owner, line []byte) {
-	select {
-	case w.writing <- struct{}{}:
-		_ = w.writeNow(batch{pieces: [][]byte{line}}) // the Conn is over then, which its owner sees
-		return
-	default:
+	if len(line) < largePost {
+		select {
+		case w.writing <- struct{}{}:
+			_ = w.writeNow(batch{pieces: [][]byte{line}}) // the Conn is over then, which its owner sees
+			return
+		default:
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,11 +213,25 @@ func (w *writer) Post(whose turns.Owner, line []byte) {
 		w.waiting.Give(whose, 1)
 		return
 	}
-	w.posts = append(w.posts, post{line, whose})
+	next := post{line, whose}
+	if next.large() && !largePosts.Try(whose, int64(len(line))) {
+		w.giveBack(next)
+		return
+	}
+	w.posts = append(w.posts, next)
 	if !w.posting {
 		w.posting = true
 		w.rests.Go(w.postAll)
 	}
+}
+
+// large reports whether a message counts for largePosts.
+func (p post) large() bool { return len(p.line) >= largePost }
+
+// giveBack gives back what a message counts for at this process.
+func (w *writer) giveBack(p post) {
+	w.waiting.Give(p.whose, 1)
+	w.waitingBytes.Give(p.whose, int64(len(p.line)))
 }
 
 // postAll sends what waits, line by line.
@@ -216,16 +239,35 @@ func (w *writer) postAll() {
 	for {
 		w.mu.Lock()
 		if len(w.posts) == 0 || w.overLocked() {
+			rest := w.posts
 			w.posts, w.posting = nil, false
 			w.mu.Unlock()
+			for _, p := range rest {
+				if p.large() {
+					largePosts.Give(p.whose, int64(len(p.line)))
+				}
+			}
 			return
 		}
 		next := w.posts[0]
+		w.posts[0] = post{}
 		w.posts = w.posts[1:]
 		w.mu.Unlock()
-		w.waiting.Give(next.whose, 1)
-		w.waitingBytes.Give(next.whose, int64(len(next.line)))
 		_ = w.Send(context.Background(), nil, [][]byte{next.line}) // as above
+		if next.large() {
+			w.awaitWritten()
+			largePosts.Give(next.whose, int64(len(next.line)))
+		}
+		w.giveBack(next)
+	}
+}
+
+// awaitWritten waits until what was sent is written, or the Conn is over.
+func (w *writer) awaitWritten() {
+	select {
+	case w.writing <- struct{}{}:
+		<-w.writing
+	case <-w.conn.Over():
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -363,6 +364,44 @@ func TestN2PostsAreSharedByCaller(t *testing.T) {
 		}
 		if n, bytes := p.w.waiting.Taken(), p.w.waitingBytes.Taken(); n != 0 || bytes != 0 {
 			t.Errorf("%d messages of %d bytes count when all are sent", n, bytes)
+		}
+	})
+}
+
+// SPEC S2: large messages that wait are bounded for all processes together, and count until they are written.
+func TestS2LargePostsAreBoundedForAllProcesses(t *testing.T) {
+	needs.Time(t, "sends many megabytes")
+	inBubble(t, func(t *testing.T, p *process) {
+		const others = 3
+		var conns []*Conn
+		var theirs []net.Conn
+		for range others {
+			in, theirIn := net.Pipe()
+			out, theirOut := net.Pipe()
+			theirs = append(theirs, theirIn, theirOut)
+			conns = append(conns, New(in, out, Options{MaxMessage: 16 << 20, Stall: stall, Options: rpc.Options{Handler: p.heard}}))
+		}
+		ann, large := turns.Owner{Caller: "ann"}, sized(1 << 20)(0)[0]
+		before := largePosts.Taken()
+		for _, c := range append(conns, p.Conn) {
+			for range maxPostBytes >> 20 {
+				c.Post(ann, "notifications/x", large)
+				synctest.Wait()
+			}
+		}
+		if got := largePosts.Taken() - before; got > maxPostBytes || got < maxPostBytes/2 {
+			t.Errorf("%d MiB wait for %d processes; want at most %d", got>>20, others+1, maxPostBytes>>20)
+		}
+		for _, c := range conns {
+			c.Close(errors.New("the test is over"))
+		}
+		for _, c := range theirs {
+			_ = c.Close()
+		}
+		go func() { _, _ = io.Copy(io.Discard, p.lines) }()
+		synctest.Wait()
+		if got := largePosts.Taken() - before; got != 0 {
+			t.Errorf("%d bytes count when all is written or over", got)
 		}
 	})
 }

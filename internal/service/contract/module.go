@@ -61,16 +61,24 @@ func (r ModuleRequest) JSON() []byte { return encoded(r) }
 // the contract. Any other output is runtime_policy_invalid: the module has a bug, and a retry does
 // not help.
 func (x *Exchange) ModuleAnswer(body []byte) (peer.Answer, error) {
-	body = x.credentials.RedactBody(body)
-	m, err := moduleMembers(body)
+	var m object
 	var r Response
-	if err == nil {
-		r, err = x.moduleResponse(m)
+	var refused *fault.Error
+	if ended := x.work(len(body), func() {
+		body = x.credentials.RedactBody(body)
+		var err error
+		if m, err = moduleMembers(body); err == nil {
+			r, err = x.moduleResponse(m)
+		}
+		if err != nil {
+			refused = x.violation(body, err)
+			refused.Code = fault.RuntimePolicyInvalid
+		}
+	}); ended != nil {
+		return peer.Answer{}, ended
 	}
-	if err != nil {
-		f := x.violation(body, err)
-		f.Code = fault.RuntimePolicyInvalid
-		return peer.Answer{}, f
+	if refused != nil {
+		return peer.Answer{}, refused
 	}
 	if r.Err != nil {
 		return details(m["error"]), r.Err

@@ -25,6 +25,9 @@ func TestN2ALargeAnswerIsReadInTurn(t *testing.T) {
 	envelope := func(pad string) string {
 		return `{"request_id":"` + id + `","status":"success","result":{"x":"` + pad + `"}}`
 	}
+	module := func(pad string) string {
+		return `{"contract_version":"v1","status":"ok","output":{"x":"` + pad + `"}}`
+	}
 	for name, test := range map[string]struct {
 		small, large string
 		read         func(*contract.Exchange, string) error
@@ -39,6 +42,10 @@ func TestN2ALargeAnswerIsReadInTurn(t *testing.T) {
 		}},
 		"a pushed envelope": {envelope("x"), envelope(pad), func(x *contract.Exchange, body string) error {
 			_, err := x.Decode([]byte(body))
+			return err
+		}},
+		"a module's output": {module("x"), module(pad), func(x *contract.Exchange, body string) error {
+			_, err := x.ModuleAnswer([]byte(body))
 			return err
 		}},
 		"a result": {`{"x":"x"}`, `{"x":"` + pad + `"}`, func(x *contract.Exchange, body string) error {
