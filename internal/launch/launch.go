@@ -133,6 +133,7 @@ type spawn struct {
 	argv     []string
 	attr     *syscall.ProcAttr
 	untagged bool // as in Spec
+	begun    *trees.Fork
 	reply    chan<- spawned
 }
 
@@ -184,9 +185,8 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 
 // fork starts a process. The process dies with the thread that calls fork.
 func (l *Local) fork(s spawn) spawned {
-	fork := l.tags.Begin()
 	pid, err := l.reaper.Starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
-	tag := l.tags.End(fork, pid, s.untagged)
+	tag := l.tags.End(s.begun, pid, s.untagged)
 	if err != nil {
 		return spawned{err: err}
 	}
@@ -305,12 +305,17 @@ func (l *Local) spawnRetrying(ctx context.Context, spec Spec, attr *syscall.Proc
 }
 
 func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr) spawned {
-	s := spawn{path: spec.Path, argv: spec.Argv, attr: attr, untagged: spec.Untagged}
+	if err := context.Cause(ctx); err != nil {
+		return spawned{err: err}
+	}
+	s := spawn{path: spec.Path, argv: spec.Argv, attr: attr, untagged: spec.Untagged, begun: l.tags.Begin()}
 	if spec.stay {
-		if err := context.Cause(ctx); err != nil {
-			return spawned{err: err}
+		runtime.LockOSThread() // not before: a goroutine that waits with its thread takes longer
+		made := l.fork(s)
+		if made.err != nil {
+			runtime.UnlockOSThread() // else run does
 		}
-		return l.fork(s)
+		return made
 	}
 	reply := make(chan spawned, 1)
 	s.reply = reply
@@ -318,6 +323,7 @@ func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr
 	case l.spawns <- s:
 		return <-reply // the spawner always answers: forks are short
 	case <-ctx.Done():
+		l.tags.End(s.begun, 0, false)
 		return spawned{err: context.Cause(ctx)}
 	}
 }

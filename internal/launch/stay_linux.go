@@ -23,9 +23,8 @@ func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte))
 	select {
 	case l.stays <- struct{}{}:
 		defer func() { <-l.stays }()
-		runtime.Gosched()      // else goroutines that wait for this processor, such as net/http's reader, wait for the fork too
-		runtime.LockOSThread() // the parent death signal follows the thread that forks
-		defer runtime.UnlockOSThread()
+		runtime.Gosched()              // else goroutines that wait for this processor, such as net/http's reader, wait for the fork too
+		defer runtime.UnlockOSThread() // spawnOnce locks it: the parent death signal follows the thread that forks
 		spec.stay = true
 	default:
 	}
