@@ -21,6 +21,7 @@ import (
 const (
 	// maxLast and maxLastLines bound how much of stderr is in the message of a failure.
 	maxLast      = 2 << 10
+	maxRead      = 64 << 10 // bytes at the end of stderr that are looked at
 	maxLastLines = 20
 )
 
@@ -114,7 +115,7 @@ func (c *Command) cliResult(ctx context.Context, r *run) (*mcp.CallToolResult, e
 	case manifest.CLIBoth:
 		text, object, err := c.both(ctx, r)
 		if err != nil {
-			return r.streams(), err
+			return c.streams(ctx, r), err
 		}
 		res.StructuredContent = object
 		res.Content = append(append(res.Content, text), r.cutNotes("stdout", "stderr")...)
@@ -151,11 +152,13 @@ func (c *Command) exited(r *run) *fault.Error {
 	return f
 }
 
-// last returns the last lines of a stream.
+// last returns the last lines of a stream. It reads no more than maxRead bytes of it.
 func (c *capture) last() string {
-	text, _ := c.text()
-	text = strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
-	cut := false
+	kept, cut := c.whole(), false
+	if len(kept) > maxRead {
+		kept, cut = kept[len(kept)-maxRead:], true
+	}
+	text := strings.TrimSpace(strings.ToValidUTF8(string(kept), "\uFFFD"))
 	if len(text) > maxLast {
 		text, cut = strings.ToValidUTF8(text[len(text)-maxLast:], ""), true
 	}

@@ -168,6 +168,7 @@ func TestT36TemplateErrors(t *testing.T) {
 	for template, want := range map[string]string{
 		"{{.a.b}}":         "cli.args[1]: template error: 1:4: executing \"arg\" at <.a.b>: can't evaluate field b in type interface {}",
 		"{{index .l 5}}":   "cli.args[1]: template error: 1:2: executing \"arg\" at <index .l 5>: error calling index: index out of range: 5",
+		"{{eq .a .l}}":     "cli.args[1]: template error: 1:2: executing \"arg\" at <eq .a .l>: error calling eq: incompatible types for comparison: string and []interface {}",
 		"{{call .a}}":      "cli.args[1]: template error: 1:2: executing \"arg\" at <call .a>: error calling call: non-function .a of type string",
 		"{{.nul}}":         "cli.args[1]: a value holds a NUL byte, which no argument can",
 		"{{printf .fmt}}x": "cli.args[1]: template error: functions make more than 4194304 bytes",
@@ -196,13 +197,16 @@ func TestT36TheCommandLineIsBounded(t *testing.T) {
 // What templates do is bounded, whatever a call makes of them.
 func TestT36TemplatesAreBounded(t *testing.T) {
 	list := `[` + strings.Repeat("1,", 2000) + `1]`
-	args := fmt.Sprintf(`{"l":%s,"big":%q,"n":1000000000000}`, list, strings.Repeat("'", 300<<10))
+	args := fmt.Sprintf(`{"l":%s,"m":[%s1],"big":%q,"n":1000000000000}`, list, strings.Repeat("1,", 20_000), strings.Repeat("'", 300<<10))
 	for template, want := range map[string]string{
-		"{{range .l}}{{range $.l}}{{range $.l}}{{$x := 1}}{{end}}{{end}}{{end}}": "loops",
-		"{{range .n}}{{end}}": "loops",
-		"{{range .l}}" + strings.Repeat("{{$.none}}", 6000) + "{{end}}":                                                      "loops",
-		"{{range .l}}{{if and " + strings.Repeat("true ", 8000) + "}}{{end}}{{end}}":                                         "loops",
-		`{{define "x"}}` + strings.Repeat("{{if false}}{{end}}", 3000) + `{{end}}` + strings.Repeat(`{{template "x"}}`, 500): "nested templates",
+		"{{range .l}}{{range $.l}}{{range $.l}}{{$x := 1}}{{end}}{{end}}{{end}}":                     "more than",
+		"{{if eq .big " + strings.Repeat("$.big ", 400) + "}}{{end}}":                                "more than",
+		strings.Repeat(`{{printf "%.0s" .m}}`, 3000):                                                 "more than",
+		strings.Repeat(`{{if .l}}{{end}}`, 4000) + `{{range .l}}{{if eq $.big $.big}}{{end}}{{end}}`: "more than",
+		"{{range .n}}{{end}}": "more than",
+		"{{range .l}}" + strings.Repeat("{{$.none}}", 6000) + "{{end}}":                                                      "more than",
+		"{{range .l}}{{if and " + strings.Repeat("true ", 8000) + "}}{{end}}{{end}}":                                         "more than",
+		`{{define "x"}}` + strings.Repeat("{{if false}}{{end}}", 3000) + `{{end}}` + strings.Repeat(`{{template "x"}}`, 500): "more than",
 		`{{define "x"}}{{template "x"}}{{end}}{{template "x"}}`:                                                              "calls templates",
 		`{{define "x"}}{{template "x"}}{{template "x"}}{{end}}{{template "x"}}`:                                              "calls templates",
 		"{{$x := js .big}}{{$x = js $x}}{{$x = js $x}}{{$x = js $x}}":                                                        "functions make more",

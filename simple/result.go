@@ -65,6 +65,12 @@ func (c *Command) answer(ctx context.Context, r *run) (*mcp.CallToolResult, erro
 	return res, nil
 }
 
+// streams is run.streams in the turn of the call's owner.
+func (c *Command) streams(ctx context.Context, r *run) (res *mcp.CallToolResult) {
+	c.work(ctx, r, func() { res = r.streams() })
+	return res
+}
+
 // streams returns the output of a process as content.
 func (r *run) streams() *mcp.CallToolResult {
 	res := &mcp.CallToolResult{Meta: r.meta()}
@@ -122,12 +128,12 @@ func (c *Command) passThrough(ctx context.Context, r *run) (*mcp.CallToolResult,
 		err = c.output.ValidateOutput(ctx, structured)
 	}
 	if ended := context.Cause(ctx); err != nil && ended != nil {
-		return r.streams(), ended
+		return c.streams(ctx, r), ended
 	}
 	if err != nil {
 		f := fault.Wrap(fault.ExecutionFailed, err, "stdout of %s is no CallToolResult (output: mcp): %v", c.tool.Name, err)
 		f.Logged = "stdout of " + c.tool.Name + " is no CallToolResult (output: mcp)"
-		return r.streams(), f
+		return c.streams(ctx, r), f
 	}
 	delete(res.Meta, MetaSignal)
 	maps.Copy(res.Meta, r.meta())

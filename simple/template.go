@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"text/template"
 	"text/template/parse"
+	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
@@ -22,10 +24,13 @@ import (
 const (
 	// maxArgv bounds the whole command line of a tool of type cli, in bytes (SPEC-TOOLS 3.6).
 	maxArgv = 128 << 10
-	// maxParts bounds what the loops and nested templates of a call's arguments evaluate, in nodes of
-	// templates; an action has three or four. After partsAtOnce, the call waits for a turn of its caller.
+	// maxParts bounds what the templates of a call evaluate, in nodes of templates; an action has three
+	// or four, and so many bytes as perPart count as one more where a function reads them. After
+	// partsAtOnce, the call waits for a turn of its caller, which it has for turnLength while others wait.
 	maxParts    = 1_000_000
+	perPart     = 100
 	partsAtOnce = 10_000
+	turnLength  = 5 * time.Millisecond
 	// maxNested bounds the nested templates of one argument, each of which takes stack space while it runs.
 	maxNested = 1000
 	// maxMade bounds the output of all functions of a call's arguments, and so their time. Variables may
@@ -37,6 +42,7 @@ const (
 const (
 	stepName  = "_step"  // called at the start of a loop's round, with the parts of the round
 	nestName  = "_nest"  // called at the start of a nested template, with its parts
+	readName  = "_read"  // called for each value that a comparison reads
 	valueName = "_value" // last function of each pipeline whose result is printed
 	ownName   = "_own"   // the same, for a result that begins with a - of the template's own
 )
@@ -45,6 +51,7 @@ const (
 type argument struct {
 	literal string                 // its constant value, if trees is nil
 	trees   map[string]*parse.Tree // the rewritten template; read-only
+	parts   int                    // of the template, without the rounds of loops and nested templates
 	uses    uses
 }
 
@@ -60,21 +67,23 @@ func argumentsOf(templates []string) ([]argument, error) {
 			list = append(list, argument{literal: text})
 			continue
 		}
-		used := usesOf(trees)
+		used, whole := usesOf(trees), 0
 		for name, tree := range trees {
 			parts := partsOf(tree.Root)
 			rewrite(tree.Root)
-			if name != manifest.TemplateName {
+			if name == manifest.TemplateName {
+				whole = parts
+			} else {
 				tree.Root.Nodes = slices.Insert(tree.Root.Nodes, 0, counting(tree.Root.Pos, 1, nestName, parts))
 			}
 		}
-		list = append(list, argument{trees: trees, uses: used})
+		list = append(list, argument{trees: trees, parts: whole, uses: used})
 	}
 	return list, nil
 }
 
-// rewrite appends a function to each pipeline that is printed, which formats the value, and prepends
-// one to each round of a loop, which counts it.
+// rewrite appends a function to each pipeline that is printed, which formats the value, prepends one to
+// each round of a loop, which counts it, and applies one to each value that is compared.
 func rewrite(node parse.Node) {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -85,6 +94,7 @@ func rewrite(node parse.Node) {
 			rewrite(one)
 		}
 	case *parse.ActionNode:
+		rewritePipe(n.Pipe)
 		if len(n.Pipe.Decl) == 0 { // else nothing is printed
 			name := valueName
 			if saysItself(n.Pipe) {
@@ -92,6 +102,8 @@ func rewrite(node parse.Node) {
 			}
 			n.Pipe.Cmds = append(n.Pipe.Cmds, call(name, n.Pos))
 		}
+	case *parse.TemplateNode:
+		rewritePipe(n.Pipe)
 	case *parse.IfNode:
 		rewriteBranch(&n.BranchNode)
 	case *parse.WithNode:
@@ -104,8 +116,33 @@ func rewrite(node parse.Node) {
 }
 
 func rewriteBranch(n *parse.BranchNode) {
+	rewritePipe(n.Pipe)
 	rewrite(n.List)
 	rewrite(n.ElseList)
+}
+
+// rewritePipe applies a function to each value that a comparison of a pipeline reads.
+func rewritePipe(pipe *parse.PipeNode) {
+	if pipe == nil {
+		return
+	}
+	for _, command := range pipe.Cmds {
+		name, _ := command.Args[0].(*parse.IdentifierNode)
+		compares := name != nil && slices.Contains([]string{"eq", "ne", "lt", "le", "gt", "ge"}, name.Ident)
+		for i, arg := range command.Args {
+			if inner, ok := arg.(*parse.PipeNode); ok {
+				rewritePipe(inner)
+			}
+			switch arg.(type) {
+			case *parse.FieldNode, *parse.VariableNode, *parse.ChainNode, *parse.DotNode, *parse.PipeNode:
+				if compares {
+					read := call(readName, arg.Position())
+					read.Args = append(read.Args, arg)
+					command.Args[i] = &parse.PipeNode{NodeType: parse.NodePipe, Pos: arg.Position(), Cmds: []*parse.CommandNode{read}}
+				}
+			}
+		}
+	}
 }
 
 // partsOf returns how many nodes are evaluated at most when a node is, without the rounds of loops and
@@ -198,7 +235,11 @@ func (c *cli) render(ctx context.Context, values any) ([]string, error) {
 		text := a.literal
 		if a.trees != nil {
 			r := rendering{work: &w, room: room, ended: ended}
-			if err := r.run(a.trees, values); err != nil {
+			err := w.add(a.parts)
+			if err == nil {
+				err = r.run(a.trees, values)
+			}
+			if err != nil {
 				return nil, refusal(ctx, i, err)
 			}
 			text = r.out.String()
@@ -219,10 +260,13 @@ var (
 	errTooLong  = fmt.Errorf("the command line has more than %d bytes", maxArgv)
 	errOption   = errors.New("it would begin with a - that a value brings, and so be an option; where that is meant, the tool can take it as --name=VALUE, or after an argument --")
 	errNUL      = errors.New("a value holds a NUL byte, which no argument can")
-	errParts    = fmt.Errorf("template error: loops and nested templates evaluate more than %d parts of templates", maxParts)
+	errParts    = fmt.Errorf("template error: the templates evaluate more than %d parts", maxParts)
 	errNested   = fmt.Errorf("template error: it calls templates more than %d times", maxNested)
 	errTooLarge = fmt.Errorf("template error: functions make more than %d bytes", maxMade)
 )
+
+// withRead matches a value as rewritePipe has written it.
+var withRead = regexp.MustCompile(`\(` + readName + ` ([^()]*)\)`)
 
 // refusal is the error for an argument that cannot be made.
 func refusal(ctx context.Context, i int, err error) error {
@@ -237,7 +281,8 @@ func refusal(ctx context.Context, i int, err error) error {
 	}
 	if reason == "" {
 		const enough = 500 // it repeats a part of the template
-		reason = "template error: " + brief.Cut(strings.TrimPrefix(err.Error(), "template: "+manifest.TemplateName+":"), enough)
+		text := withRead.ReplaceAllString(err.Error(), "$1")
+		reason = "template error: " + brief.Cut(strings.TrimPrefix(text, "template: "+manifest.TemplateName+":"), enough)
 	}
 	f := fault.New(fault.InvalidInput, "cli.args[%d]: %s", i, reason)
 	f.Logged = fmt.Sprintf("cli.args[%d] cannot be made of the arguments", i) // the message may quote values (SPEC I2)
@@ -250,26 +295,35 @@ type work struct {
 	parts  int             // nodes that were evaluated
 	made   int             // bytes that functions have made, which variables may keep
 	inTurn *turns.Account  // whose turn it is; nil before partsAtOnce
+	since  time.Time       // when the turn began
 }
 
-// add counts parts before they are evaluated. After partsAtOnce it waits until it is the caller's turn.
+// add counts parts before they are evaluated. After partsAtOnce it waits until it is the caller's turn, and
+// lets others have theirs.
 func (w *work) add(parts int) error {
 	if w.parts += parts; w.parts > maxParts {
 		return errParts
 	}
-	if account := turns.AccountOf(w.ctx); w.parts > partsAtOnce && w.inTurn == nil && account != nil {
-		if err := account.BeginWork(w.ctx); err != nil {
-			return err
-		}
-		w.inTurn = account
+	account := turns.AccountOf(w.ctx)
+	if account == nil || w.parts <= partsAtOnce || w.inTurn != nil && time.Since(w.since) < turnLength {
+		return w.ctx.Err()
 	}
+	w.end()
+	if err := account.BeginWork(w.ctx); err != nil {
+		return err
+	}
+	w.inTurn, w.since = account, time.Now()
 	return w.ctx.Err()
 }
+
+// read counts bytes that a function reads.
+func (w *work) read(bytes int) error { return w.add(bytes / perPart) }
 
 // end gives the turn back.
 func (w *work) end() {
 	if w.inTurn != nil {
 		w.inTurn.EndWork()
+		w.inTurn = nil
 	}
 }
 
@@ -287,22 +341,22 @@ type rendering struct {
 // run executes a template.
 func (r *rendering) run(trees map[string]*parse.Tree, values any) error {
 	t := template.New(manifest.TemplateName).Funcs(template.FuncMap{
-		stepName: r.step, nestName: r.nest, valueName: r.value, ownName: r.own,
+		stepName: r.step, nestName: r.nest, valueName: r.value, ownName: r.own, readName: r.read,
 		"print": func(args ...any) (string, error) {
-			return r.made(args, func() string { return fmt.Sprint(shown(args)...) })
+			return r.made(args, func(shown []any) string { return fmt.Sprint(shown...) })
 		},
 		"println": func(args ...any) (string, error) {
-			return r.made(args, func() string { return fmt.Sprintln(shown(args)...) })
+			return r.made(args, func(shown []any) string { return fmt.Sprintln(shown...) })
 		},
 		"printf": r.printf,
 		"html": func(args ...any) (string, error) {
-			return r.made(args, func() string { return template.HTMLEscaper(shown(args)...) })
+			return r.made(args, func(shown []any) string { return template.HTMLEscaper(shown...) })
 		},
 		"js": func(args ...any) (string, error) {
-			return r.made(args, func() string { return template.JSEscaper(shown(args)...) })
+			return r.made(args, func(shown []any) string { return template.JSEscaper(shown...) })
 		},
 		"urlquery": func(args ...any) (string, error) {
-			return r.made(args, func() string { return template.URLQueryEscaper(shown(args)...) })
+			return r.made(args, func(shown []any) string { return template.URLQueryEscaper(shown...) })
 		},
 	})
 	for name, tree := range trees {
@@ -364,16 +418,44 @@ func isNumber(v any) bool {
 
 func (r *rendering) own(v any) string { return textOf(v) }
 
-// made calls a function that formats its arguments, unless its output might be too long.
-func (r *rendering) made(args []any, write func() string) (string, error) {
-	const each = 8 // how many bytes one byte may become: \u2028, &#34;, %e2%80%a8
-	size := 0
-	for _, arg := range args {
-		if size += each * lengthOf(arg); size > maxMade {
-			return "", errTooLarge
-		}
+// read counts a value that is compared.
+func (r *rendering) read(v any) (any, error) {
+	if text, ok := v.(string); ok {
+		return v, r.work.read(len(text))
 	}
-	return r.keep(write())
+	return v, nil
+}
+
+// shown converts the arguments of print and the like, so that Go's formatting does not show in them, and
+// counts how much is read.
+func (r *rendering) shown(args []any) (list []any, size int, err error) {
+	list = make([]any, len(args))
+	for i, arg := range args {
+		switch arg.(type) {
+		case map[string]any, []any, null, json.Number, nil:
+			arg = textOf(arg)
+		}
+		list[i] = arg
+		length := lengthOf(arg)
+		if err := r.work.read(length); err != nil {
+			return nil, 0, err
+		}
+		size += length
+	}
+	return list, size, nil
+}
+
+// made calls a function that formats its arguments, unless its output might be too long.
+func (r *rendering) made(args []any, write func(shown []any) string) (string, error) {
+	const each = 8 // how many bytes one byte may become: \u2028, &#34;, %e2%80%a8
+	list, size, err := r.shown(args)
+	switch {
+	case err != nil:
+		return "", err
+	case each*size > maxMade:
+		return "", errTooLarge
+	}
+	return r.keep(write(list))
 }
 
 // keep counts what a function has made.
@@ -388,6 +470,10 @@ func (r *rendering) keep(text string) (string, error) {
 // value of the call.
 func (r *rendering) printf(format string, args ...any) (string, error) {
 	const each = 12 // how many bytes one byte may become, with %+q or % #x
+	args, _, err := r.shown(args)
+	if err != nil {
+		return "", err
+	}
 	longest := 0
 	for _, arg := range args {
 		longest = max(longest, lengthOf(arg))
@@ -418,35 +504,15 @@ func (r *rendering) printf(format string, args ...any) (string, error) {
 			return "", errTooLarge
 		}
 	}
-	return r.keep(fmt.Sprintf(format, shown(args)...))
+	return r.keep(fmt.Sprintf(format, args...))
 }
 
 // lengthOf returns roughly how long a value is as text.
 func lengthOf(v any) int {
-	switch v := v.(type) {
-	case string:
-		return len(v)
-	case json.Number:
-		return len(v)
-	case map[string]any, []any, null:
-		return len(textOf(v))
-	default:
-		return 32 // a number or a word
+	if text, ok := v.(string); ok {
+		return len(text)
 	}
-}
-
-// shown converts the arguments of print and the like, so that Go's formatting does not show in them.
-func shown(args []any) []any {
-	list := make([]any, len(args))
-	for i, arg := range args {
-		switch arg.(type) {
-		case map[string]any, []any, null, json.Number, nil:
-			list[i] = textOf(arg)
-		default:
-			list[i] = arg
-		}
-	}
-	return list
+	return 32 // a number or a word
 }
 
 // textOf returns a value as an argument has it: a missing value is empty, an object or an array is
