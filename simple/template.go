@@ -288,15 +288,19 @@ func (r *rendering) read(v any) (any, error) {
 // shown converts the arguments of print and the like, so that Go's formatting does not show in them, and
 // counts how much is read.
 func (r *rendering) shown(args []any) (list []any, size int, err error) {
+	const encoding = 10 // how many times as long it takes to encode a value as to read its text
 	list = make([]any, len(args))
 	for i, arg := range args {
+		times := 1
 		switch arg.(type) {
-		case map[string]any, []any, null, json.Number, nil:
+		case map[string]any, []any:
+			arg, times = textOf(arg), encoding
+		case null, json.Number, nil:
 			arg = textOf(arg)
 		}
 		list[i] = arg
 		length := lengthOf(arg)
-		if err := r.work.read(length); err != nil {
+		if err := r.work.read(times * length); err != nil {
 			return nil, 0, err
 		}
 		size += length
