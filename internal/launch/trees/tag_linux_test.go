@@ -43,6 +43,17 @@ func TestTheTagOfAnotherUsersProcess(t *testing.T) {
 	}
 }
 
+// sleeper starts a process that ends with the test.
+func sleeper(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	return cmd
+}
+
 // SPEC C4: two launchers of one program that fork at the same time give their processes tags of their own. With
 // the same tag, the end of one process would end the other.
 func TestTagsOfTwoTaggersDiffer(t *testing.T) {
@@ -50,22 +61,14 @@ func TestTagsOfTwoTaggersDiffer(t *testing.T) {
 		t.Skip("this process has a tag")
 	}
 	a, b := NewTagger("a", false), NewTagger("b", false)
-	start := func() *exec.Cmd {
-		cmd := exec.Command("sleep", "60")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-		return cmd
-	}
 	beganA := a.Begin()
 	began := make(chan *Fork)
 	go func() { began <- b.Begin() }()
-	ofA := start()
+	ofA := sleeper(t)
 	inherited := TagOf(ofA.Process.Pid) // what it has forked by now has this tag
 	tagA := a.End(beganA, ofA.Process.Pid, false)
 	beganB := <-began
-	ofB := start()
+	ofB := sleeper(t)
 	tagB := b.End(beganB, ofB.Process.Pid, false)
 	if inherited != tagA {
 		t.Errorf("the process inherits the tag %x; want %x, its own", inherited, tagA)
@@ -86,15 +89,7 @@ func TestAForkThatHangsStopsNoOther(t *testing.T) {
 	tags := NewTagger("a", false)
 	hangs := tags.Begin()
 	other := tags.Begin() // returns after patience
-	start := func() *exec.Cmd {
-		cmd := exec.Command("sleep", "60")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-		return cmd
-	}
-	late, own := start(), start() // at the worst, the first one was not forked before
+	late, own := sleeper(t), sleeper(t) // at the worst, the first one was not forked before
 	tagOfLate := tags.End(hangs, late.Process.Pid, false)
 	tag := tags.End(other, own.Process.Pid, false)
 	if got := TagOf(own.Process.Pid); got != tag || tag == 0 {
