@@ -88,7 +88,7 @@ func TestAForkThatHangsStopsNoOther(t *testing.T) {
 	}
 	tags := NewTagger("a", false)
 	hangs := tags.Begin()
-	other := tags.Begin() // returns after patience
+	other := tags.Begin()               // returns after patience
 	late, own := sleeper(t), sleeper(t) // at the worst, the first one was not forked before
 	tagOfLate := tags.End(hangs, late.Process.Pid, false)
 	tag := tags.End(other, own.Process.Pid, false)
