@@ -102,3 +102,36 @@ func TestN2ALargeAnswerIsReadInTurn(t *testing.T) {
 		})
 	}
 }
+
+// SPEC N2: a module's output is read in a turn of the caller also if it is refused.
+func TestN2AModulesOutputThatIsRefusedIsReadInTurn(t *testing.T) {
+	tool, err := contract.For(manifest.Tool{Name: "module"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, release := turns.NewRoom(1<<20).Open(callid.With(t.Context(), "id"), turns.Owner{Caller: "one"})
+		defer release()
+		account := turns.AccountOf(ctx)
+		for range turns.Workers() {
+			if err := account.BeginWork(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read := make(chan error, 1)
+		go func() {
+			_, err := tool.Exchange(ctx, peer.Call{}, token("")).ModuleAnswer([]byte(`{"contract_version":"v9","x":"` + strings.Repeat("x", turns.Heavy) + `"}`))
+			read <- err
+		}()
+		synctest.Wait()
+		if len(read) > 0 {
+			t.Error("it does not wait")
+		}
+		for range turns.Workers() {
+			account.EndWork()
+		}
+		if err := <-read; err == nil {
+			t.Error("it is not refused")
+		}
+	})
+}
