@@ -229,7 +229,7 @@ func (p *Peer) discover(ctx context.Context) bool {
 	}
 	patience := min(discoverPatience, r.StartupTimeout/2)
 	switch {
-	case only: // there is nothing else to try: a slow start is no reason to end it
+	case only: // there is nothing else to try: a slow start is not a reason to end it
 		patience = r.StartupTimeout
 	case r.Handshake == manifest.HandshakeHello:
 		patience = AskPatience

@@ -28,6 +28,7 @@ type Tagger struct {
 // Fork is a fork that has begun. A nil Fork is one that gives no tag.
 type Fork struct {
 	tag    uint64
+	own    uint64 // the limit of this process without a tag
 	late   *time.Timer
 	passed atomic.Bool // others may fork
 }
@@ -86,7 +87,7 @@ func (t *Tagger) Begin() *Fork {
 		return nil
 	}
 	limit.fork <- struct{}{} // for patience at most
-	f := &Fork{tag: t.next()}
+	f := &Fork{tag: t.next(), own: limit.own.Cur}
 	_ = setTag(0, f.tag) // cannot fail, since the hard limit is infinite
 	f.late = time.AfterFunc(patience, func() { f.pass() })
 	return f
@@ -97,7 +98,7 @@ func (f *Fork) pass() bool {
 	if !f.passed.CompareAndSwap(false, true) {
 		return false
 	}
-	_ = setTag(0, limit.own.Cur) // see Begin
+	_ = setTag(0, f.own) // see Begin
 	<-limit.fork
 	return true
 }
@@ -114,7 +115,7 @@ func (t *Tagger) End(f *Fork, pid int, untagged bool) uint64 {
 	case pid == 0:
 		return 0
 	case untagged:
-		_ = setTag(pid, limit.own.Cur) // it may have already ended
+		_ = setTag(pid, f.own) // it may have already ended
 		return 0
 	case !sure && TagOf(pid) != f.tag: // it was forked when others could
 		f.tag = t.next()
@@ -123,8 +124,9 @@ func (t *Tagger) End(f *Fork, pid int, untagged bool) uint64 {
 	return f.tag
 }
 
+// setTag sets the limit of a process; 0 is this one. The hard limit stays infinite, see ownLimit.
 func setTag(pid int, tag uint64) error {
-	return unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag, Max: limit.own.Max}, nil)
+	return unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: tag, Max: unix.RLIM_INFINITY}, nil)
 }
 
 // TagOf returns the tag of a process. Reading it from another user's process with prlimit requires
