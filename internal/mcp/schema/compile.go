@@ -109,66 +109,90 @@ func (nothingElse) Load(string) (any, error) { return nil, errOutside }
 const base = "orla:///schema"
 
 func compile(raw json.RawMessage) (*Schema, any, error) {
-	found, doc, err := compiledOf(raw)
+	doc, weight, err := read(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &Schema{open: isOpen(doc), shallow: shallowOf(doc), weight: found.weight, source: &source{raw: raw}}
+	s := &Schema{source: &source{raw: raw}, weight: weight}
+	if isPlain(doc) { // a call that needs it compiled has it compiled
+		s.open, s.shallow = isOpen(doc), shallowOf(doc)
+		return s, doc, nil
+	}
+	found, err := build(raw, doc, weight)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.open, s.shallow, s.weight = isOpen(doc), shallowOf(doc), found.weight
 	if !s.open && s.shallow == nil { // the first call is likely to need it
 		kept.put(s.source, found, false)
 	}
 	return s, doc, nil
 }
 
-// compiledOf returns a schema as the validator has it, and as a value.
-func compiledOf(raw json.RawMessage) (found *compiled, doc any, err error) {
+// compiledOf returns a schema as the validator has it.
+func compiledOf(raw json.RawMessage) (*compiled, error) {
+	doc, weight, err := read(raw)
+	if err != nil {
+		return nil, err
+	}
+	return build(raw, doc, weight)
+}
+
+// read returns a schema as a value, if it is small enough to be compiled, and how many bytes it takes when it
+// is, but for its patterns.
+func read(raw json.RawMessage) (doc any, weight int64, err error) {
+	if len(raw) > maxSchema {
+		return nil, 0, faulty(nil, "has %d bytes, more than the %d allowed", len(raw), maxSchema)
+	}
+	// Empty objects and arrays are counted twice there.
+	if rawjson.Valid(raw) && rawjson.Values(raw) > 2*maxValues {
+		return nil, 0, faulty(nil, "has more than the %d values allowed", maxValues)
+	}
+	doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, 0, faulty(nil, "is not JSON: %v", err)
+	}
+	if f := bounded(doc, nil); f != nil {
+		return nil, 0, &CompileError{[]Fault{*f}}
+	}
+	objects, values, f := small(doc)
+	if f != nil {
+		return nil, 0, &CompileError{[]Fault{*f}}
+	}
+	return doc, int64(len(raw) + perObject*objects + perValue*values), nil
+}
+
+// build compiles a schema that was read.
+func build(raw json.RawMessage, doc any, weight int64) (found *compiled, err error) {
 	// The compiler is not ours and reads what strangers write. It is thrown
 	// away after a panic, so nothing is left half done.
 	defer func() {
 		if r := recover(); r != nil {
-			found, doc, err = nil, nil, faulty(nil, "cannot be compiled: %v", r)
+			found, err = nil, faulty(nil, "cannot be compiled: %v", r)
 		}
 	}()
-	if len(raw) > maxSchema {
-		return nil, nil, faulty(nil, "has %d bytes, more than the %d allowed", len(raw), maxSchema)
-	}
-	// Empty objects and arrays are counted twice there.
-	if rawjson.Valid(raw) && rawjson.Values(raw) > 2*maxValues {
-		return nil, nil, faulty(nil, "has more than the %d values allowed", maxValues)
-	}
-	doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, nil, faulty(nil, "is not JSON: %v", err)
-	}
-	if f := bounded(doc, nil); f != nil {
-		return nil, nil, &CompileError{[]Fault{*f}}
-	}
-	objects, values, f := small(doc)
-	if f != nil {
-		return nil, nil, &CompileError{[]Fault{*f}}
-	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(nothingElse{})
 	c.AssertFormat()
 	patterns := patterns{known: map[string]*pattern{}}
 	c.UseRegexpEngine(patterns.compile)
 	if err := c.AddResource(base, doc); err != nil {
-		return nil, nil, explain(doc, len(raw), err)
+		return nil, explain(doc, len(raw), err)
 	}
 	root, err := c.Compile(base)
 	if patterns.spent > maxPatterns {
 		// The compiler would say that one of them is none.
-		return nil, nil, faulty(nil, "has patterns that are too large together: they count to more than %d", maxPatterns)
+		return nil, faulty(nil, "has patterns that are too large together: they count to more than %d", maxPatterns)
 	}
 	if err != nil {
-		return nil, nil, explain(doc, len(raw), err)
+		return nil, explain(doc, len(raw), err)
 	}
 	found, err = graphOf(root)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	found.weight = int64(len(raw) + perObject*objects + perValue*values + perInstruction*patterns.spent)
-	return found, doc, nil
+	found.weight = weight + int64(perInstruction*patterns.spent)
+	return found, nil
 }
 
 // isOpen reports whether a schema asks for an object and nothing more.

@@ -56,7 +56,7 @@ func (s *source) get(ctx context.Context) (*compiled, error) {
 	if h := s.kept.Load(); h != nil { // somebody has, meanwhile
 		return h.compiled, nil
 	}
-	again, _, err := compiledOf(s.raw)
+	again, err := compiledOf(s.raw)
 	if err != nil {
 		panic(err) // it could be compiled before
 	}
