@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 )
@@ -220,18 +221,31 @@ type field struct {
 	typ      reflect.Type
 }
 
-// fieldsOf lists the fields of a struct type and of those embedded in it.
+// typeFields has the result of listFields by its argument: to look a struct type up takes longer than to decode
+// a small document into it. There are as many as there are types.
+var typeFields sync.Map
+
+// fieldsOf lists the fields of a struct type and of those embedded in it. The list must not be modified.
 func fieldsOf(t reflect.Type) []field {
-	var fields []field
+	if known, ok := typeFields.Load(t); ok {
+		return known.([]field)
+	}
+	list := listFields(t)
+	typeFields.Store(t, list)
+	return list
+}
+
+func listFields(t reflect.Type) []field {
+	var list []field
 	for _, f := range reflect.VisibleFields(t) {
 		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
 			continue
 		}
 		optional := strings.Contains(rest, "omitempty") || strings.Contains(rest, "omitzero")
-		fields = append(fields, field{name: name, index: f.Index, required: !optional, typ: f.Type})
+		list = append(list, field{name: name, index: f.Index, required: !optional, typ: f.Type})
 	}
-	return fields
+	return list
 }
 
 func join(key, name string) string {
