@@ -43,7 +43,7 @@ func (l location) fault(format string, args ...any) error {
 // found is a tool and where it was found.
 type found struct {
 	location
-	tool   manifest.Tool
+	tool   *manifest.Tool
 	server yamldoc.Fault // that there is no such server, if there is none; zero for all but type mcp
 }
 
@@ -116,14 +116,14 @@ func (c *catalog) conflict(at location, tool, format string, args ...any) {
 
 // checkServers warns of tools of servers that there are none of.
 func (c *catalog) checkServers() {
+	servers := map[string]bool{}
 	for _, f := range c.tools {
-		if f.server.Line == 0 {
-			continue
+		if f.tool.Kind == manifest.Capsule {
+			servers[f.tool.Name] = true
 		}
-		isServer := func(other found) bool {
-			return other.tool.Name == f.tool.Resource.Server && other.tool.Kind == manifest.Capsule
-		}
-		if !slices.ContainsFunc(c.tools, isServer) {
+	}
+	for _, f := range c.tools {
+		if f.server.Line > 0 && !servers[f.tool.Resource.Server] {
 			c.problems = append(c.problems, manifest.Problem{Path: f.entry, Tool: f.tool.Name, Severity: manifest.Warning, Err: yamldoc.Faults{f.server}})
 		}
 	}
@@ -131,13 +131,16 @@ func (c *catalog) checkServers() {
 
 func (c *catalog) result() manifest.Result {
 	var r manifest.Result
+	slices.SortFunc(c.tools, func(a, b found) int { return strings.Compare(a.tool.Name, b.tool.Name) })
 	for _, f := range c.tools {
-		r.Tools = append(r.Tools, f.tool)
+		if r.Tools == nil {
+			r.Tools = make([]manifest.Tool, 0, len(c.tools)) // they are large
+		}
+		r.Tools = append(r.Tools, *f.tool)
 	}
 	for _, f := range c.secrets {
 		r.Secrets = append(r.Secrets, f.secret)
 	}
-	slices.SortFunc(r.Tools, func(a, b manifest.Tool) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(r.Secrets, func(a, b secret.Secret) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})

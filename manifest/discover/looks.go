@@ -20,9 +20,6 @@ func looksLikeTool(file string) bool {
 	return !slices.Contains(dataExtensions, filepath.Ext(file)) && toolfile.LooksLikeTool(file)
 }
 
-// isModule reports whether a file is WebAssembly, which no system runs by itself.
-func isModule(file string) bool { return string(toolfile.FirstBytes(file, 4)) == "\x00asm" }
-
 // isBackup reports whether editors leave a file of that name beside the one
 // that they saved, with its mode, or write it before they rename it.
 func isBackup(name string) bool {

@@ -79,7 +79,8 @@ func (w *walker) declared(d *resource.Declaration, id string) {
 	case d.Secret.Data != nil:
 		w.secrets = append(w.secrets, foundSecret{at, d.Secret})
 	case d.Name != "":
-		w.found = append(w.found, found{location: at, tool: d.Tool, server: d.NoServer})
+		t := d.Tool // d has the whole document
+		w.found = append(w.found, found{location: at, tool: &t, server: d.NoServer})
 	}
 }
 

@@ -170,7 +170,7 @@ func has(entries []fs.DirEntry, name string) bool {
 
 // entries looks at what is in a folder that is no package.
 func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) {
-	in := listing{abs: abs, display: display, entries: entries, described: map[string]bool{}}
+	in := newListing(abs, display, entries)
 	var versions []string
 	if abs != w.root || w.rootHasVersions {
 		versions = in.versions()
@@ -211,6 +211,23 @@ type listing struct {
 	abs, display string
 	entries      []fs.DirEntry
 	described    map[string]bool // executables that were met, by their sidecars' names
+	describes    bool            // it has a file whose name may be that of a sidecar, or is nearly one
+}
+
+func newListing(abs, display string, entries []fs.DirEntry) listing {
+	in := listing{abs: abs, display: display, entries: entries, described: map[string]bool{}}
+	in.describes = slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return strings.Contains(strings.ToLower(e.Name()), toolfile.NearlySidecar)
+	})
+	return in
+}
+
+// sidecarsOf finds the files that describe an executable.
+func (in listing) sidecarsOf(name string) []string {
+	if !in.describes {
+		return nil
+	}
+	return toolfile.SidecarsOf(name, in.has)
 }
 
 func (in listing) has(name string) bool { return has(in.entries, name) }
@@ -286,21 +303,21 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	if resource.HasExtension(name) && w.resources(at, file) {
 		return
 	}
-	sidecars := toolfile.SidecarsOf(name, in.has)
+	sidecars := in.sidecarsOf(name)
 	if mode&0o111 == 0 {
 		if len(sidecars) == 0 && looksLikeTool(file) {
 			w.plain = append(w.plain, plainFile{at, file})
 		}
 		return
 	}
-	if len(sidecars) == 0 && isModule(file) {
-		return // compilers make them executable; a resource says what it is a tool of
-	}
 	for _, sidecar := range sidecars {
 		in.described[sidecar] = true
 	}
-	e := toolfile.Executable{Base: name, Path: file, Display: at, Folder: in.abs, Dir: w.root, Sidecars: sidecars, Misnamed: toolfile.MisnamedSidecar(name, in.has)}
+	e := w.executable(in, name, file, sidecars)
 	t, warnings, err := e.Read(w.resolve)
+	if errors.Is(err, toolfile.ErrModule) {
+		return
+	}
 	for _, sidecar := range sidecars {
 		if err == nil {
 			break // it is a description
@@ -319,13 +336,22 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	w.take(at, t, warnings, severity, err)
 }
 
+// executable is an executable called name, whose path without links is file.
+func (w *walker) executable(in *listing, name, file string, sidecars []string) toolfile.Executable {
+	e := toolfile.Executable{Base: name, Path: file, Display: filepath.Join(in.display, name), Folder: in.abs, Dir: w.root, Sidecars: sidecars}
+	if in.describes {
+		e.Misnamed = toolfile.MisnamedSidecar(name, in.has)
+	}
+	return e
+}
+
 // take keeps a tool, or says why it is not served.
 func (w *walker) take(at string, t manifest.Tool, warnings []error, severity manifest.Severity, err error) {
 	for _, warning := range warnings {
 		w.problem(at, t.Name, manifest.Warning, warning)
 	}
 	if err == nil {
-		w.found = append(w.found, found{tool: t, location: location{entry: at, id: t.Path}})
+		w.found = append(w.found, found{tool: &t, location: location{entry: at, id: t.Path}})
 		return
 	}
 	w.problem(at, t.Name, severity, err)

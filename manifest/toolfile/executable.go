@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -14,6 +15,9 @@ import (
 // SidecarSuffix ends the name of the file that describes the executable beside
 // it (SPEC A6).
 const SidecarSuffix = ".tool.yaml"
+
+// NearlySidecar is, in lower case, in the name of every sidecar, and of what MisnamedSidecar finds.
+const NearlySidecar = ".tool."
 
 // Executable is a file to be served as a simple tool.
 type Executable struct {
@@ -52,8 +56,47 @@ func MisnamedSidecar(base string, has func(string) bool) string {
 }
 
 // Read makes a Tool of an executable. The name is filled in even if there is
-// an error. resolve looks an interpreter up.
+// an error. resolve looks an interpreter up. The error is ErrModule for a file that is not one.
 func (e Executable) Read(resolve func(manifest.Interpreter) error) (t manifest.Tool, warnings []error, err error) {
+	p := e.Parse()
+	return p.Tool(resolve)
+}
+
+// ErrModule is the error for WebAssembly that nothing describes: no system runs it by itself, and compilers make
+// it executable. A resource says what it is a tool of.
+var ErrModule = errors.New("is a WebAssembly module")
+
+// Parsed is what an executable and its description say, whatever else there is on this machine.
+type Parsed struct {
+	of          Executable
+	tool        manifest.Tool // without the path of its interpreter
+	interpreter manifest.Interpreter
+	warnings    []error
+	err         error
+	broken      bool // its head could not be read, or says that it cannot be run
+	script      bool
+}
+
+// Lasts reports whether the file would be parsed in the same way again, as long as it is not changed and is the
+// same Executable: nothing else was read, and nothing is wrong with it.
+func (p *Parsed) Lasts() bool {
+	return p.script && p.err == nil && len(p.of.Sidecars) == 0 && p.of.Misnamed == ""
+}
+
+// Is reports whether p was parsed for the same Executable, which no sidecar describes.
+func (p *Parsed) Is(e Executable) bool {
+	return len(e.Sidecars) == 0 && e.Misnamed == "" && p.of.Base == e.Base && p.of.Path == e.Path &&
+		p.of.Display == e.Display && p.of.Folder == e.Folder && p.of.Dir == e.Dir
+}
+
+// Parse reads the head of an executable, and its description.
+func (e Executable) Parse() *Parsed {
+	p := &Parsed{of: e}
+	p.tool, p.warnings, p.err = e.parse(p)
+	return p
+}
+
+func (e Executable) parse(p *Parsed) (t manifest.Tool, warnings []error, err error) {
 	name, changed := nameOf(e.Base)
 	t = manifest.Tool{
 		Name:        name,
@@ -68,9 +111,14 @@ func (e Executable) Read(resolve func(manifest.Interpreter) error) (t manifest.T
 		warnings = append(warnings, fmt.Errorf("is served as %q: the name %q is longer than %d characters or has some other than A-Z a-z 0-9 _ . and -", name, Stem(e.Base), manifest.MaxName))
 	}
 	h, err := readHead(e.Path, e.Display)
+	if h.module && len(e.Sidecars) == 0 {
+		return t, nil, ErrModule
+	}
 	if err != nil {
+		p.broken = true
 		return t, warnings, err
 	}
+	p.interpreter, p.script = h.interpreter, h.script
 	if h.windows != nil {
 		warnings = append(warnings, h.windows)
 	}
@@ -81,7 +129,16 @@ func (e Executable) Read(resolve func(manifest.Interpreter) error) (t manifest.T
 	if h.foreign != nil && !t.Isolation.Isolated() { // elsewhere may be another machine
 		more = append(more, h.foreign)
 	}
-	t.Interpreter = beside(h.interpreter, !t.Isolation.Isolated(), filepath.Dir(e.Path), e.Dir)
+	return t, append(warnings, more...), err
+}
+
+// Tool makes the Tool, for which resolve looks its interpreter up. The name is filled in even if there is an error.
+func (p *Parsed) Tool(resolve func(manifest.Interpreter) error) (t manifest.Tool, warnings []error, err error) {
+	t, warnings = p.tool, slices.Clip(p.warnings)
+	if p.broken || errors.Is(p.err, ErrModule) {
+		return t, warnings, p.err
+	}
+	t.Interpreter = beside(p.interpreter, !t.Isolation.Isolated(), filepath.Dir(p.of.Path), p.of.Dir)
 	_, own := t.Run.Env["PATH"]
 	find := resolve
 	if own {
@@ -89,9 +146,9 @@ func (e Executable) Read(resolve func(manifest.Interpreter) error) (t manifest.T
 	}
 	absent, missing := keys.MissingInterpreter(t.Isolation, find(t.Interpreter))
 	if absent != nil {
-		more = append(more, absent)
+		warnings = append(warnings, absent)
 	}
-	return t, append(warnings, more...), errors.Join(missing, err)
+	return t, warnings, errors.Join(missing, p.err)
 }
 
 // describe reads the block or the sidecar, whichever there is.

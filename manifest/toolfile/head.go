@@ -28,6 +28,8 @@ type head struct {
 	windows error
 	// foreign warns of a program of another machine; nil if it is not one.
 	foreign error
+	script  bool // it begins with a shebang
+	module  bool // it is WebAssembly
 }
 
 // readHead reads the shebang and the metadata block of a regular file, and no
@@ -37,17 +39,18 @@ func readHead(file, display string) (head, error) {
 	if err != nil {
 		return head{}, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	buf := make([]byte, firstRead)
+	defer func() { _ = f.Close() }()                           // it was only read
+	buf := make([]byte, min(firstRead, max(0, info.Size())+1)) // one more, to see the end
 	n, err := io.ReadFull(f, buf)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return head{}, regularfile.ReadError(err)
 	}
 	whole := err != nil
 	buf = buf[:n]
+	module := bytes.HasPrefix(buf, []byte("\x00asm"))
 	b, unsure, err := findBlock(display, buf, whole)
 	if unsure && !whole {
-		rest, rerr := io.ReadAll(io.LimitReader(f, headSize-firstRead+1))
+		rest, rerr := io.ReadAll(io.LimitReader(f, int64(headSize-len(buf)+1)))
 		if rerr != nil {
 			return head{}, regularfile.ReadError(rerr)
 		}
@@ -57,7 +60,7 @@ func readHead(file, display string) (head, error) {
 	}
 	first, _, _ := bytes.Cut(buf, []byte("\n"))
 	interpreter, script, serr := parseShebang(first)
-	h := head{interpreter: interpreter, block: b, windows: windowsLines(interpreter, display, buf)}
+	h := head{interpreter: interpreter, block: b, windows: windowsLines(interpreter, display, buf), script: script, module: module}
 	if !script {
 		h.foreign = foreignTo(runtime.GOOS, runtime.GOARCH, buf, info.Size())
 		err = errors.Join(cannotRun(file, buf), err)

@@ -48,18 +48,23 @@ func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 	return WithLimits(discover.Tools(folders), cfg)
 }
 
-// WithLimits sets the limits of the tools, and removes tools that ask for more than they may have.
+// WithLimits sets the limits of the tools, in place, and removes tools that ask for more than they may have.
 func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
-	var served []manifest.Tool
-	for _, t := range found.Tools {
-		withLimits(&t, cfg)
-		if err := ApplyTerms(&t, cfg); err != nil {
+	served := 0
+	for i := range found.Tools {
+		t := &found.Tools[i]
+		withLimits(t, cfg)
+		if err := ApplyTerms(t, cfg); err != nil {
 			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
 			continue
 		}
-		served = append(served, t)
+		if served < i { // they are large
+			found.Tools[served] = *t
+		}
+		served++
 	}
-	found.Tools = served
+	clear(found.Tools[served:])
+	found.Tools = found.Tools[:served]
 	slices.SortStableFunc(found.Problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
 	return found
 }
