@@ -35,9 +35,6 @@ type Options struct {
 	Seen *Seen
 }
 
-// Seen remembers from one search to the next which files hold nothing.
-type Seen = resource.Seen
-
 // Tools finds the tools below the folders of opts (SPEC A2). Whatever is
 // skipped has a Problem, except what is plainly no tool: hidden entries, the
 // folders of package managers, and data files. It starts no process, opens no
@@ -45,7 +42,7 @@ type Seen = resource.Seen
 func Tools(opts Options) manifest.Result {
 	c := newCatalog()
 	w := newWalker()
-	w.load.Seen = opts.Seen
+	w.load.Seen, w.seen, w.known = opts.Seen.ofDocuments(), opts.Seen, opts.Seen.known()
 	if opts.Stopped != nil {
 		w.load.Stopped = opts.Stopped
 	}
@@ -70,7 +67,9 @@ func Tools(opts Options) manifest.Result {
 		c.add(w, project)
 	}
 	c.checkServers()
-	if err := w.load.Stopped(); err != nil {
+	if err := w.load.Stopped(); err == nil {
+		opts.Seen.replace(w.keeps)
+	} else {
 		w.denied(cmp.Or(opts.ToolsDir, opts.UserDir), unknown(fmt.Errorf("is not searched to its end: %w", err)))
 	}
 	c.problems = append(c.problems, w.problems...)

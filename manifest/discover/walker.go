@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
@@ -40,6 +41,11 @@ type walker struct {
 	mostLinked  int             // and how many of these are searched
 	folderLinks []folderLink    // met below root
 	interpreter map[string]error
+
+	seen  *Seen               // nil: nothing is remembered
+	known map[string]seenTool // executables that earlier searches have read, by their paths
+	mu    sync.Mutex          // guards keeps, and calls of load.Stopped and seen.now while entries are read ahead
+	keeps map[string]seenTool // those that are there still, and new ones
 }
 
 // finds is what a walker has collected since it was last asked.
@@ -65,7 +71,7 @@ type folderLink struct {
 }
 
 func newWalker() *walker {
-	return &walker{load: resource.Loader{Stopped: func() error { return nil }}, visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}}
+	return &walker{load: resource.Loader{Stopped: func() error { return nil }}, visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}, keeps: map[string]seenTool{}}
 }
 
 func (w *walker) problem(path, tool string, severity manifest.Severity, err error) {
@@ -175,7 +181,8 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 	if abs != w.root || w.rootHasVersions {
 		versions = in.versions()
 	}
-	for _, entry := range entries {
+	ahead := ahead{w: w, in: &in}
+	for i, entry := range entries {
 		name := entry.Name()
 		at := filepath.Join(display, name)
 		switch {
@@ -195,7 +202,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 		case entry.Type() == fs.ModeSymlink:
 			w.link(&in, name)
 		case entry.Type().IsRegular():
-			w.file(&in, entry)
+			w.file(&in, entry, ahead.of(i))
 		case strings.HasSuffix(name, toolfile.SidecarSuffix): // see strayDescriptions
 		case resource.HasExtension(name):
 			w.rulesOf(at, filepath.Join(abs, name))
@@ -269,13 +276,16 @@ func (w *walker) link(in *listing, name string) {
 			w.rulesOf(at, target)
 		}
 	default:
-		w.regular(in, name, target, info.Mode())
+		w.regular(in, name, target, info, nil)
 	}
 }
 
-// file looks at a regular file.
-func (w *walker) file(in *listing, entry fs.DirEntry) {
-	info, err := entry.Info()
+// file looks at a regular file, of which something may have been read.
+func (w *walker) file(in *listing, entry fs.DirEntry, r *reading) {
+	if !r.done {
+		r.info, r.err = entry.Info()
+	}
+	info, err := r.info, r.err
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it was removed since the folder was read
 	case err != nil:
@@ -285,12 +295,13 @@ func (w *walker) file(in *listing, entry fs.DirEntry) {
 			w.unreadable(at, path, regularfile.ReadError(err))
 		}
 	default:
-		w.regular(in, entry.Name(), filepath.Join(in.abs, entry.Name()), info.Mode())
+		w.regular(in, entry.Name(), filepath.Join(in.abs, entry.Name()), info, r.parsed)
 	}
 }
 
-// regular looks at a regular file called name, whose path without links is file.
-func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
+// regular looks at a regular file called name, whose path without links is file. parsed is what was read of it as an
+// executable that no sidecar describes; nil if nothing was.
+func (w *walker) regular(in *listing, name, file string, info fs.FileInfo, parsed *toolfile.Parsed) {
 	at := filepath.Join(in.display, name)
 	if strings.HasSuffix(name, toolfile.SidecarSuffix) {
 		return // it describes an executable; see strayDescriptions
@@ -304,7 +315,7 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 		return
 	}
 	sidecars := in.sidecarsOf(name)
-	if mode&0o111 == 0 {
+	if info.Mode()&0o111 == 0 {
 		if len(sidecars) == 0 && looksLikeTool(file) {
 			w.plain = append(w.plain, plainFile{at, file})
 		}
@@ -313,8 +324,10 @@ func (w *walker) regular(in *listing, name, file string, mode fs.FileMode) {
 	for _, sidecar := range sidecars {
 		in.described[sidecar] = true
 	}
-	e := w.executable(in, name, file, sidecars)
-	t, warnings, err := e.Read(w.resolve)
+	if parsed == nil {
+		parsed = w.parse(w.executable(in, name, file, sidecars), info)
+	}
+	t, warnings, err := parsed.Tool(w.resolve)
 	if errors.Is(err, toolfile.ErrModule) {
 		return
 	}

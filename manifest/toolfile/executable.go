@@ -55,13 +55,6 @@ func MisnamedSidecar(base string, has func(string) bool) string {
 	return ""
 }
 
-// Read makes a Tool of an executable. The name is filled in even if there is
-// an error. resolve looks an interpreter up. The error is ErrModule for a file that is not one.
-func (e Executable) Read(resolve func(manifest.Interpreter) error) (t manifest.Tool, warnings []error, err error) {
-	p := e.Parse()
-	return p.Tool(resolve)
-}
-
 // ErrModule is the error for WebAssembly that nothing describes: no system runs it by itself, and compilers make
 // it executable. A resource says what it is a tool of.
 var ErrModule = errors.New("is a WebAssembly module")
@@ -132,7 +125,8 @@ func (e Executable) parse(p *Parsed) (t manifest.Tool, warnings []error, err err
 	return t, append(warnings, more...), err
 }
 
-// Tool makes the Tool, for which resolve looks its interpreter up. The name is filled in even if there is an error.
+// Tool makes the Tool, for which resolve looks its interpreter up. The name is filled in even if there is an error,
+// which is ErrModule for a file that is not an executable.
 func (p *Parsed) Tool(resolve func(manifest.Interpreter) error) (t manifest.Tool, warnings []error, err error) {
 	t, warnings = p.tool, slices.Clip(p.warnings)
 	if p.broken || errors.Is(p.err, ErrModule) {

@@ -1,0 +1,131 @@
+package discover
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// many writes n executables that describe themselves.
+func many(t testing.TB, n int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for i := range n {
+		writeTool(t, dir, fmt.Sprintf("tool%03d", i), fmt.Sprintf("#!/bin/sh\n# /// tool\n# description: number %d\n# mcp: {input_schema: {text: string}}\n# ///\n", i))
+	}
+	return dir
+}
+
+func writeTool(t testing.TB, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SPEC L3, S1: a reload reads only the executables that have changed, and finds what a search without memory does.
+func TestL3AReloadReadsTheExecutablesThatHaveChanged(t *testing.T) {
+	dir := many(t, 2*fewAhead)
+	read, after := 0, time.Hour
+	seen := &Seen{Now: func() time.Time {
+		read++
+		return time.Now().Add(after)
+	}}
+	search := func(reads int) manifest.Result {
+		t.Helper()
+		read = 0
+		r := Tools(Options{ToolsDir: dir, Seen: seen})
+		if read != reads {
+			t.Errorf("read %d files, want %d", read, reads)
+		}
+		if fresh := Tools(Options{ToolsDir: dir}); !reflect.DeepEqual(r, fresh) {
+			t.Errorf("found %+v\nwithout memory %+v", r, fresh)
+		}
+		return r
+	}
+	search(2 * fewAhead)
+	search(0)
+	writeTool(t, dir, "tool007", "#!/bin/sh\n# /// tool\n# description: another\n# ///\n")
+	if r := search(1); r.Tools[7].Description != "another" {
+		t.Errorf("the changed tool is %+v", r.Tools[7])
+	}
+	search(0)
+	for name, text := range map[string]string{"tool008": "#!/bin/sh\n# /// tool\n# descr: misspelt\n# ///\n", "tool009": "no shebang\n", "tool010": "\x00asm"} {
+		writeTool(t, dir, name, text)
+	}
+	search(3)
+	search(3) // what is at fault is read again, and what is not a script
+	if err := os.Rename(filepath.Join(dir, "tool011"), filepath.Join(dir, "tool012")); err != nil {
+		t.Fatal(err)
+	}
+	search(4) // its name says what it is called
+	if n := len(seen.known()); n != 2*fewAhead-4 {
+		t.Errorf("%d executables are remembered, want those that are there and sound", n)
+	}
+	writeTool(t, dir, "tool013.tool.yaml", "description: of the sidecar\n")
+	if r := search(5); !slices.ContainsFunc(r.Problems, func(p manifest.Problem) bool {
+		return strings.Contains(p.Err.Error(), "is described twice")
+	}) {
+		t.Errorf("problems: %v", r.Problems)
+	}
+	after = -time.Hour // as if each file had just changed
+	writeTool(t, dir, "tool014", "#!/bin/sh\n")
+	search(5)
+	search(5)
+}
+
+// SPEC A5: where an interpreter is can change while the file that names it does not.
+func TestA5AnInterpreterIsLookedUpAtEachSearch(t *testing.T) {
+	dir, bin := many(t, fewAhead), t.TempDir()
+	t.Setenv("PATH", bin)
+	writeTool(t, dir, "other", "#!/usr/bin/env interpreter\n")
+	writeTool(t, dir, "snake", "#!/usr/bin/env python3\n")
+	seen := &Seen{Now: func() time.Time { return time.Now().Add(time.Hour) }}
+	search := func() (names []string, python string) {
+		for _, one := range Tools(Options{ToolsDir: dir, Seen: seen}).Tools {
+			if !strings.HasPrefix(one.Name, "tool") {
+				names = append(names, one.Name)
+			}
+			if one.Name == "snake" {
+				python = one.Interpreter.Path
+			}
+		}
+		return names, python
+	}
+	if names, _ := search(); len(names) > 0 {
+		t.Errorf("%v are served without their interpreters", names)
+	}
+	writeTool(t, bin, "interpreter", "#!/bin/sh\n")
+	if err := os.MkdirAll(filepath.Join(dir, ".venv/bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeTool(t, dir, ".venv/bin/python3", "#!/bin/sh\n")
+	if names, python := search(); !slices.Equal(names, []string{"other", "snake"}) || !strings.HasSuffix(python, ".venv/bin/python3") {
+		t.Errorf("%v are served, and Python is %q", names, python)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, ".venv")); err != nil {
+		t.Fatal(err)
+	}
+	if names, _ := search(); !slices.Equal(names, []string{"other"}) {
+		t.Errorf("%v are served", names)
+	}
+}
+
+func BenchmarkSearch(b *testing.B) {
+	dir := many(b, 1000)
+	for name, seen := range map[string]*Seen{"first": nil, "again": {Now: func() time.Time { return time.Now().Add(time.Hour) }}} {
+		b.Run(name, func(b *testing.B) {
+			Tools(Options{ToolsDir: dir, Seen: seen})
+			for b.Loop() {
+				Tools(Options{ToolsDir: dir, Seen: seen})
+			}
+		})
+	}
+}

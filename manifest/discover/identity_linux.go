@@ -1,0 +1,18 @@
+package discover
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// identify returns the identity of a file without links at path.
+func identify(_ string, info fs.FileInfo) (id identity, ok bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return id, false
+	}
+	return identity{
+		dev: uint64(stat.Dev), ino: stat.Ino, size: stat.Size, //nolint:unconvert // its type differs between machines
+		mtime: stat.Mtim.Nano(), ctime: stat.Ctim.Nano(),
+	}, true
+}

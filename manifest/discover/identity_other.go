@@ -1,0 +1,21 @@
+//go:build !linux
+
+package discover
+
+import (
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// identify returns the identity of a file without links at path.
+func identify(path string, _ fs.FileInfo) (id identity, ok bool) {
+	var stat unix.Stat_t
+	if unix.Lstat(path, &stat) != nil {
+		return id, false
+	}
+	return identity{
+		dev: uint64(stat.Dev), ino: stat.Ino, size: stat.Size, //nolint:unconvert // its type differs between systems
+		mtime: stat.Mtim.Nano(), ctime: stat.Ctim.Nano(),
+	}, true
+}
