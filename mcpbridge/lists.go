@@ -56,13 +56,27 @@ type traits struct {
 	headers    *wire.HeaderParam // arguments that stand in HTTP headers as well; nil for none
 }
 
+// findFrom is find that looks at one place first, and returns the place as well.
+func (l items[T]) findFrom(at int, key string) (item[T], int, bool) {
+	if at < len(l.all) && l.all[at].key == key {
+		return l.all[at], at, true
+	}
+	at, found := l.at(key)
+	if !found {
+		return item[T]{}, at, false
+	}
+	return l.all[at], at, true
+}
+
+// at returns the place of a key, or where it would be.
+func (l items[T]) at(key string) (int, bool) {
+	return slices.BinarySearchFunc(l.all, key, func(i item[T], key string) int { return strings.Compare(i.key, key) })
+}
+
 // find returns an item.
 func (l items[T]) find(key string) (item[T], bool) {
-	at, found := slices.BinarySearchFunc(l.all, key, func(i item[T], key string) int { return strings.Compare(i.key, key) })
-	if !found {
-		return item[T]{}, false
-	}
-	return l.all[at], true
+	found, _, ok := l.findFrom(0, key)
+	return found, ok
 }
 
 // page returns the items behind a key, "" for the first ones, as a JSON array, and the key
@@ -72,7 +86,7 @@ func (l items[T]) page(after string) (page wire.Parts, next string, keeps int) {
 	at := 0
 	if after != "" {
 		var found bool
-		at, found = slices.BinarySearchFunc(l.all, after, func(i item[T], key string) int { return strings.Compare(i.key, key) })
+		at, found = l.at(after)
 		if found {
 			at++
 		}
@@ -100,6 +114,11 @@ func (l items[T]) page(after string) (page wire.Parts, next string, keeps int) {
 	return wire.Parts{whole[:1], rest}, next, len(whole)
 }
 
+// sameItem reports whether an item was listed before.
+func sameItem[T any](a, b item[T]) bool {
+	return a.key == b.key && len(a.json) == len(b.json) && len(a.json) > 0 && &a.json[0] == &b.json[0]
+}
+
 func joinItems[T any](all []item[T]) json.RawMessage {
 	size := 2
 	for _, i := range all {
@@ -120,9 +139,14 @@ func joinItems[T any](all []item[T]) json.RawMessage {
 func listItems[T any](before items[*T], now []*T, key func(*T) string, check func(*T) (traits, error), refused func(key string, err error)) (items[*T], bool) {
 	next := items[*T]{all: make([]item[*T], 0, len(now))}
 	differs := false
+	likely := 0 // where the next value was, if it is not new
 	for _, value := range now {
 		k := key(value)
-		if had, ok := before.find(k); ok && (had.value == value || reflect.DeepEqual(had.value, value)) {
+		had, at, ok := before.findFrom(likely, k)
+		if likely = at; ok {
+			likely++
+		}
+		if ok && (had.value == value || reflect.DeepEqual(had.value, value)) {
 			next.all = append(next.all, had)
 			continue
 		}
@@ -145,7 +169,12 @@ func listItems[T any](before items[*T], now []*T, key func(*T) string, check fun
 		return before, false
 	}
 	for at := 0; at < len(next.all) || at == 0; at += pageSize {
-		next.pages = append(next.pages, joinItems(next.all[at:min(at+pageSize, len(next.all))]))
+		page := next.all[at:min(at+pageSize, len(next.all))]
+		if at < len(before.all) && slices.EqualFunc(page, before.all[at:min(at+pageSize, len(before.all))], sameItem) {
+			next.pages = append(next.pages, before.pages[at/pageSize])
+			continue
+		}
+		next.pages = append(next.pages, joinItems(page))
 	}
 	return next, true
 }

@@ -32,14 +32,15 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 
 	diff := Diff{Failed: map[string]error{}}
 	next := make(map[string]*living, len(tools))
-	for _, tool := range tools {
+	for i := range tools {
+		tool := &tools[i] // a copy of each, and of each before, would take longer than all else
 		old, was := s.living[tool.Name]
-		if was && reflect.DeepEqual(old.tool, tool) {
+		if was && reflect.DeepEqual(&old.tool, tool) {
 			next[tool.Name] = old
 			diff.Kept++
 			continue
 		}
-		made, err := s.build(tool)
+		made, err := s.build(*tool)
 		if err != nil {
 			diff.Failed[tool.Name] = err
 			continue

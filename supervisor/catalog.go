@@ -71,6 +71,11 @@ func (s *Supervisor) publish() {
 func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, order []*living) {
 	tools := offered(order, func(l *living) []*mcp.Tool { return l.tools }, func(t *mcp.Tool) string { return t.Name })
 	winners := claims.winners(aTool, tools)
+	before := map[string]*entry{}
+	if old := s.catalog.Load(); old != nil {
+		before = old.entries
+	}
+	next.Tools = make([]*mcp.Tool, 0, len(winners))
 	for _, l := range order {
 		talks := l.peer != nil && l.offers.Talks
 		if t, ok := l.provider.(Talker); ok && l.peer == nil {
@@ -89,8 +94,11 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 				warn(t.Name+"\x00"+why, why, t.Name, l)
 				continue
 			}
-			e := &entry{of: l.tool.Name, provider: l.provider, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
-			e.attempt = s.attempts(l.tool, t, e)
+			e := before[t.Name]
+			if e == nil || e.of != l || e.listed != t || e.input != input {
+				e = &entry{of: l, provider: l.provider, listed: t, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
+				e.attempt = s.attempts(l.tool, t, e)
+			}
 			next.entries[t.Name] = e
 			next.Tools = append(next.Tools, t)
 			if talks {
@@ -234,7 +242,7 @@ func (c *Catalog) Peer(name string) (Peer, bool) {
 // Of returns the name of the manifest of a tool; "" if the tool does not exist.
 func (c *Catalog) Of(tool string) string {
 	if e, ok := c.entries[tool]; ok {
-		return e.of
+		return e.of.tool.Name
 	}
 	return ""
 }

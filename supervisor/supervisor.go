@@ -144,10 +144,11 @@ type Catalog struct {
 	log       *slog.Logger
 }
 
-// entry is one tool that can be called.
+// entry is one tool that can be called. It is never changed.
 type entry struct {
-	of       string // the name of its manifest
+	of       *living
 	provider Provider
+	listed   *mcp.Tool
 	input    *schema.Schema
 	timeout  time.Duration // of an attempt; 0: no limit but the caller's
 	late     error         // why an attempt ends with it

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/orla-project/orla/internal/file/wholefile"
@@ -79,6 +80,9 @@ func key(t manifest.Tool) string {
 	sum := sha256.Sum256([]byte(absolute(t.Source)))
 	return t.Name + "-" + hex.EncodeToString(sum[:8])
 }
+
+// nameIn returns the tool's name in a key.
+func nameIn(key string) string { return key[:max(0, len(key)-len("-0123456789abcdef"))] }
 
 // Load returns what the capsule of a manifest offered last, if that is known.
 func (l *Lists) Load(t manifest.Tool) (Offered, bool) {
@@ -149,26 +153,50 @@ func (l *Lists) Prune(tools []manifest.Tool) {
 	if l == nil {
 		return
 	}
-	keys, sources := make(map[string]bool, len(tools)), make(map[string]bool, len(tools))
-	for _, t := range tools {
-		keys[key(t)], sources[absolute(t.Source)] = true, true
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var files []string
+	if l.dir != "" {
+		entries, _ := os.ReadDir(l.dir) // it is made when it is needed
+		for _, e := range entries {
+			if e.Type().IsRegular() && listName.MatchString(e.Name()) {
+				files = append(files, e.Name())
+			}
+		}
+	}
+	if len(l.known)+len(files) == 0 {
+		return
+	}
+	kept := map[string]bool{} // names of tools that something is kept of; most tools are not capsules
+	for k := range l.known {
+		kept[nameIn(k)] = true
+	}
+	for _, file := range files {
+		kept[nameIn(strings.TrimSuffix(file, ".json"))] = true
+	}
+	keys := map[string]bool{}
+	for i := range tools {
+		if kept[tools[i].Name] {
+			keys[key(tools[i])] = true
+		}
+	}
 	for k := range l.known {
 		if !keys[k] {
 			delete(l.known, k)
 		}
 	}
-	if l.dir == "" {
-		return
-	}
-	entries, _ := os.ReadDir(l.dir) // it is made when it is needed
-	for _, e := range entries {
-		if !e.Type().IsRegular() || !listName.MatchString(e.Name()) || keys[e.Name()[:len(e.Name())-len(".json")]] {
+	var sources map[string]bool
+	for _, file := range files {
+		if keys[strings.TrimSuffix(file, ".json")] {
 			continue
 		}
-		path := filepath.Join(l.dir, e.Name())
+		if sources == nil {
+			sources = make(map[string]bool, len(tools))
+			for i := range tools {
+				sources[absolute(tools[i].Source)] = true
+			}
+		}
+		path := filepath.Join(l.dir, file)
 		source, ours := sourceOf(path)
 		if !ours {
 			continue
