@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	// Descriptions of tools, read into manifest.Tool.
 	"internal/file/regularfile": {}, // files of folders that strangers may fill
 	"internal/file/watch":       {"internal/file/regularfile"},
-	"manifest/keys":             {"internal/file/regularfile", "internal/mcp/schema", "internal/service/secret", "internal/file/yamldoc", "manifest"},
+	"manifest/keys":             {"internal/file/regularfile", "internal/mcp/rawjson", "internal/mcp/schema", "internal/service/secret", "internal/file/yamldoc", "manifest"},
 	"manifest/toolfile":         {"internal/file/regularfile", "internal/file/yamldoc", "manifest", "manifest/keys"},
 	"manifest/resource":         {"internal/service/address", "internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/keys"},
 	"manifest/discover":         {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},

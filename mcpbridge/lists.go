@@ -233,16 +233,24 @@ func (b *Bridge) follow() *listed {
 	return next
 }
 
+// rawOf returns a schema as JSON.
+func rawOf(schema any) (json.RawMessage, error) {
+	if raw, ok := schema.(json.RawMessage); ok && rawjson.Valid(raw) { // of a manifest
+		return raw, nil
+	}
+	return json.Marshal(schema)
+}
+
 // checkTool says why a tool cannot be listed, if so.
 func checkTool(t *mcp.Tool) (traits, error) {
-	schema, err := json.Marshal(t.InputSchema)
+	schema, err := rawOf(t.InputSchema)
 	if err != nil {
 		return traits{}, fmt.Errorf("its input schema: %w", err)
 	}
 	if kind := rawjson.Get(schema, "type"); rawjson.String(kind) != "object" {
 		return traits{}, fmt.Errorf("its input schema is not of type \"object\" (%s)", wire.Brief(string(schema)))
 	}
-	if _, err := json.Marshal(t.OutputSchema); err != nil {
+	if _, err := rawOf(t.OutputSchema); err != nil {
 		return traits{}, fmt.Errorf("its output schema: %w", err)
 	}
 	headers, err := wire.HeaderParamsIn(schema)

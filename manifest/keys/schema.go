@@ -1,7 +1,6 @@
 package keys
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/schema"
 )
 
@@ -41,22 +41,11 @@ type member struct {
 
 // members lists the members of an object that is known to be sound.
 func members(object []byte) []member {
-	dec := json.NewDecoder(bytes.NewReader(object))
 	var list []member
-	if _, err := dec.Token(); err != nil {
-		return nil
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil
-		}
-		m := member{name: name.(string)}
-		if err := dec.Decode(&m.value); err != nil {
-			return nil
-		}
-		list = append(list, m)
-	}
+	rawjson.AllMembers(object, func(name []byte, value json.RawMessage) bool {
+		list = append(list, member{string(name), value})
+		return true
+	})
 	return list
 }
 
@@ -70,6 +59,9 @@ func (m member) text() (string, bool) {
 // typeName returns the type that a value of the short form names, and whether
 // the argument may be left out.
 func (m member) typeName() (name string, optional, ok bool) {
+	if m.value[0] != '"' { // a schema, as a rule
+		return "", false, false
+	}
 	text, isText := m.text()
 	name, optional = strings.CutSuffix(text, "?")
 	return name, optional, isText && slices.Contains(typeNames, name)

@@ -87,8 +87,21 @@ func (d *decoder) appendArray(out []byte, n *yaml.Node, key string, depth int) (
 	return append(out, ']'), all
 }
 
+// isPlainText reports whether a JSON string has s as it is.
+func isPlainText(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 // appendString appends s as a JSON string without escapes for HTML.
 func appendString(out []byte, s string) []byte {
+	if isPlainText(s) { // as a rule
+		return append(append(append(out, '"'), s...), '"')
+	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,6 +70,18 @@ func CompileObject(raw json.RawMessage) (*Schema, error) {
 // CompileInput is CompileObject for a tool's input schema, whose x-mcp-header
 // annotations must be sound as well.
 func CompileInput(raw json.RawMessage) (*Schema, error) {
+	key := sha256.Sum256(raw)
+	if s := inputs.get(key); s != nil {
+		return s, nil
+	}
+	s, err := compileInput(raw)
+	if err == nil && s.plain {
+		inputs.put(key, s)
+	}
+	return s, err
+}
+
+func compileInput(raw json.RawMessage) (*Schema, error) {
 	s, doc, err := compileObject(raw)
 	if err != nil {
 		return nil, err
@@ -115,7 +128,7 @@ func compile(raw json.RawMessage) (*Schema, any, error) {
 	}
 	s := &Schema{source: &source{raw: raw}, weight: weight}
 	if isPlain(doc) { // a call that needs it compiled has it compiled
-		s.open, s.shallow = isOpen(doc), shallowOf(doc)
+		s.plain, s.open, s.shallow = true, isOpen(doc), shallowOf(doc)
 		return s, doc, nil
 	}
 	found, err := build(raw, doc, weight)

@@ -26,6 +26,8 @@ import (
 type Schema struct {
 	source *source
 	weight int64
+	// plain: it was not compiled to be checked.
+	plain bool
 	// open: any object fits, so that nothing needs to be decoded.
 	open bool
 	// shallow, if not nil, tells of most arguments that they fit.
