@@ -135,6 +135,11 @@ func (d *Doc) parse(data []byte, wrap func(io.Reader) io.Reader) (root *yaml.Nod
 			root, ok = nil, false
 		}
 	}()
+	if wrap == nil {
+		if root := parseSimple(data); root != nil {
+			return root, true
+		}
+	}
 	var text io.Reader = bytes.NewReader(asYAML(data))
 	if wrap != nil {
 		text = wrap(text)
