@@ -32,7 +32,7 @@ var changedBy = [Lists]string{"notifications/tools/list_changed", "notifications
 // thing changes, it is told once.
 type Inbox struct {
 	Subscription json.RawMessage    // the id of a subscriptions/listen; nil for a session
-	turn         chan chan struct{} // holds its turn to tell one message, which ends when it is closed
+	turn         chan chan struct{} // holds its turn to tell one message, which ends when it is closed; made by open
 
 	mu      sync.Mutex // guards the fields that follow
 	Wants   [Lists]bool
@@ -46,7 +46,7 @@ type Inbox struct {
 
 // NewInbox is that of a session, which hears of all lists.
 func NewInbox() *Inbox {
-	return &Inbox{turn: make(chan chan struct{}, 1), Wants: [Lists]bool{true, true, true}}
+	return &Inbox{Wants: [Lists]bool{true, true, true}}
 }
 
 // ListChanged notes that lists have changed.
@@ -173,6 +173,9 @@ func (i *Inbox) tell(ctx context.Context, to Outlet, turn chan struct{}) error {
 func (i *Inbox) open(by *Notifier, caller turns.Owner) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.turn == nil { // most sessions have no stream
+		i.turn = make(chan chan struct{}, 1)
+	}
 	i.by, i.caller = by, caller
 	i.queueLocked()
 }

@@ -35,7 +35,7 @@ type Session struct {
 
 // New returns a session with an id.
 func New(id string) *Session {
-	return &Session{ID: id, Inbox: NewInbox(), Done: make(chan struct{}), calls: map[string]func(){}}
+	return &Session{ID: id, Inbox: NewInbox(), Done: make(chan struct{})}
 }
 
 // Introduce keeps what the client has declared in its initialize. It reports false if it was
@@ -84,6 +84,9 @@ func (s *Session) Add(id json.RawMessage, stop func()) (taken, ended bool) {
 	key := wire.IDKey(id)
 	_, taken = s.calls[key]
 	if !taken && !s.ended {
+		if s.calls == nil {
+			s.calls = map[string]func(){}
+		}
 		s.calls[key] = stop
 	}
 	return taken, s.ended
