@@ -82,7 +82,7 @@ func (c *Command) cliSpec(argv []string) (launch.Spec, error) {
 	return launch.Spec{
 		Path: program,
 		Argv: slices.Concat([]string{c.cli.Command}, argv),
-		Env:  slices.Clip(c.environ),
+		Env:  slices.Clip(c.environ()),
 		Dir:  c.tool.WorkDir(),
 	}, nil
 }
@@ -95,7 +95,7 @@ func (c *Command) program() (string, error) {
 	case c.opts.Elsewhere:
 		return command, nil
 	case c.tool.Isolation.Isolated():
-		if path := environ.Find(command, c.environ); path != "" {
+		if path := environ.Find(command, c.environ()); path != "" {
 			return path, nil
 		}
 		return "", fault.New(fault.UnsupportedTool, "%s: there is no command %q in the sandbox, or it is not executable; install it, or correct cli.command", c.tool.Name, command)

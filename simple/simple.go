@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -52,8 +53,16 @@ type Command struct {
 	output  *schema.Schema // nil if the tool has no output schema
 	cli     *cli           // nil if the tool is not of type cli
 	listed  []*mcp.Tool
-	environ []string // the environment without the variables of a single call
 	last    secret.Last
+
+	makeEnviron sync.Once // at the first call, since most of many tools are not called
+	madeEnviron []string
+}
+
+// environ is the environment without the variables of a single call. It must not be modified.
+func (c *Command) environ() []string {
+	c.makeEnviron.Do(func() { c.madeEnviron = environ.Of(c.tool, c.opts.Environ) })
+	return c.madeEnviron
 }
 
 // New returns the Command for a tool.
@@ -77,7 +86,6 @@ func New(tool manifest.Tool, opts Options) (*Command, error) {
 		return nil, err
 	}
 	c.listed = []*mcp.Tool{tool.Listed()}
-	c.environ = environ.Of(tool, opts.Environ)
 	return c, nil
 }
 
@@ -224,7 +232,7 @@ func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error)
 func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (launch.Spec, error) {
 	spec := launch.Spec{
 		Path: c.tool.Path,
-		Env:  append(traced(ctx, c.environ), "ORLA_CALL_ID="+id),
+		Env:  append(traced(ctx, c.environ()), "ORLA_CALL_ID="+id),
 		Dir:  c.tool.WorkDir(),
 	}
 	if c.tool.Interpreter.Name == "" {
@@ -234,7 +242,7 @@ func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (laun
 	interpreter := c.tool.Interpreter.Program()
 	if !c.opts.Elsewhere {
 		var err error
-		if interpreter, err = environ.Interpreter(c.tool, c.environ); err != nil {
+		if interpreter, err = environ.Interpreter(c.tool, c.environ()); err != nil {
 			return launch.Spec{}, fault.Wrap(fault.UnsupportedTool, err, "%s: %v", c.tool.Name, err)
 		}
 	}
