@@ -2,7 +2,6 @@ package discover
 
 import (
 	"io/fs"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -83,7 +82,7 @@ func (w *walker) readEntry(in *listing, entry fs.DirEntry, r *reading) {
 	if r.err != nil || r.info.Mode()&0o111 == 0 || resource.HasExtension(name) || name == misnamedManifest || len(in.sidecarsOf(name)) > 0 {
 		return
 	}
-	file := filepath.Join(in.abs, name)
+	file := in.below + name
 	r.parsed = w.parse(w.executable(in, name, file, nil), r.info)
 }
 

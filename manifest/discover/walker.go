@@ -184,7 +184,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 	ahead := ahead{w: w, in: &in}
 	for i, entry := range entries {
 		name := entry.Name()
-		at := filepath.Join(display, name)
+		at := in.shown + name
 		switch {
 		case w.load.Stopped() != nil:
 			return
@@ -198,14 +198,14 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 				versions = nil
 				continue
 			}
-			w.folder(filepath.Join(abs, name), at, level+1)
+			w.folder(in.below+name, at, level+1)
 		case entry.Type() == fs.ModeSymlink:
 			w.link(&in, name)
 		case entry.Type().IsRegular():
 			w.file(&in, entry, ahead.of(i))
 		case strings.HasSuffix(name, toolfile.SidecarSuffix): // see strayDescriptions
 		case resource.HasExtension(name):
-			w.rulesOf(at, filepath.Join(abs, name))
+			w.rulesOf(at, in.below+name)
 		default:
 			w.warn(at, "is skipped: it is %s, not a file", regularfile.KindOf(entry.Type()))
 		}
@@ -216,6 +216,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 // listing is a folder that is being looked at.
 type listing struct {
 	abs, display string
+	below, shown string // what stands before the name of an entry
 	entries      []fs.DirEntry
 	described    map[string]bool // executables that were met, by their sidecars' names
 	describes    bool            // it has a file whose name may be that of a sidecar, or is nearly one
@@ -223,6 +224,7 @@ type listing struct {
 
 func newListing(abs, display string, entries []fs.DirEntry) listing {
 	in := listing{abs: abs, display: display, entries: entries, described: map[string]bool{}}
+	in.below, in.shown = strings.TrimSuffix(filepath.Join(abs, "x"), "x"), strings.TrimSuffix(filepath.Join(display, "x"), "x")
 	in.describes = slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		return strings.Contains(strings.ToLower(e.Name()), toolfile.NearlySidecar)
 	})
@@ -245,7 +247,7 @@ func (w *walker) link(in *listing, name string) {
 	if strings.HasSuffix(name, toolfile.SidecarSuffix) {
 		return // it describes an executable; see strayDescriptions
 	}
-	at, path := filepath.Join(in.display, name), filepath.Join(in.abs, name)
+	at, path := in.shown+name, in.below+name
 	target, err := filepath.EvalSymlinks(path)
 	var info fs.FileInfo
 	if err == nil {
@@ -289,20 +291,20 @@ func (w *walker) file(in *listing, entry fs.DirEntry, r *reading) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it was removed since the folder was read
 	case err != nil:
-		at, path := filepath.Join(in.display, entry.Name()), filepath.Join(in.abs, entry.Name())
+		at, path := in.shown+entry.Name(), in.below+entry.Name()
 		w.problem(at, "", manifest.Warning, regularfile.ReadError(err))
 		if resource.HasExtension(at) {
 			w.unreadable(at, path, regularfile.ReadError(err))
 		}
 	default:
-		w.regular(in, entry.Name(), filepath.Join(in.abs, entry.Name()), info, r.parsed)
+		w.regular(in, entry.Name(), in.below+entry.Name(), info, r.parsed)
 	}
 }
 
 // regular looks at a regular file called name, whose path without links is file. parsed is what was read of it as an
 // executable that no sidecar describes; nil if nothing was.
 func (w *walker) regular(in *listing, name, file string, info fs.FileInfo, parsed *toolfile.Parsed) {
-	at := filepath.Join(in.display, name)
+	at := in.shown + name
 	if strings.HasSuffix(name, toolfile.SidecarSuffix) {
 		return // it describes an executable; see strayDescriptions
 	}
@@ -351,7 +353,7 @@ func (w *walker) regular(in *listing, name, file string, info fs.FileInfo, parse
 
 // executable is an executable called name, whose path without links is file.
 func (w *walker) executable(in *listing, name, file string, sidecars []string) toolfile.Executable {
-	e := toolfile.Executable{Base: name, Path: file, Display: filepath.Join(in.display, name), Folder: in.abs, Dir: w.root, Sidecars: sidecars}
+	e := toolfile.Executable{Base: name, Path: file, Display: in.shown + name, Folder: in.abs, Dir: w.root, Sidecars: sidecars}
 	if in.describes {
 		e.Misnamed = toolfile.MisnamedSidecar(name, in.has)
 	}
@@ -378,15 +380,15 @@ func (w *walker) strayDescriptions(in listing) {
 		if !ok || target == "" || target[0] == '.' || entry.IsDir() || in.described[name] || w.only != nil && !w.only(name) {
 			continue
 		}
-		at := filepath.Join(in.display, name)
+		at := in.shown + name
 		switch kind := entry.Type(); {
-		case kind.IsRegular() && w.resources(at, filepath.Join(in.abs, name)):
+		case kind.IsRegular() && w.resources(at, in.below+name):
 			continue
 		case !kind.IsRegular() && kind != fs.ModeSymlink:
-			w.rulesOf(at, filepath.Join(in.abs, name))
+			w.rulesOf(at, in.below+name)
 			continue
 		case !kind.IsRegular():
-			w.rulesOf(at, filepath.Join(in.abs, name))
+			w.rulesOf(at, in.below+name)
 		}
 		w.problem(at, "", manifest.Fault, fmt.Errorf("describes no executable: there is none called %s in its folder, with or without an extension (chmod +x)", target))
 	}
