@@ -70,6 +70,9 @@ func newCatalog() *catalog {
 // the project's tools hide the user's (SPEC A4). One file that is found in two
 // ways is no conflict with itself.
 func (c *catalog) add(w *walker, hidden map[string]found) {
+	if len(c.tools) == 0 {
+		c.names, c.tools = make(map[string]found, len(w.found)), make([]found, 0, len(w.found))
+	}
 	for _, f := range w.found {
 		if _, ok := hidden[f.tool.Name]; ok {
 			continue

@@ -43,6 +43,7 @@ func Tools(opts Options) manifest.Result {
 	c := newCatalog()
 	w := newWalker()
 	w.load.Seen, w.seen, w.known = opts.Seen.ofDocuments(), opts.Seen, opts.Seen.known()
+	w.keeps = make(map[string]seenTool, len(w.known))
 	if opts.Stopped != nil {
 		w.load.Stopped = opts.Stopped
 	}
