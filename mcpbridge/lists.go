@@ -56,27 +56,13 @@ type traits struct {
 	headers    *wire.HeaderParam // arguments that stand in HTTP headers as well; nil for none
 }
 
-// findFrom is find that looks at one place first, and returns the place as well.
-func (l items[T]) findFrom(at int, key string) (item[T], int, bool) {
-	if at < len(l.all) && l.all[at].key == key {
-		return l.all[at], at, true
-	}
-	at, found := l.at(key)
-	if !found {
-		return item[T]{}, at, false
-	}
-	return l.all[at], at, true
-}
-
-// at returns the place of a key, or where it would be.
-func (l items[T]) at(key string) (int, bool) {
-	return slices.BinarySearchFunc(l.all, key, func(i item[T], key string) int { return strings.Compare(i.key, key) })
-}
-
 // find returns an item.
 func (l items[T]) find(key string) (item[T], bool) {
-	found, _, ok := l.findFrom(0, key)
-	return found, ok
+	at, found := slices.BinarySearchFunc(l.all, key, func(i item[T], key string) int { return strings.Compare(i.key, key) })
+	if !found {
+		return item[T]{}, false
+	}
+	return l.all[at], true
 }
 
 // page returns the items behind a key, "" for the first ones, as a JSON array, and the key
@@ -86,7 +72,7 @@ func (l items[T]) page(after string) (page wire.Parts, next string, keeps int) {
 	at := 0
 	if after != "" {
 		var found bool
-		at, found = l.at(after)
+		at, found = slices.BinarySearchFunc(l.all, after, func(i item[T], key string) int { return strings.Compare(i.key, key) })
 		if found {
 			at++
 		}
@@ -139,14 +125,9 @@ func joinItems[T any](all []item[T]) json.RawMessage {
 func listItems[T any](before items[*T], now []*T, key func(*T) string, check func(*T) (traits, error), refused func(key string, err error)) (items[*T], bool) {
 	next := items[*T]{all: make([]item[*T], 0, len(now))}
 	differs := false
-	likely := 0 // where the next value was, if it is not new
 	for _, value := range now {
 		k := key(value)
-		had, at, ok := before.findFrom(likely, k)
-		if likely = at; ok {
-			likely++
-		}
-		if ok && (had.value == value || reflect.DeepEqual(had.value, value)) {
+		if had, ok := before.find(k); ok && (had.value == value || reflect.DeepEqual(had.value, value)) {
 			next.all = append(next.all, had)
 			continue
 		}
@@ -169,12 +150,12 @@ func listItems[T any](before items[*T], now []*T, key func(*T) string, check fun
 		return before, false
 	}
 	for at := 0; at < len(next.all) || at == 0; at += pageSize {
-		page := next.all[at:min(at+pageSize, len(next.all))]
-		if at < len(before.all) && slices.EqualFunc(page, before.all[at:min(at+pageSize, len(before.all))], sameItem) {
+		page, was := next.all[at:min(at+pageSize, len(next.all))], min(at, len(before.all))
+		if slices.EqualFunc(page, before.all[was:min(at+pageSize, len(before.all))], sameItem) && len(page) > 0 {
 			next.pages = append(next.pages, before.pages[at/pageSize])
-			continue
+		} else {
+			next.pages = append(next.pages, joinItems(page))
 		}
-		next.pages = append(next.pages, joinItems(page))
 	}
 	return next, true
 }
@@ -233,24 +214,16 @@ func (b *Bridge) follow() *listed {
 	return next
 }
 
-// rawOf returns a schema as JSON.
-func rawOf(schema any) (json.RawMessage, error) {
-	if raw, ok := schema.(json.RawMessage); ok && rawjson.Valid(raw) { // of a manifest
-		return raw, nil
-	}
-	return json.Marshal(schema)
-}
-
 // checkTool says why a tool cannot be listed, if so.
 func checkTool(t *mcp.Tool) (traits, error) {
-	schema, err := rawOf(t.InputSchema)
+	schema, err := wire.SchemaJSON(t.InputSchema)
 	if err != nil {
 		return traits{}, fmt.Errorf("its input schema: %w", err)
 	}
 	if kind := rawjson.Get(schema, "type"); rawjson.String(kind) != "object" {
 		return traits{}, fmt.Errorf("its input schema is not of type \"object\" (%s)", wire.Brief(string(schema)))
 	}
-	if _, err := rawOf(t.OutputSchema); err != nil {
+	if _, err := wire.SchemaJSON(t.OutputSchema); err != nil {
 		return traits{}, fmt.Errorf("its output schema: %w", err)
 	}
 	headers, err := wire.HeaderParamsIn(schema)

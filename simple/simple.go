@@ -47,13 +47,13 @@ type Options struct {
 
 // Command handles the calls of one simple tool. Call may be used from any goroutine.
 type Command struct {
-	tool    manifest.Tool
-	opts    Options
-	own     *Slots         // limits only this command; nil without max_concurrency
-	output  *schema.Schema // nil if the tool has no output schema
-	cli     *cli           // nil if the tool is not of type cli
-	listed  []*mcp.Tool
-	last    secret.Last
+	tool   manifest.Tool
+	opts   Options
+	own    *Slots         // limits only this command; nil without max_concurrency
+	output *schema.Schema // nil if the tool has no output schema
+	cli    *cli           // nil if the tool is not of type cli
+	listed []*mcp.Tool
+	last   secret.Last
 
 	makeEnviron sync.Once // at the first call, since most of many tools are not called
 	madeEnviron []string

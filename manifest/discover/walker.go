@@ -41,9 +41,13 @@ type walker struct {
 	mostLinked  int             // and how many of these are searched
 	folderLinks []folderLink    // met below root
 	interpreter map[string]error
+	remembered
+}
 
+// remembered are the executables that searches have read.
+type remembered struct {
 	seen  *Seen               // nil: nothing is remembered
-	known map[string]seenTool // executables that earlier searches have read, by their paths
+	known map[string]seenTool // by their paths
 	mu    sync.Mutex          // guards keeps, and calls of load.Stopped and seen.now while entries are read ahead
 	keeps map[string]seenTool // those that are there still, and new ones
 }
@@ -71,7 +75,7 @@ type folderLink struct {
 }
 
 func newWalker() *walker {
-	return &walker{load: resource.Loader{Stopped: func() error { return nil }}, visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}, keeps: map[string]seenTool{}}
+	return &walker{load: resource.Loader{Stopped: func() error { return nil }}, visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}}
 }
 
 func (w *walker) problem(path, tool string, severity manifest.Severity, err error) {

@@ -63,3 +63,11 @@ func FewMembers(value json.RawMessage) bool {
 		return n <= MaxMembers
 	})
 }
+
+// SchemaJSON returns a schema of a tool as JSON.
+func SchemaJSON(schema any) (json.RawMessage, error) {
+	if raw, ok := schema.(json.RawMessage); ok && rawjson.Valid(raw) { // of a manifest
+		return raw, nil
+	}
+	return json.Marshal(schema)
+}
