@@ -79,6 +79,7 @@ var imports = map[string][]string{
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/service/outbound": {"internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                                                    // HTTP to services, and the addresses it may reach
 	"internal/service/auth":     {"manifest", "internal/call/fault", "internal/service/secret", "internal/service/outbound"},                                                                                                             // a profile and a secret become a header
+	"internal/service/oauth":    {"internal/service/outbound", "internal/observe/brief"},                                                                                                                                                 // the access tokens of callers
 	"internal/service/contract": {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/observe/brief"}, // what is said in both directions
 	"internal/kind/post":        {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/auth", "internal/service/contract", "internal/call/trace"},
 	"internal/kind/webhook":     {"internal/call/recovered", "internal/kind/post", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/contract", "internal/call/trace", "internal/call/turns"}, // it POSTs as external does
@@ -114,6 +115,7 @@ var imports = map[string][]string{
 	"internal/testing/needs":         {},
 	"internal/testing/containertest": {"internal/testing/needs"},
 	"internal/testing/leaks":         {},
+	"internal/testing/issuer":        {}, // an authorization server, and tokens that are forged
 	"internal/testing/attack":        {},
 	"internal/testing/costtest":      {}, // fails what grows faster than its input
 	"internal/testing/testkit":       {}, // waits, files
@@ -138,7 +140,7 @@ var imports = map[string][]string{
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/app/exit":        {"internal/app/terminal"},
 	"internal/observe/logging": {"internal/app/terminal", "internal/call/fault", "internal/observe/history", "internal/app/systemd"},
-	"internal/app/config":      {"internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
+	"internal/app/config":      {"internal/service/oauth", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/call/governance": {"internal/app/config", "internal/call/fault", "internal/mcp/peer", "manifest", "manifest/discover", "supervisor"},
@@ -146,14 +148,14 @@ var imports = map[string][]string{
 	"internal/app/listen":      {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
 		"internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
-		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/wasm/artifact",
+		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",
 	},
 
 	"internal/app/daemon": {
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/call/fault",
-		"internal/observe/history", "internal/kind/webhook", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version", "internal/file/watch",
+		"internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version", "internal/file/watch",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
 	},
 
@@ -184,7 +186,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry"},
@@ -193,6 +195,7 @@ var owners = map[string][]string{
 	"golang.org/x/oauth2":                      {"internal/service/auth"},
 	"github.com/coreos/go-systemd/v22":         {"internal/app/systemd"},
 	"github.com/fsnotify/fsnotify":             {"internal/file/watch"},
+	"github.com/go-jose/go-jose/v4":            {"internal/service/oauth"},
 	"github.com/google/jsonschema-go":          {"internal/file/yamldoc"}, // the schemas of our own files, as the SDK writes a tool's
 	"github.com/lmittmann/tint":                {"internal/observe/logging"},
 	"github.com/tailscale/hujson":              {"internal/app/clientconf"},

@@ -42,6 +42,7 @@ var uncontained = map[string]struct {
 	"internal/app/wiring.Parts.KeepAlive":              {1, below},
 	"internal/app/daemon.readiness.Serve":              {1, own},
 	"internal/app/daemon.server.Serve":                 {1, own},
+	"internal/app/daemon.issuer.Serve":                 {1, waits},
 	"internal/app/daemon.server.drain":                 {1, waits},
 	"internal/app/daemon.signals.untilEnd":             {1, waits},
 	"internal/app/daemon.server.startTree":             {1, below},
@@ -105,7 +106,7 @@ var uncontained = map[string]struct {
 }
 
 // helpers are programs and packages that are not part of orla.
-var helpers = []string{"internal/testing/bench", "internal/testing/chaos", "internal/testing/containertest", "internal/testing/capsuletest", "internal/testing/needs", "internal/testing/costtest", "internal/testing/faultproxy", "examples", "scripts", "tools", "testdata", "docs", "deploy"}
+var helpers = []string{"internal/testing/bench", "internal/testing/chaos", "internal/testing/containertest", "internal/testing/capsuletest", "internal/testing/issuer", "internal/testing/needs", "internal/testing/costtest", "internal/testing/faultproxy", "examples", "scripts", "tools", "testdata", "docs", "deploy"}
 
 // last are the functions that must recover, since what calls them is a goroutine that
 // does not: a library's own, or one of those above.

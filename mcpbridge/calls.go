@@ -36,7 +36,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 			return nil, b.unknownTool(ctx, r, name)
 		}
 	}
-	asked := &peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller}
+	asked := &peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller, Groups: r.from.Groups}
 	talks := b.catalog.Catalog().Talks[name]
 	if r.newest && (r.Params.State != nil || r.Params.Responses != nil) {
 		var refused *jsonrpc.Error

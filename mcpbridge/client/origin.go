@@ -15,10 +15,11 @@ import (
 
 // Origin is where a request comes from.
 type Origin struct {
-	Caller    string // the authenticated subject, else the transport
-	Subject   string // the authenticated subject; "" without authentication
-	Session   string // its id; "" where there is none
-	Host      string // the client's, where it is known
+	Caller    string   // the authenticated subject, else the transport
+	Subject   string   // the authenticated subject; "" without authentication
+	Groups    []string // of the authenticated subject; the caller must not change them
+	Session   string   // its id; "" where there is none
+	Host      string   // the client's, where it is known
 	Transport Transport
 	Version   string          // of the protocol; "" where it is not known
 	Request   json.RawMessage // the JSON-RPC id, if it is at hand

@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/service/address"
 	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // check returns the faults of values from flags and the environment, each with the place to fix. The
@@ -71,6 +72,7 @@ func (c *Loaded) check(bad map[string]bool) []error {
 		}
 	}
 	v.tokens()
+	v.oauth()
 	v.traces()
 	v.isolation()
 	if len(v.faults) == 0 && (c.doc == nil || c.doc.Err() == nil) {
@@ -139,6 +141,8 @@ func (v *verdict) tokens() {
 			v.doc.Faultf(key+".name", "is required")
 		case names[t.Name]:
 			v.doc.Faultf(key+".name", "%q is there twice", t.Name)
+		case issued(t.Name):
+			v.doc.Faultf(key+".name", "must not begin with %s, as the names of callers with access tokens do", httpfront.IssuedPrefix)
 		case (t.File == "") == (t.Credential == ""):
 			v.doc.Faultf(key, "wants either file or credential")
 		}
@@ -162,9 +166,9 @@ func (v *verdict) address() {
 	switch {
 	case err != nil:
 		v.wrong("listen", "%q is not an address or address:port such as 127.0.0.1 or 127.0.0.1:8080", v.Listen)
-	case !v.Stdio && !IsLoopback(host) && len(v.Auth.Tokens) == 0 && !v.Insecure:
+	case !v.Stdio && !IsLoopback(host) && !v.Auth.Required() && !v.Insecure:
 		// The value may be one; it is the configuration as a whole that is refused.
-		v.refuse("listen", "%s is reachable from other machines and no auth.tokens are set; set some, or use --insecure if something else protects it", v.Listen)
+		v.refuse("listen", "%s is reachable from other machines and neither auth.tokens nor auth.oauth is set; set one, or use --insecure if something else protects it", v.Listen)
 	}
 }
 

@@ -74,6 +74,7 @@ type Config struct {
 // AuthConfig says who may call over HTTP.
 type AuthConfig struct {
 	Tokens []TokenConfig `json:"tokens,omitempty" jsonschema:"Static bearer tokens: a name, and a file or a systemd credential each. Default: none." sample:"[{name: ci, file: /etc/orla/ci.token}]"`
+	OAuth  OAuthConfig   `json:"oauth,omitzero" jsonschema:"Access tokens of an authorization server."`
 }
 
 // TokenConfig is one bearer token and the caller that it identifies.

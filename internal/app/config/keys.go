@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
 // jsonKey returns the name of a field in files.
@@ -120,6 +121,9 @@ func Text(v reflect.Value) string {
 		var names []string
 		for _, t := range x.Tokens {
 			names = append(names, t.Name)
+		}
+		if x.OAuth.Issuer != "" {
+			names = append(names, httpfront.IssuedPrefix+x.OAuth.Issuer)
 		}
 		return strings.Join(names, ",")
 	case TracingConfig:

@@ -167,7 +167,7 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 	if s.http == nil || cfg.Stdio {
 		return nil
 	}
-	settings, err := s.httpSettings(cfg)
+	settings, issued, err := s.httpSettings(cfg)
 	if err != nil {
 		return err
 	}
@@ -178,6 +178,7 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 		return err
 	}
 	s.http.Configure(settings)
+	s.issuer.use(issued)
 	if cfg.Address() != s.current().Address() {
 		s.log.Info("listening elsewhere", "url", s.web.URL())
 	}

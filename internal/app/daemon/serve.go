@@ -144,9 +144,10 @@ type server struct {
 
 // httpFront is where clients come in over HTTP. It is empty on stdio.
 type httpFront struct {
-	http  *httpfront.Front
-	web   *listen.Server
-	given []net.Listener // what systemd listens on
+	http   *httpfront.Front
+	web    *listen.Server
+	issuer issuer         // of access tokens
+	given  []net.Listener // what systemd listens on
 }
 
 // reloads are what the reloader reads, and what it waits for.
@@ -170,17 +171,21 @@ type inForce struct {
 // runHTTP serves HTTP until a signal.
 func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signals) error {
 	s.given = givenSockets(s.log.Logger)
-	settings, err := s.httpSettings(cfg)
+	settings, issued, err := s.httpSettings(cfg)
 	if err != nil {
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.http = httpfront.New(s.bridge, settings)
+	s.issuer.use(issued)
+	for _, at := range metadataPaths {
+		s.http.Handle(at, &s.issuer)
+	}
 	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
 	s.web = listen.New(s.http, s.log.Logger)
 	if err := s.open(ctx, cfg); err != nil {
 		return err
 	}
-	stop := s.startTree(ctx, s.bridge, s.http, s, s.control)
+	stop := s.startTree(ctx, s.bridge, s.http, s, s.control, &s.issuer)
 	s.awaitControl(ctx, cfg)
 	s.serving(s.web.URL())
 
@@ -359,13 +364,15 @@ func (s *server) logState() {
 	}
 }
 
-// httpSettings returns the settings of the HTTP front.
-func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, error) {
+// httpSettings returns the settings of the HTTP front, and what checks access tokens, which s.issuer is
+// to use when the settings are in force.
+func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, *issued, error) {
 	verify, callers, err := Tokens(cfg)
 	if err != nil {
-		return httpfront.Settings{}, err
+		return httpfront.Settings{}, nil, err
 	}
-	return httpfront.Settings{
+	tokens := s.issuer.of(cfg, s.Services, s.log.Logger)
+	settings := httpfront.Settings{
 		AllowedOrigins: cfg.AllowedOrigins,
 		AllowedHosts:   cfg.AllowedHosts,
 		Loopback:       config.IsLoopback(hostOf(cfg.Address())) && exposed(s.given) == "",
@@ -374,5 +381,7 @@ func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, error) {
 		MaxRequest:     int64(cfg.MaxRequest),
 		SessionTimeout: time.Duration(cfg.SessionTimeout),
 		MaxSessions:    cfg.MaxSessions,
-	}, nil
+	}
+	tokens.join(&settings)
+	return settings, tokens, nil
 }

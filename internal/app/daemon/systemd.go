@@ -155,12 +155,12 @@ func exposed(sockets []net.Listener) string {
 // configuration is refused that would do so.
 func refuseExposed(cfg *config.Loaded, given []net.Listener) error {
 	address := exposed(given)
-	if address == "" || len(cfg.Auth.Tokens) > 0 || cfg.Insecure {
+	if address == "" || cfg.Auth.Required() || cfg.Insecure {
 		return nil
 	}
 	return &exit.Error{
 		Code: exit.Invalid,
-		Err:  fmt.Errorf("systemd listens on %s, which is reachable from other machines, and no auth.tokens are set", address),
-		Hint: "set auth.tokens, or say --insecure if something else guards it",
+		Err:  fmt.Errorf("systemd listens on %s, which is reachable from other machines, and neither auth.tokens nor auth.oauth is set", address),
+		Hint: "set auth.tokens or auth.oauth, or say --insecure if something else guards it",
 	}
 }

@@ -3,6 +3,7 @@ package wiring
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/oauth"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
@@ -24,6 +26,7 @@ import (
 type Services struct {
 	secrets *secret.Store
 	client  *outbound.Client
+	issuers *outbound.Client // asks the issuer of callers' tokens
 	tokens  *auth.Tokens
 
 	declared []secret.Secret // owned by Declare
@@ -38,9 +41,21 @@ func newServices(cfg *config.Loaded) *Services {
 			Dir: cfg.SecretsDir, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Lookup: os.LookupEnv,
 		}),
 		client:    client,
+		issuers:   newIssuers(),
 		tokens:    auth.NewTokens(client),
 		Callbacks: webhook.NewCallbacks(),
 	}
+}
+
+// newIssuers returns the client for the issuer of callers' tokens. The operator has named it, so it may
+// be in a private network, whatever the tools may reach.
+func newIssuers() *outbound.Client {
+	return outbound.New(outbound.Options{Private: outbound.PrivateAll})
+}
+
+// Verifier returns what checks the access tokens of callers.
+func (s *Services) Verifier(settings oauth.Settings, log *slog.Logger) *oauth.Verifier {
+	return oauth.New(settings, s.issuers, log)
 }
 
 // Declare sets the Secret resources to those that were found. A secret whose file has faults, or

@@ -72,7 +72,9 @@ type launchers struct {
 
 // ManyCallers reports whether a configuration has several callers, who must not learn about each
 // other (SPEC N2).
-func ManyCallers(cfg *config.Loaded) bool { return len(cfg.Auth.Tokens) > 1 }
+func ManyCallers(cfg *config.Loaded) bool {
+	return len(cfg.Auth.Tokens) > 1 || cfg.Auth.OAuth.Issuer != ""
+}
 
 // Join makes the parts that cfg describes, without any tool yet. guard is the command of the guard,
 // which cleans up after this process; nil for a process that does not serve, which does not take over
@@ -183,6 +185,7 @@ func (p *Parts) Close() {
 	p.Launcher.Close()
 	p.sandboxes.Close()
 	p.Services.client.Close()
+	p.Services.issuers.Close()
 	p.Modules.close()
 	p.cgroup.Close()
 }

@@ -33,6 +33,9 @@ type Call struct {
 	Client Client // who made the call; nil if nothing can be sent to it
 	// Caller is the authenticated subject, else the transport (SPEC-TOOLS 8.1).
 	Caller string
+	// Groups are the groups of the caller, as its access token has them; nil for none (SPEC N3). They
+	// must not be changed.
+	Groups []string
 	// Task names what the call is a part of: the name that the client gives in _meta, else a name
 	// for its session that does not reveal its id; "" without either (SPEC-TOOLS 2.1).
 	Task string

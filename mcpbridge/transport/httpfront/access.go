@@ -4,12 +4,25 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 
 // errRemoved is the cause with which the requests of a caller end whose token was removed.
 var errRemoved = errors.New("the caller's token was removed")
+
+// IssuedPrefix begins the names of the callers that an authorization server has given tokens to. The
+// rest is the subject. So a subject cannot have the name of a static token.
+const IssuedPrefix = "oauth:"
+
+// accessKey returns under which name the access of a caller is.
+func accessKey(caller string) string {
+	if strings.HasPrefix(caller, IssuedPrefix) {
+		return IssuedPrefix
+	}
+	return caller
+}
 
 // access is the time during which a caller may call: from the Configure that adds its token to
 // the one that removes it (SPEC N2).
@@ -72,7 +85,7 @@ func (h *Front) endCallers(gone map[string]*access) {
 	for _, a := range gone {
 		a.end(errRemoved)
 	}
-	is := func(caller string) bool { return gone[caller] != nil }
+	is := func(caller string) bool { return gone[accessKey(caller)] != nil }
 	h.endSessions(h.sessions.remove(func(u *usage) bool { return is(u.user) }))
 	h.sse.endOf(is)
 	h.bridge.EndCallers(is)

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -56,28 +55,15 @@ func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 		h.serveCaller(w, r, next)
 		return true
 	}
-	// RFC 6750 §3: a refusal has this header. ServeHTTP removes it if the token is valid.
-	w.Header().Set("WWW-Authenticate", `Bearer realm="orla"`)
-	a := &admission{front: h, settings: s, next: next}
-	auth.RequireBearerToken(s.Verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(a).ServeHTTP(w, r)
-	return a.admitted
-}
-
-// admission is a request whose token is checked.
-type admission struct {
-	front    *Front
-	settings *Settings
-	next     http.Handler
-	admitted bool // the token is valid
-}
-
-// ServeHTTP serves a request with a valid token. The request ends when the token is removed.
-func (a *admission) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a.admitted = true
-	w.Header().Del("WWW-Authenticate")
-	r, end := a.settings.access[subject(r)].during(r)
+	info, ok := s.authenticate(w, r)
+	if !ok {
+		return false
+	}
+	r = withCaller(r, info)
+	r, end := s.access[accessKey(info.UserID)].during(r) // it ends when the token is removed
 	defer end()
-	a.front.serveCaller(w, r, a.next)
+	h.serveCaller(w, r, next)
+	return true
 }
 
 // serveCaller has next serve the request of a caller. For a POST with JSON, next takes a place of
@@ -105,11 +91,11 @@ func (h *Front) known(r *http.Request) bool {
 	if s.Verify == nil {
 		return (!s.Loopback || fromThisMachine(r)) && hostAllowed(r.Host, s) && originAllowed(r, s)
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
+	token, ok := bearerToken(r)
+	if !ok {
 		return false
 	}
-	_, err := s.Verify(r.Context(), strings.TrimSpace(token), r)
+	_, err := s.Verify(r.Context(), token, r)
 	return err == nil
 }
 

@@ -61,9 +61,17 @@ type Settings struct {
 	// Loopback says that the front listens on loopback only, so that any other Host means DNS
 	// rebinding.
 	Loopback bool
-	// Verify checks bearer tokens. If nil, no token is required.
+	// Verify checks bearer tokens. If nil, no token is required. Its errors are auth.ErrInvalidToken,
+	// ErrInsufficientScope or ErrUnavailable, and their texts are shown to clients. The groups of the
+	// caller are in TokenInfo.Extra under GroupsKey.
 	Verify auth.TokenVerifier
+	// ResourceMetadata is where clients find which authorization server gives tokens (RFC 9728); ""
+	// if none does.
+	ResourceMetadata string
+	// Scopes are those that the token of an authorization server needs.
+	Scopes []string
 	// Callers are the callers that Verify knows, each with a key that changes with its token.
+	// IssuedPrefix stands for all callers whose names begin with it.
 	// If a caller is missing in the next settings, or has another key, its requests, streams,
 	// sessions, calls and kept answers end.
 	Callers map[string]string

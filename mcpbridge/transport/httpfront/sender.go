@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
-
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -42,17 +40,9 @@ func (s sender) origin(r *http.Request) client.Origin {
 // originOf returns the origin of an HTTP request.
 func originOf(r *http.Request, subject, host string, by client.Transport) client.Origin {
 	return client.Origin{
-		Caller: cmp.Or(subject, "anonymous"), Subject: subject, Host: host, Transport: by,
+		Caller: cmp.Or(subject, "anonymous"), Subject: subject, Groups: groupsOf(r), Host: host, Transport: by,
 		Version: header(r, wire.VersionHeader), Parent: client.ParentOf(r.Header),
 	}
-}
-
-// subject returns the authenticated caller of a request; "" without authentication.
-func subject(r *http.Request) string {
-	if info := auth.TokenInfoFromContext(r.Context()); info != nil {
-		return info.UserID
-	}
-	return ""
 }
 
 // hostOf returns the address that a request came from, without the port. For an IPv6 address it

@@ -29,7 +29,8 @@ type sse struct {
 // sseConn is one open stream.
 type sseConn struct {
 	*stdio.Conn
-	caller string // who opened it; nobody else may post to it
+	caller string   // who opened it; nobody else may post to it
+	groups []string // of the caller; with others it is not the same caller to those who decide about calls
 }
 
 func newSSE(b *mcpbridge.Bridge) *sse { return &sse{bridge: b, conns: map[string]sseConn{}} }
@@ -48,7 +49,7 @@ func (s *sse) stream(w http.ResponseWriter, r *http.Request, maxMessage int64, f
 	})
 
 	s.mu.Lock()
-	s.conns[id] = sseConn{c, from.Subject}
+	s.conns[id] = sseConn{c, from.Subject, from.Groups}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -75,7 +76,7 @@ func (s *sse) find(r *http.Request, who string) (sseConn, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.conns[r.URL.Query().Get("sessionid")]
-	return c, ok && c.caller == who
+	return c, ok && c.caller == who && slices.Equal(c.groups, groupsOf(r))
 }
 
 // post passes one message to its stream, which also ends account.

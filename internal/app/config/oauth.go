@@ -1,0 +1,77 @@
+package config
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/orla-project/orla/internal/service/address"
+	"github.com/orla-project/orla/internal/service/oauth"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
+)
+
+// OAuthConfig says which access tokens are accepted.
+type OAuthConfig struct {
+	Issuer       string   `json:"issuer,omitempty" jsonschema:"Authorization server whose access tokens are accepted, exactly as it names itself, such as https://login.example.com/realms/main. Default: none."`
+	PublicURL    string   `json:"public_url,omitempty" jsonschema:"Where clients reach this Orla, without /mcp, such as https://orla.example.com. Required with an issuer."`
+	Audience     string   `json:"audience,omitempty" jsonschema:"Audience that a token must be for. Default: public_url with /mcp."`
+	Scopes       []string `json:"scopes,omitempty" jsonschema:"Scopes that a token must have. Default: none."`
+	SubjectClaim string   `json:"subject_claim,omitempty" jsonschema:"Claim that names the caller; a name, or a path such as a.b. Default sub."`
+	GroupsClaim  string   `json:"groups_claim,omitempty" jsonschema:"Claim with the caller's groups; a name, or a path such as realm_access.roles. Default: none, and no groups."`
+}
+
+// Settings returns which tokens are accepted.
+func (o OAuthConfig) Settings() oauth.Settings {
+	return oauth.Settings{
+		Issuer: o.Issuer, PublicURL: o.PublicURL, Audience: o.Audience, Scopes: o.Scopes,
+		SubjectClaim: o.SubjectClaim, GroupsClaim: o.GroupsClaim,
+	}
+}
+
+// Required reports whether a caller over HTTP needs a token.
+func (a AuthConfig) Required() bool { return len(a.Tokens) > 0 || a.OAuth.Issuer != "" }
+
+// oauth checks auth.oauth, which can only be set in a file.
+func (v *verdict) oauth() {
+	o, key := v.Auth.OAuth, "auth.oauth"
+	if o.Issuer == "" {
+		if o.PublicURL != "" || o.Audience != "" || len(o.Scopes) > 0 || o.SubjectClaim != "" || o.GroupsClaim != "" {
+			v.doc.Faultf(key+".issuer", "is required")
+		}
+		return
+	}
+	if err := oauth.CheckIssuer(o.Issuer); err != nil {
+		v.doc.Faultf(key+".issuer", "%v", err)
+	}
+	if err := publicURL(o.PublicURL); err != nil {
+		v.doc.Faultf(key+".public_url", "%v", err)
+	}
+	for name, text := range map[string]string{"issuer": o.Issuer, "audience": o.Audience, "subject_claim": o.SubjectClaim, "groups_claim": o.GroupsClaim} {
+		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			v.doc.Faultf(key+"."+name, "must not contain spaces or control characters")
+		}
+	}
+	for _, scope := range o.Scopes {
+		if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+			v.doc.Faultf(key+".scopes", "%q is not a scope: it must be ASCII without spaces and quotes, one scope for each item", scope)
+		}
+	}
+}
+
+// publicURL returns what is wrong with the address that clients use.
+func publicURL(text string) error {
+	if text == "" {
+		return errors.New("is required with an issuer: where clients reach this Orla, such as https://orla.example.com")
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || strings.ContainsAny(text, "?#\"\\ "):
+		return errors.New("is not an address such as https://orla.example.com")
+	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/mcp"):
+		return errors.New("must be without /mcp at its end, which Orla adds")
+	}
+	return address.CheckHost(u)
+}
+
+// issued reports whether a name is one of those that access tokens have.
+func issued(name string) bool { return strings.HasPrefix(name, httpfront.IssuedPrefix) }

@@ -1,0 +1,177 @@
+package oauth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-jose/go-jose/v4/json"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/orla-project/orla/internal/observe/brief"
+)
+
+const (
+	maxName   = 256  // bytes of a subject or a group
+	maxGroups = 1024 // of one caller
+	maxShown  = 200  // bytes of a claim in the log
+
+	latest = 1 << 37 // seconds: a time after which any token may expire
+)
+
+// check returns who has a token with this payload.
+func (v *Verifier) check(payload []byte) (*Caller, *Refusal) {
+	var claims map[string]any
+	if json.Unmarshal(payload, &claims) != nil || claims == nil { // this decoder refuses a name that is there twice
+		return nil, refusef("the token's claims are not a JSON object, or one is there twice")
+	}
+	if refused := v.checkIssued(claims); refused != nil {
+		return nil, refused
+	}
+	expires, refused := checkTime(claims, time.Now())
+	if refused != nil {
+		return nil, refused
+	}
+	subject, ok := claim(claims, v.settings.SubjectClaim).(string)
+	if !ok || !isName(subject) {
+		return nil, unusable(v.settings.SubjectClaim, "a text of printable characters")
+	}
+	groups, ok := groupsIn(claim(claims, v.settings.GroupsClaim))
+	if !ok {
+		return nil, unusable(v.settings.GroupsClaim, "a text or a list of texts of printable characters")
+	}
+	scopes := scopesIn(claims)
+	for _, scope := range v.settings.Scopes {
+		if !slices.Contains(scopes, scope) {
+			return nil, &Refusal{
+				Of: ErrScope, Reason: "the token needs " + strings.Join(v.settings.Scopes, " "),
+				setup: "scopes " + shown(strings.Join(scopes, " ")),
+			}
+		}
+	}
+	return &Caller{Subject: subject, Groups: groups, Scopes: scopes, Expires: expires}, nil
+}
+
+// unusable refuses a token whose claim does not have the form that it needs.
+func unusable(name, form string) *Refusal {
+	r := refusef("the token's claim %s is not %s", name, form)
+	r.setup = "no usable " + name
+	return r
+}
+
+// checkIssued refuses a token that is of another issuer, for another server, or not an access token.
+func (v *Verifier) checkIssued(claims map[string]any) *Refusal {
+	if issuer, ok := claims["iss"].(string); !ok || issuer != v.settings.Issuer {
+		r := refusef("the token is of another issuer")
+		r.setup = "iss " + shown(claims["iss"])
+		return r
+	}
+	if audience, ok := texts(claims["aud"]); !ok || !oauthex.MatchesResource(audience, v.audience) {
+		r := refusef("the token is for another server")
+		r.setup = "aud " + shown(claims["aud"])
+		return r
+	}
+	// Keycloak and Cognito have the same type in the header of all their tokens.
+	kind, _ := claims["typ"].(string)
+	use, _ := claims["token_use"].(string)
+	if kind != "" && !strings.EqualFold(kind, "Bearer") && !accessType(kind) || use != "" && use != "access" {
+		return refusef("the token's claims say that it is not an access token")
+	}
+	if claims["cnf"] != nil {
+		return refusef("the token is bound to a key (cnf), which is not supported")
+	}
+	return nil
+}
+
+// accessType reports whether a typ is that of an access token (RFC 9068 §2.1), or of any token.
+func accessType(kind any) bool {
+	text, ok := kind.(string)
+	for _, one := range []string{"JWT", "at+jwt", "application/at+jwt", "application/jwt"} {
+		if ok && strings.EqualFold(text, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkTime returns when a token expires, unless that is over, or the token is not valid yet.
+func checkTime(claims map[string]any, now time.Time) (time.Time, *Refusal) {
+	expires, ok := claims["exp"].(float64)
+	if !ok {
+		return time.Time{}, refusef("the token does not say when it expires")
+	}
+	at := float64(now.UnixMilli()) / 1000
+	if expires+Skew.Seconds() <= at {
+		return time.Time{}, refusef("the token has expired")
+	}
+	if from, has := claims["nbf"]; has {
+		if from, ok := from.(float64); !ok || from-Skew.Seconds() > at {
+			return time.Time{}, refusef("the token is not valid yet")
+		}
+	}
+	return time.Unix(int64(min(expires, latest)), 0), nil
+}
+
+// claim returns a claim by its name, or else by a path of names with dots between, such as
+// realm_access.roles; nil if there is none.
+func claim(claims map[string]any, name string) any {
+	if value, has := claims[name]; has || name == "" {
+		return value
+	}
+	first, rest, deeper := strings.Cut(name, ".")
+	within, ok := claims[first].(map[string]any)
+	if !deeper || !ok {
+		return nil
+	}
+	return claim(within, rest)
+}
+
+// isName reports whether a text can be the name of a caller or a group: it is shown in the log.
+func isName(text string) bool {
+	return text != "" && len(text) <= maxName && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// groupsIn returns the groups in a claim, and whether it has the form of groups.
+func groupsIn(value any) ([]string, bool) {
+	if value == nil {
+		return nil, true
+	}
+	groups, ok := texts(value)
+	return groups, ok && len(groups) <= maxGroups && !slices.ContainsFunc(groups, func(g string) bool { return !isName(g) })
+}
+
+// scopesIn returns the scopes in the claim scope (RFC 9068 §2.2.3) and in scp, which Entra and Okta have.
+func scopesIn(claims map[string]any) (scopes []string) {
+	for _, name := range []string{"scope", "scp"} {
+		given, _ := texts(claims[name])
+		for _, text := range given {
+			scopes = append(scopes, strings.Fields(text)...)
+		}
+	}
+	return scopes
+}
+
+// texts returns a text or a list of texts as a list, and whether it is one of these.
+func texts(value any) ([]string, bool) {
+	switch value := value.(type) {
+	case string:
+		return []string{value}, true
+	case []any:
+		list := make([]string, 0, len(value))
+		for _, one := range value {
+			text, ok := one.(string)
+			if !ok {
+				return nil, false
+			}
+			list = append(list, text)
+		}
+		return list, true
+	}
+	return nil, false
+}
+
+// shown returns a claim for the log.
+func shown(value any) string { return brief.Cut(fmt.Sprintf("%q", value), maxShown) }
