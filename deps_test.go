@@ -147,7 +147,7 @@ var imports = map[string][]string{
 	"internal/app/discovery":   {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":      {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
-		"internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
+		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",

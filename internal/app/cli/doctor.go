@@ -35,7 +35,8 @@ func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether this machine has what Orla needs",
 		Long: "Look at the configuration, the tools, their interpreters, folders, what can hold\n" +
-			"isolated tools, limits of the system, the port, systemd and the clock. Each line is\n" +
+			"isolated tools, the issuer of access tokens, limits of the system, the port, systemd\n" +
+			"and the clock. Each line is\n" +
 			"ok, warn or fail, with what mends it where that is known. A container is run, of an\n" +
 			"image that is made for it and removed; nothing else is changed. The exit code is\n" +
 			"1 if anything fails. For a service, ask as its user:\n" +
@@ -99,6 +100,7 @@ func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doct
 			fmt.Fprintf(std.Err, "%s …\n", what)
 		}
 	})...)
+	findings = append(findings, wiring.ExamineIssuer(ctx, cfg)...)
 	findings = append(findings, running)
 	if !cfg.Stdio {
 		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.Address(), pids...))

@@ -72,9 +72,9 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
 }
 
-// documents returns where the description of an issuer may be, in the order of the authorization page of
+// Documents returns where the description of an issuer may be, in the order of the authorization page of
 // MCP 2026-07-28.
-func documents(issuer string) []string {
+func Documents(issuer string) []string {
 	const openID, oauth = "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"
 	base := strings.TrimRight(issuer, "/")
 	u, err := url.Parse(base)
@@ -88,7 +88,7 @@ func documents(issuer string) []string {
 // describe fetches the description of an issuer.
 func describe(ctx context.Context, client *outbound.Client, issuer string) (*Server, error) {
 	var first error
-	for _, at := range documents(issuer) {
+	for _, at := range Documents(issuer) {
 		body, header, err := get(ctx, client, at)
 		if status, ok := errors.AsType[statusError](err); ok && status.code < 500 {
 			if first == nil {
@@ -125,6 +125,12 @@ func (s statusError) Error() string {
 		text += ", and redirects are not followed"
 	}
 	return text
+}
+
+// Fetch fetches a document.
+func Fetch(ctx context.Context, client *outbound.Client, at string) ([]byte, error) {
+	body, _, err := get(ctx, client, at)
+	return body, err
 }
 
 // get fetches a document.
