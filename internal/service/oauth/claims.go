@@ -45,7 +45,7 @@ func (v *Verifier) check(payload []byte) (*Caller, *Refusal) {
 	}
 	scopes := scopesIn(claims)
 	for _, scope := range v.settings.Scopes {
-		if !slices.Contains(scopes, scope) {
+		if !slices.Contains(scopes, scope) && !shortScope(claims, scope) {
 			return nil, &Refusal{
 				Of: ErrScope, Reason: "the token needs " + strings.Join(v.settings.Scopes, " "),
 				setup: "scopes " + shown(strings.Join(scopes, " ")),
@@ -152,6 +152,17 @@ func scopesIn(claims map[string]any) (scopes []string) {
 		}
 	}
 	return scopes
+}
+
+// shortScope reports whether the claim scp has the last part of a scope such as api://ID/NAME. Clients ask
+// Entra for such a scope, and the token, whose audience is ID, has NAME.
+func shortScope(claims map[string]any, scope string) bool {
+	at := strings.LastIndexByte(scope, '/')
+	if at < 0 || !strings.Contains(scope[:at], "://") {
+		return false
+	}
+	given, _ := claims["scp"].(string)
+	return slices.Contains(strings.Fields(given), scope[at+1:])
 }
 
 // texts returns a text or a list of texts as a list, and whether it is one of these.

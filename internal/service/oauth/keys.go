@@ -40,7 +40,7 @@ type keys struct {
 
 	mu     sync.Mutex // guards the fields that follow
 	known  []jose.JSONWebKey
-	there  bool          // known is what the issuer has said
+	count  int           // fetches that known is of
 	failed error         // of the last fetch
 	ended  time.Time     // when the last fetch ended
 	next   chan struct{} // closed when the fetch in progress, or else the next one, has ended
@@ -91,10 +91,11 @@ func (k *keys) refresh(ctx context.Context) error {
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	before, first := k.failed, !k.there
+	before, first := k.failed, k.count == 0
 	k.failed, k.ended, k.busy = err, time.Now(), false
 	if err == nil {
-		k.known, k.there = found, true
+		k.known = found
+		k.count++
 	}
 	close(k.next)
 	k.next = make(chan struct{})
@@ -150,7 +151,14 @@ func (k *keys) find(id, algorithm string) (candidates []jose.JSONWebKey, current
 			candidates = append(candidates, key)
 		}
 	}
-	return candidates, k.there && k.failed == nil
+	return candidates, k.count > 0 && k.failed == nil
+}
+
+// fetches returns how often the keys were fetched.
+func (k *keys) fetches() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.count
 }
 
 // await waits for the end of a fetch, and reports whether one has ended.

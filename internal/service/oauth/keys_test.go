@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -92,11 +93,16 @@ func (m maker) key() jose.JSONWebKey {
 
 func (m maker) token(t *testing.T) string {
 	t.Helper()
+	return m.tokenUntil(t, time.Unix(99999999999, 0))
+}
+
+func (m maker) tokenUntil(t *testing.T, expires time.Time) string {
+	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: m.priv, KeyID: m.id}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := signer.Sign([]byte(`{"iss":"https://issuer","aud":"https://orla/mcp","sub":"ann","exp":99999999999}`))
+	signed, err := signer.Sign(fmt.Appendf(nil, `{"iss":"https://issuer","aud":"https://orla/mcp","sub":"ann","exp":%d}`, expires.Unix()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,6 +238,45 @@ func TestN3WithdrawnKeys(t *testing.T) {
 			t.Errorf("a withdrawn key: %v", err)
 		}
 	})
+}
+
+// SPEC N3: a token that was accepted once is refused when it has expired.
+func TestN3AcceptedTokensExpire(t *testing.T) {
+	m := newMaker(t, "a")
+	f := &fakeIssuer{keys: []jose.JSONWebKey{m.key()}}
+	within(t, f, func(t *testing.T, v *Verifier, _ *records) {
+		token := m.tokenUntil(t, time.Now().Add(5*time.Minute))
+		for range 10 {
+			if _, err := v.Verify(t.Context(), token); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(32900 * time.Millisecond) // in all 5 min 29 s, of which 30 s are the skew
+		}
+		if _, err := v.Verify(t.Context(), token); err != nil {
+			t.Errorf("within the skew: %v", err)
+		}
+		time.Sleep(time.Second)
+		if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrInvalid) {
+			t.Errorf("an expired token: %v", err)
+		}
+	})
+}
+
+// What is remembered of tokens is bounded, and is not of older keys or of another token.
+func TestAcceptedTokensAreBounded(t *testing.T) {
+	var a accepted
+	of := func(n int) [32]byte { return [32]byte{byte(n), byte(n >> 8)} }
+	caller := &Caller{Subject: "ann", Expires: time.Now().Add(time.Hour)}
+	for n := range 10 * maxAccepted {
+		a.add(of(n), 1, caller)
+	}
+	if len(a.of) > maxAccepted {
+		t.Errorf("%d tokens are remembered", len(a.of))
+	}
+	last := of(10*maxAccepted - 1)
+	if a.find(last, 1) != caller || a.find(last, 2) != nil || a.find([32]byte{31: 1}, 1) != nil {
+		t.Error("the wrong tokens are found")
+	}
 }
 
 // SPEC N3: an issuer that does not answer holds a request no longer than the patience, and others not at

@@ -7,6 +7,7 @@ package oauth
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -114,7 +115,7 @@ func (s Settings) Metadata() *oauthex.ProtectedResourceMetadata {
 	}
 }
 
-// Caller is who has a token.
+// Caller is who has a token. It must not be changed.
 type Caller struct {
 	Subject string
 	Groups  []string
@@ -127,6 +128,7 @@ type Verifier struct {
 	settings Settings
 	audience string
 	keys     *keys
+	accepted accepted
 	log      *slog.Logger
 
 	mu     sync.Mutex // guards warned
@@ -157,6 +159,10 @@ func (v *Verifier) Run(ctx context.Context) { v.keys.run(ctx) }
 
 // Verify returns who has a token. The error is a *Refusal.
 func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
+	hash, fetch := sha256.Sum256([]byte(token)), v.keys.fetches()
+	if caller := v.accepted.find(hash, fetch); caller != nil {
+		return caller, nil
+	}
 	payload, refused := v.signed(ctx, token)
 	if refused != nil {
 		v.log.Debug("an access token was refused", "err", refused)
@@ -167,6 +173,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
 		v.report(ctx, refused)
 		return nil, refused
 	}
+	v.accepted.add(hash, fetch, caller)
 	return caller, nil
 }
 

@@ -35,10 +35,17 @@ type Issuer struct {
 	sets      int // of keys
 }
 
+// first is the first key of every Issuer: to make one takes long.
+var (
+	first    Key
+	firstKey sync.Once
+)
+
 // New starts an Issuer with one RSA key. It ends with the test.
 func New(t testing.TB) *Issuer {
 	t.Helper()
-	i := &Issuer{published: []Key{NewKey(t, "RS256", "first")}, extra: map[string]any{}}
+	firstKey.Do(func() { first = NewKey(t, "RS256", "first") })
+	i := &Issuer{published: []Key{first}, extra: map[string]any{}}
 	server := httptest.NewServer(i)
 	t.Cleanup(server.Close)
 	i.URL = server.URL
