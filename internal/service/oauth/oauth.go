@@ -206,10 +206,8 @@ func (v *Verifier) signed(ctx context.Context, token string) ([]byte, *Refusal) 
 		return nil, refusef("the token is not a JSON Web Token that is signed by an accepted algorithm")
 	}
 	header := parsed.Signatures[0].Protected
-	for _, name := range []jose.HeaderKey{"crit", "b64"} {
-		if _, has := header.ExtraHeaders[name]; has {
-			return nil, refusef("the token's header has %s, which is not supported", name)
-		}
+	if _, has := header.ExtraHeaders["crit"]; has {
+		return nil, refusef("the token's header has extensions (crit), which are not supported")
 	}
 	if kind, has := header.ExtraHeaders[jose.HeaderType]; has && !accessType(kind) {
 		return nil, refusef("the token's header says that it is not an access token (typ)")
