@@ -42,7 +42,7 @@ var uncontained = map[string]struct {
 	"internal/app/wiring.Parts.KeepAlive":              {1, below},
 	"internal/app/daemon.readiness.Serve":              {1, own},
 	"internal/app/daemon.server.Serve":                 {1, own},
-	"internal/app/daemon.issuer.Serve":                 {1, waits},
+	"internal/app/daemon.issued.run":                   {1, waits},
 	"internal/app/daemon.server.drain":                 {1, waits},
 	"internal/app/daemon.signals.untilEnd":             {1, waits},
 	"internal/app/daemon.server.startTree":             {1, below},

@@ -89,20 +89,25 @@ func (i *issuer) Serve(ctx context.Context) error {
 			}
 			continue
 		}
-		until, cancel := context.WithCancel(ctx)
-		var watching sync.WaitGroup
-		watching.Go(func() {
-			defer cancel()
-			select {
-			case <-changed:
-			case <-until.Done():
-			}
-		})
-		tokens.verifier.Run(until)
-		cancel()
-		watching.Wait()
+		tokens.run(ctx, changed)
 	}
 	return ctx.Err()
+}
+
+// run fetches the keys until others are in force, or ctx ends.
+func (t *issued) run(ctx context.Context, changed <-chan struct{}) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watching.Go(func() {
+		select {
+		case <-changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	t.verifier.Run(ctx)
 }
 
 // ServeHTTP serves the metadata of the protected resource. It is public, and each web page may read it.

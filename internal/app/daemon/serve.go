@@ -45,7 +45,7 @@ import (
 // The tree has a front, where work comes in, and a back, where tools live. The
 // back is ended only after the front has returned (SPEC F1):
 //
-//	front: bridge, http sessions, reloader, control socket, what systemd is told
+//	front: bridge, http sessions, keys of the issuer, reloader, control socket, what systemd is told
 //	back:  one service per living tool
 func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err error) {
 	log := logging.New(std.Err, systemd.JournalSocket)

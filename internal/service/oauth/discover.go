@@ -164,13 +164,20 @@ func get(ctx context.Context, client *outbound.Client, at string) ([]byte, http.
 // parseKeys returns the keys of a document that can verify signatures. It ignores others.
 func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 	var document struct {
-		Keys []json.RawMessage `json:"keys"`
+		Keys []map[string]json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(body, &document); err != nil {
 		return nil, fmt.Errorf("not a set of keys: %w", err)
 	}
 	var found []jose.JSONWebKey
-	for _, raw := range document.Keys[:min(len(document.Keys), maxKeys)] {
+	for _, members := range document.Keys[:min(len(document.Keys), maxKeys)] {
+		for _, certificate := range []string{"x5c", "x5t", "x5t#S256", "x5u"} {
+			delete(members, certificate) // not used, so that an odd one does no harm
+		}
+		raw, err := json.Marshal(members)
+		if err != nil {
+			return nil, err
+		}
 		var key jose.JSONWebKey
 		if key.UnmarshalJSON(raw) != nil {
 			continue

@@ -27,7 +27,7 @@ const (
 	// fetchPatience bounds a fetch.
 	fetchPatience = 15 * time.Second
 
-	maxTried   = 8    // keys that are tried for a token
+	maxTried   = 4    // keys that are tried for a token
 	minRSABits = 2048 // (RFC 7518 §3.3)
 )
 

@@ -3,9 +3,13 @@ package oauth
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -260,6 +264,48 @@ func TestN3AcceptedTokensExpire(t *testing.T) {
 			t.Errorf("an expired token: %v", err)
 		}
 	})
+}
+
+// SPEC N3: which keys of a document are used. The others do no harm.
+func TestN3KeysInADocument(t *testing.T) {
+	m := newMaker(t, "good")
+	raw, err := json.Marshal(m.key())
+	if err != nil {
+		t.Fatal(err)
+	}
+	withMore := func(more string) string { return string(raw[:len(raw)-1]) + "," + more + "}" }
+	short, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weak, err := json.Marshal(jose.JSONWebKey{Key: short.Public(), KeyID: "weak"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		keys string
+		want int
+	}{
+		"one":                   {string(raw), 1},
+		"among others":          {`{}, {"kty":"OKP","crv":"Ed448","x":"AA"}, {"kty":"AKP","alg":"x"}, {"kty":1}, ` + string(raw), 1},
+		"odd certificates":      {withMore(`"x5c":["AAAA"],"x5t":"x","x5t#S256":"x","x5u":":"`), 1},
+		"symmetric":             {`{"kty":"oct","k":"c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0","alg":"HS256"}`, 0},
+		"none":                  {``, 0},
+		"a short RSA key":       {string(weak), 0},
+		"for another algorithm": {`{"kty":"RSA","n":"` + strings.Repeat("v", 342) + `","e":"AQAB","alg":"RSA-OAEP"}`, 0},
+		"an RSA key":            {`{"kty":"RSA","n":"` + strings.Repeat("v", 342) + `","e":"AQAB","alg":"RS256"}`, 1},
+		"too many":              {strings.Repeat(string(raw)+",", 200) + string(raw), maxKeys},
+	} {
+		found, err := parseKeys([]byte(`{"keys":[` + test.keys + `]}`))
+		if len(found) != test.want || (err == nil) != (test.want > 0) {
+			t.Errorf("%s: %d keys, %v, want %d", name, len(found), err, test.want)
+		}
+	}
+	for _, document := range []string{``, `[]`, `{"keys":{}}`, `{"keys":[1]}`, `null`} {
+		if found, err := parseKeys([]byte(document)); err == nil {
+			t.Errorf("%s: %d keys", document, len(found))
+		}
+	}
 }
 
 // What is remembered of tokens is bounded, and is not of older keys or of another token.

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// SPEC N3: the keys of auth.oauth, and what is wrong with values of them.
+func TestN3Configuration(t *testing.T) {
+	const good = "issuer: https://login.example.com/realms/main, public_url: https://orla.example.com"
+	for text, want := range map[string]string{
+		"{" + good + "}": "",
+		"{" + good + ", audience: 'api://x', scopes: [a, 'api://x/b'], subject_claim: oid, groups_claim: realm_access.roles}": "",
+		"{issuer: 'http://127.0.0.1:8081', public_url: 'http://localhost:8080/'}":                                             "",
+		"{}":                                    "",
+		"{public_url: https://x.example}":       "auth.oauth.issuer: is required",
+		"{scopes: [a]}":                         "auth.oauth.issuer: is required",
+		"{issuer: https://x.example}":           "auth.oauth.public_url: is required with an issuer",
+		"{issuer: login, public_url: https://x": "", // not YAML
+		"{issuer: login.example.com, public_url: https://x.example}":             "auth.oauth.issuer: is not an address such as",
+		"{issuer: http://login.example.com, public_url: https://x.example}":      "auth.oauth.issuer: must begin with https://",
+		"{issuer: https://u:p@login.example.com, public_url: https://x.example}": "auth.oauth.issuer: is not an address such as",
+		"{issuer: https://login.example.com, public_url: https://x.example/mcp}": "auth.oauth.public_url: must be without /mcp",
+		"{issuer: https://login.example.com, public_url: 'https://x.example?a'}": "auth.oauth.public_url: is not an address such as",
+		"{issuer: https://login.example.com, public_url: 'https://u@x.example'}": "auth.oauth.public_url: is not an address such as",
+		"{" + good + ", scopes: [a b]}":                                          `auth.oauth.scopes: "a b" is not a scope`,
+		"{" + good + ", scopes: ['a\"']}":                                        "auth.oauth.scopes: ",
+		"{" + good + ", scopes: ['']}":                                           "auth.oauth.scopes: ",
+		"{" + good + ", audience: 'a b'}":                                        "auth.oauth.audience: must not contain spaces",
+		"{" + good + ", subject: sub}":                                           "auth.oauth.subject: unknown",
+	} {
+		path := filepath.Join(t.TempDir(), "orla.yaml")
+		if err := os.WriteFile(path, []byte("auth:\n  oauth: "+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := (&Loader{Path: path}).Load()
+		switch {
+		case !strings.HasSuffix(text, "}"):
+			if err == nil {
+				t.Errorf("%s is accepted", text)
+			}
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", text, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		case want == "" && cfg.Auth.Required() != strings.Contains(text, "issuer"):
+			t.Errorf("%s: a token is required: %t", text, cfg.Auth.Required())
+		}
+	}
+}
+
+// SPEC N3, G8: an Orla with an issuer may listen beyond loopback, and no static token can have the name
+// of a subject.
+func TestN3AuthenticationByAnIssuer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.yaml")
+	load := func(text string) (string, error) {
+		if err := os.WriteFile(path, []byte("listen: 0.0.0.0\nauth:\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := (&Loader{Path: path}).Load()
+		return Text(Value(&cfg.Config, "auth")), err
+	}
+	const issuer = "  oauth: {issuer: https://login.example.com, public_url: https://x.example}\n"
+	if shown, err := load(issuer); err != nil || shown != "oauth:https://login.example.com" {
+		t.Errorf("with an issuer: %s, %v", shown, err)
+	}
+	if _, err := load("  oauth: {}\n"); err == nil || !strings.Contains(err.Error(), "neither auth.tokens nor auth.oauth is set") {
+		t.Errorf("without one: %v", err)
+	}
+	if _, err := load(issuer + "  tokens: [{name: 'oauth:ann', file: x}]\n"); err == nil || !strings.Contains(err.Error(), "must not begin with oauth:") {
+		t.Errorf("a token with the name of a subject: %v", err)
+	}
+}
