@@ -229,7 +229,12 @@ func TestN3OtherKeys(t *testing.T) {
 	encrypting := issuer.NewKey(t, "RS256", "enc")
 	encrypting.Use = "enc"
 	unnamed := issuer.NewKey(t, "PS256", "")
-	i.Publish(encrypting, issuer.NewKey(t, "ES256", ""), unnamed)
+	other := issuer.NewKey(t, "RS256", "other")
+	i.Publish(encrypting, other)
+	for range 6 { // of another type, so that they are not tried
+		i.Publish(append(i.Keys(), issuer.NewKey(t, "ES256", ""))...)
+	}
+	i.Publish(append(i.Keys(), unnamed)...)
 	v, _ := started(t, i, nil)
 	if _, err := v.Verify(t.Context(), i.Token(i.Claims(public+"/mcp"))); !errors.Is(err, oauth.ErrInvalid) {
 		t.Errorf("a key for encryption: %v", err)
@@ -237,6 +242,11 @@ func TestN3OtherKeys(t *testing.T) {
 	token := unnamed.Sign(map[string]any{"alg": "PS256"}, jsonOf(t, i.Claims(public+"/mcp")))
 	if _, err := v.Verify(t.Context(), token); err != nil {
 		t.Errorf("a key without an id: %v", err)
+	}
+	other.Algorithm = "PS256"
+	token = other.Sign(map[string]any{"alg": "PS256", "kid": "other"}, jsonOf(t, i.Claims(public+"/mcp")))
+	if _, err := v.Verify(t.Context(), token); !errors.Is(err, oauth.ErrInvalid) {
+		t.Errorf("a key for another algorithm: %v", err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +81,13 @@ func (i *Issuer) Fetched() int {
 	return i.sets
 }
 
+// Keys returns the keys.
+func (i *Issuer) Keys() []Key {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.published)
+}
+
 // Key returns the key that signs.
 func (i *Issuer) Key() Key {
 	i.mu.Lock()
@@ -140,7 +148,7 @@ func (i *Issuer) Token(claims map[string]any) string {
 
 // Key is a pair of keys.
 type Key struct {
-	ID, Algorithm string
+	ID, Algorithm string // without an id, its JSON Web Key has no algorithm either
 	Use           string // "sig" unless it is set
 	private       crypto.Signer
 }
@@ -170,6 +178,7 @@ func (k Key) public() map[string]any {
 	set := map[string]any{"kid": k.ID, "use": k.Use, "alg": k.Algorithm}
 	if k.ID == "" {
 		delete(set, "kid")
+		delete(set, "alg")
 	}
 	switch key := k.private.Public().(type) {
 	case *rsa.PublicKey:
