@@ -221,7 +221,7 @@ func (v *Verifier) signed(ctx context.Context, token string) ([]byte, *Refusal) 
 		return nil
 	}
 	payload, refused := v.keys.try(ctx, header.KeyID, header.Algorithm, verify)
-	if refused != nil && refused.Of == ErrUnavailable && !v.claimsIssuer(parsed.UnsafePayloadWithoutVerification()) {
+	if refused != nil && errors.Is(refused, ErrUnavailable) && !v.claimsIssuer(parsed.UnsafePayloadWithoutVerification()) {
 		return nil, refusef("the token is not of this server's issuer")
 	}
 	return payload, refused

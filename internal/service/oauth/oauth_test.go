@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -168,9 +169,7 @@ func TestN3Claims(t *testing.T) {
 				}
 			})
 			given := i.Claims(public + "/mcp")
-			for name, value := range test.claims {
-				given[name] = value
-			}
+			maps.Copy(given, test.claims)
 			got, err := v.Verify(t.Context(), i.Token(given))
 			if !errors.Is(err, test.err) {
 				t.Fatalf("got %v, want %v", err, test.err)

@@ -67,10 +67,10 @@ func serveProtected(t *testing.T, issuer, static string, more ...string) *protec
 	return p
 }
 
-// reload applies another configuration.
-func (p *protected) reload(issuer, static string, more ...string) {
+// reload applies another configuration, with the static token.
+func (p *protected) reload(issuer string, more ...string) {
 	p.t.Helper()
-	configureOAuth(p.t, p.config, issuer, static, more...)
+	configureOAuth(p.t, p.config, issuer, ciEntry, more...)
 	f := p.follow()
 	n := p.count("reload", nil)
 	p.signal(syscall.SIGHUP)
@@ -79,8 +79,14 @@ func (p *protected) reload(issuer, static string, more ...string) {
 	}
 }
 
+// answered is an answer whose body was read.
+type answered struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // ask sends a POST to /mcp with a token and headers, and returns the answer with its body read.
-func (p *protected) ask(token, body string, headers ...string) (*http.Response, string) {
+func (p *protected) ask(token, body string, headers ...string) (answered, string) {
 	p.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, p.url, strings.NewReader(body))
 	if err != nil {
@@ -97,7 +103,7 @@ func (p *protected) ask(token, body string, headers ...string) (*http.Response, 
 	return p.do(req)
 }
 
-func (p *protected) do(req *http.Request) (*http.Response, string) {
+func (p *protected) do(req *http.Request) (answered, string) {
 	p.t.Helper()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -108,7 +114,7 @@ func (p *protected) do(req *http.Request) (*http.Response, string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return resp, string(body)
+	return answered{resp.StatusCode, resp.Header}, string(body)
 }
 
 // logged fails the test if a part of a token is in the log.
@@ -169,7 +175,7 @@ func TestN3Metadata(t *testing.T) {
 	i := issuer.New(t)
 	p := serveProtected(t, i.URL, ciEntry, "scopes: [tools, more]")
 	root := strings.TrimSuffix(p.url, "/mcp")
-	fetch := func(method, path string) (*http.Response, string) {
+	fetch := func(method, path string) (answered, string) {
 		req, err := http.NewRequest(method, root+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -192,7 +198,7 @@ func TestN3Metadata(t *testing.T) {
 			t.Errorf("POST %s: %d", path, resp.StatusCode)
 		}
 	}
-	p.reload("", ciEntry)
+	p.reload("")
 	if resp, _ := fetch(http.MethodGet, paths[0]); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("without auth.oauth: %d", resp.StatusCode)
 	}
@@ -240,13 +246,13 @@ func TestN3BesideStaticTokens(t *testing.T) {
 		}
 	}
 	expect("at first", map[string]int{ciToken: 200, ann: 200, other: 200})
-	p.reload(i.URL, ciEntry, "scopes: [tools]")
+	p.reload(i.URL, "scopes: [tools]")
 	expect("after a reload that changes nothing", map[string]int{ciToken: 200, ann: 200, other: 200})
-	p.reload(i.URL, ciEntry, "audience: "+mcpURL)
+	p.reload(i.URL, "audience: "+mcpURL)
 	expect("with other settings", map[string]int{ciToken: 200, ann: 404, other: 404})
-	p.reload(i.URL, ciEntry, "audience: https://other.example")
+	p.reload(i.URL, "audience: https://other.example")
 	expect("with another audience", map[string]int{ciToken: 200, ann: 401, other: 401})
-	p.reload("", ciEntry)
+	p.reload("")
 	expect("without auth.oauth", map[string]int{ciToken: 200, ann: 401, other: 401})
 }
 
@@ -290,7 +296,7 @@ func TestN3ATokenExpires(t *testing.T) {
 	i := issuer.New(t)
 	p := serveProtected(t, i.URL, "")
 	if resp, _ := p.ask(i.Token(i.Claims(mcpURL)), callOfEcho); resp.StatusCode != http.StatusOK { // the keys are there
-		t.Fatal(resp.Status)
+		t.Fatal(resp.StatusCode)
 	}
 	claims := i.Claims(mcpURL)
 	claims["exp"] = time.Now().Unix() - 28 // with the skew of 30 s it has less than 2 s

@@ -68,16 +68,18 @@ func (s *Settings) authenticate(w http.ResponseWriter, r *http.Request) (*auth.T
 // challenge says in a refusal what a client needs (RFC 6750 §3, RFC 9728 §5.1). A request without a token
 // has no error.
 func (s *Settings) challenge(w http.ResponseWriter, problem, description string) {
-	text := `Bearer realm="orla"`
+	params := []string{`Bearer realm="orla"`}
 	for _, one := range [][2]string{
-		{"error", problem}, {"error_description", description},
-		{"scope", strings.Join(s.Scopes, " ")}, {"resource_metadata", s.ResourceMetadata},
+		{"error", problem},
+		{"error_description", description},
+		{"scope", strings.Join(s.Scopes, " ")},
+		{"resource_metadata", s.ResourceMetadata},
 	} {
 		if name, value := one[0], one[1]; value != "" {
-			text += ", " + name + `="` + strings.Map(quotable, value) + `"`
+			params = append(params, name+`="`+strings.Map(quotable, value)+`"`)
 		}
 	}
-	w.Header().Set("WWW-Authenticate", text)
+	w.Header().Set("WWW-Authenticate", strings.Join(params, ", "))
 }
 
 // quotable replaces the characters that a parameter of a challenge cannot have.
