@@ -36,10 +36,9 @@ func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Short: "Check whether this machine has what Orla needs",
 		Long: "Look at the configuration, the tools, their interpreters, folders, what can hold\n" +
 			"isolated tools, the issuer of access tokens, limits of the system, the port, systemd\n" +
-			"and the clock. Each line is\n" +
-			"ok, warn or fail, with what mends it where that is known. A container is run, of an\n" +
-			"image that is made for it and removed; nothing else is changed. The exit code is\n" +
-			"1 if anything fails. For a service, ask as its user:\n" +
+			"and the clock. Each line is ok, warn or fail, with what fixes it where that is known.\n" +
+			"A container is run, of an image that is made for it and removed; nothing else is\n" +
+			"changed. The exit code is 1 if anything fails. For a service, ask as its user:\n" +
 			"sudo -u orla orla doctor --config /etc/orla/orla.yaml",
 		Example: "  orla doctor\n  orla doctor --json | jq '.[] | select(.level != \"ok\")'",
 		Args:    cobra.NoArgs,

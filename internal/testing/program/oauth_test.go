@@ -309,7 +309,7 @@ func TestN3ATokenExpires(t *testing.T) {
 	}
 }
 
-// SPEC N3: a token is forwarded to nobody: neither to a process, nor to a service, nor to a remote server.
+// SPEC N3: a token is forwarded neither to a process nor to a service.
 func TestN3TokensAreNotForwarded(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 100)
