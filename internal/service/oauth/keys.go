@@ -125,14 +125,14 @@ func (k *keys) begin() {
 // fetched once more, unless that was just done.
 func (k *keys) try(ctx context.Context, id, algorithm string, verify func([]jose.JSONWebKey) []byte) ([]byte, *Refusal) {
 	for again := range 2 {
-		candidates, current := k.find(id, algorithm)
+		candidates, fetch, current := k.find(id, algorithm)
 		if payload := verify(candidates); payload != nil {
 			return payload, nil
 		}
 		switch {
 		case id != "" && len(candidates) > 0:
 			return nil, refusef("the token's signature is not valid")
-		case again == 0 && k.await(ctx):
+		case again == 0 && k.await(ctx, fetch):
 		case !current:
 			return nil, &Refusal{Of: ErrUnavailable, Reason: "the issuer of access tokens cannot be reached; try again later"}
 		default:
@@ -142,8 +142,9 @@ func (k *keys) try(ctx context.Context, id, algorithm string, verify func([]jose
 	panic("unreachable: the second round does not wait")
 }
 
-// find returns the keys that may have signed a token, and whether the last fetch has succeeded.
-func (k *keys) find(id, algorithm string) (candidates []jose.JSONWebKey, current bool) {
+// find returns the keys that may have signed a token, of which fetch they are, and whether the last fetch
+// has succeeded.
+func (k *keys) find(id, algorithm string) (candidates []jose.JSONWebKey, fetch int, current bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, key := range k.known {
@@ -151,7 +152,7 @@ func (k *keys) find(id, algorithm string) (candidates []jose.JSONWebKey, current
 			candidates = append(candidates, key)
 		}
 	}
-	return candidates, k.count > 0 && k.failed == nil
+	return candidates, k.count, k.count > 0 && k.failed == nil
 }
 
 // fetches returns how often the keys were fetched.
@@ -161,11 +162,14 @@ func (k *keys) fetches() int {
 	return k.count
 }
 
-// await waits for the end of a fetch, and reports whether one has ended.
-func (k *keys) await(ctx context.Context) bool {
+// await waits for newer keys than those of a fetch, and reports whether there may be some.
+func (k *keys) await(ctx context.Context, fetch int) bool {
+	if k.fetches() != fetch {
+		return true // they have come since
+	}
 	next, due := k.ask()
 	if !due {
-		return false
+		return k.fetches() != fetch
 	}
 	patience := time.NewTimer(fetchPatience)
 	defer patience.Stop()

@@ -227,6 +227,29 @@ func TestN3UnknownKeysDoNotFlood(t *testing.T) {
 	})
 }
 
+// SPEC N3: keys that come between the look for a key and the question for more are used.
+func TestN3KeysThatComeMeanwhile(t *testing.T) {
+	young := newMaker(t, "young")
+	f := &fakeIssuer{keys: []jose.JSONWebKey{newMaker(t, "old").key()}}
+	k := newKeys("https://issuer", f.fetch, slog.New(slog.DiscardHandler))
+	if err := k.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	payload, refused := k.try(t.Context(), "young", "EdDSA", func(candidates []jose.JSONWebKey) []byte {
+		if len(candidates) > 0 {
+			return []byte("verified")
+		}
+		f.set(func() { f.keys = []jose.JSONWebKey{young.key()} })
+		if err := k.refresh(t.Context()); err != nil { // for another token
+			t.Error(err)
+		}
+		return nil
+	})
+	if string(payload) != "verified" {
+		t.Errorf("the key is not used: %v", refused)
+	}
+}
+
 // SPEC N3: a key that the issuer withdraws is not accepted for longer than until the next fetch.
 func TestN3WithdrawnKeys(t *testing.T) {
 	m := newMaker(t, "a")
