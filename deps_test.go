@@ -51,6 +51,7 @@ var imports = map[string][]string{
 	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rpc", "internal/call/turns"},      // lines on the pipes of a process
 	"internal/service/secret": {"internal/call/fault"},
 	"manifest":                {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc"},
+	"internal/call/rules":     {"manifest"}, // who may call what
 
 	// Descriptions of tools, read into manifest.Tool.
 	"internal/file/regularfile": {}, // files of folders that strangers may fill
@@ -124,12 +125,13 @@ var imports = map[string][]string{
 	"internal/testing/manifesttest": {"internal/mcp/schema", "internal/file/yamldoc", "manifest"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor":                    {"internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
+	"supervisor":                    {"internal/call/rules", "internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
 	"mcpbridge/client":              {"internal/mcp/rawjson", "internal/call/recovered", "internal/call/trace", "internal/call/turns", "mcpbridge/wire"}, // who asks
 	"mcpbridge/wire":                {"internal/mcp/rawjson", "internal/observe/brief"},                                                                  // the messages of clients
 	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},              // what clients get of a call
+	"mcpbridge/listing":             {"internal/call/turns", "mcpbridge/wire"},                                                                           // the lists that clients get
 	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                               // the bytes of requests
-	"mcpbridge":                     {"mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
+	"mcpbridge":                     {"internal/call/rules", "mcpbridge/listing", "mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/mcp/rawjson", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
 	"mcpbridge/transport/httpfront": {"internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/stdio", "mcpbridge/wire"},
 
@@ -143,7 +145,7 @@ var imports = map[string][]string{
 	"internal/app/config":      {"internal/service/oauth", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
-	"internal/call/governance": {"internal/app/config", "internal/call/fault", "internal/mcp/peer", "manifest", "manifest/discover", "supervisor"},
+	"internal/call/governance": {"internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "manifest", "supervisor"}, // the rules in force, and the gate
 	"internal/app/discovery":   {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":      {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
@@ -154,6 +156,7 @@ var imports = map[string][]string{
 	},
 
 	"internal/app/daemon": {
+		"internal/call/rules",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/call/fault",
 		"internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version", "internal/file/watch",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
@@ -165,6 +168,7 @@ var imports = map[string][]string{
 		"internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
 	"internal/app/cli": {
+		"internal/call/rules",
 		"internal/app/cli/author", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
@@ -186,7 +190,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry"},
@@ -219,6 +223,7 @@ var owners = map[string][]string{
 	"golang.org/x/mod":                         {"manifest"},
 	"golang.org/x/sys":                         {"internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
+	"golang.org/x/text":                        {"internal/call/rules"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},
 }
 

@@ -236,6 +236,9 @@ func (c *Capsule) Offers() *peer.Offers { return c.offers.Current() }
 // Original returns a tool as the capsule itself listed it; see offers.Offering.
 func (c *Capsule) Original(name string) (tool *mcp.Tool, known bool) { return c.offers.Original(name) }
 
+// OwnTool implements supervisor.Namer.
+func (c *Capsule) OwnTool(listed string) string { return c.offers.OwnTool(listed) }
+
 // Updated delivers the URIs of resources that the capsule says were updated.
 func (c *Capsule) Updated() <-chan string { return c.updates }
 

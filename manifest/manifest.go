@@ -186,9 +186,8 @@ type Problem struct {
 	// Err says what is wrong and what to do. For a fault inside a file it
 	// unwraps to the yamldoc faults with FILE:LINE:COLUMN, one per line.
 	Err error
-	// Denies says that the entry is, or may be, a governance document. This
-	// version does not enforce these, so that every call has to be denied while
-	// there is one (SPEC-TOOLS 8.3).
+	// Denies says that the entry is, or may be, a governance document that cannot be read. Every call has
+	// to be denied while there is one (SPEC-TOOLS 8.3).
 	Denies bool
 }
 
@@ -204,5 +203,6 @@ func (p Problem) Unreadable() bool {
 type Result struct {
 	Tools    []Tool
 	Secrets  []secret.Secret
+	Rules    Rules
 	Problems []Problem
 }

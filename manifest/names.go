@@ -28,6 +28,12 @@ func AllowedName(name string) string {
 	}, name)
 }
 
+// Dashed returns a name as it stands in the names of an McpServer's tools: with - for everything but letters,
+// digits and dashes (SPEC-TOOLS 3.5).
+func Dashed(name string) string {
+	return strings.NewReplacer("_", "-", ".", "-").Replace(AllowedName(name))
+}
+
 // ValidName reports whether a tool can have the name as it is.
 func ValidName(name string) bool {
 	return name != "" && len(name) <= MaxName && !strings.ContainsFunc(name, NotInName)

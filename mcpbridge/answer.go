@@ -58,7 +58,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (resu
 			return results.Answer{Passed: &p}, outcome{ok: !p.Failed, answerBytes: len(p.Raw), code: p.Code}, nil
 		default:
 			cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Owner())
-			res := cut.Passed(&p, known.structured)
+			res := cut.Passed(&p, known.Structured)
 			return results.Answer{Result: res}, outcome{ok: !res.IsError, answerBytes: results.Payload(res), code: cmp.Or(p.Code, string(fault.ExecutionFailed))}, nil
 		}
 		got.Raw = nil
@@ -74,7 +74,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (resu
 	}
 	if !c.from.Whole {
 		cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Owner())
-		res = cut.Bound(res, known.structured)
+		res = cut.Bound(res, known.Structured)
 	}
 	how := outcome{ok: !res.IsError, answerBytes: results.Payload(res), fault: f}
 	if f != nil {

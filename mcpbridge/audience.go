@@ -90,7 +90,7 @@ func (b *Bridge) listen(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.E
 	slices.Sort(allowed.ResourceSubscriptions)
 	allowed.ResourceSubscriptions = slices.Compact(allowed.ResourceSubscriptions)
 	for _, uri := range allowed.ResourceSubscriptions {
-		if err := b.followResource(ctx, in, uri, r.from.As); err != nil {
+		if err := b.followFor(ctx, r, in, uri); err != nil {
 			return nil, b.rpcError(r, err)
 		}
 	}

@@ -76,6 +76,8 @@ type Options struct {
 	Starting func() []string
 	// Denying reports whether every call is denied, for /readyz. If nil, it is not.
 	Denying func() bool
+	// Rules say what callers may use. If nil, they may use everything.
+	Rules Rules
 	// Admitted, if not nil, is called for each HTTP request that may call tools, with its
 	// context and the name of its caller, which is "" without authentication.
 	Admitted func(ctx context.Context, caller string)
@@ -119,6 +121,9 @@ func New(catalog Catalog, opts Options) *Bridge {
 	}
 	if opts.Denying == nil {
 		opts.Denying = func() bool { return false }
+	}
+	if opts.Rules == nil {
+		opts.Rules = noRules{}
 	}
 	if opts.Admitted == nil {
 		opts.Admitted = func(context.Context, string) {}
@@ -184,8 +189,13 @@ func (b *Bridge) Serve(ctx context.Context) error {
 		b.tellLeft(ctx)
 	})
 	for {
-		if err := b.follow().of.Wait(ctx); err != nil {
-			return err
+		ruled := b.opts.Rules.Changed()
+		select {
+		case <-b.follow().of.Changed:
+		case <-ruled:
+			b.audience.listChanged([client.Lists]bool{true, true, true})
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

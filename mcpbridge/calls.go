@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/listing"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -32,7 +33,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 		if refused != nil {
 			return nil, refused
 		}
-		if _, there = l.tools.find(name); !there {
+		if _, there = l.tools.Find(name); !there {
 			return nil, b.unknownTool(ctx, r, name)
 		}
 	}
@@ -136,9 +137,9 @@ func (b *Bridge) encoded(a results.Answer, newest bool) (wire.Parts, error) {
 }
 
 // listedTraits returns the traits of a listed tool.
-func (b *Bridge) listedTraits(name string) (traits, bool) {
-	tool, ok := b.lists.made.Load().tools.find(name)
-	return tool.traits, ok
+func (b *Bridge) listedTraits(name string) (listing.Traits, bool) {
+	tool, ok := b.lists.made.Load().tools.Find(name)
+	return tool.Traits, ok
 }
 
 // Call answers a call that does not come by MCP, such as one of the control API, with a

@@ -40,12 +40,12 @@ var methods = map[string]method{
 	wire.MethodDiscover:   {serve: (*Bridge).discover, era: newestOnly, bare: true},
 
 	wire.MethodCall:  {serve: (*Bridge).call},
-	wire.MethodList:  {serve: listing("tools", func(l *listed, after string) (wire.Parts, string, int) { return l.tools.page(after) }), bare: true},
-	"resources/list": {serve: listing("resources", func(l *listed, after string) (wire.Parts, string, int) { return l.resources.page(after) }), bare: true},
-	"resources/templates/list": {serve: listing("resourceTemplates", func(l *listed, after string) (wire.Parts, string, int) {
-		return l.templates.page(after)
+	wire.MethodList:  {serve: list("tools", func(l *listed, after string) (wire.Parts, string, int) { return l.tools.Page(after) }), bare: true},
+	"resources/list": {serve: list("resources", func(l *listed, after string) (wire.Parts, string, int) { return l.resources.Page(after) }), bare: true},
+	"resources/templates/list": {serve: list("resourceTemplates", func(l *listed, after string) (wire.Parts, string, int) {
+		return l.templates.Page(after)
 	}), bare: true},
-	"prompts/list": {serve: listing("prompts", func(l *listed, after string) (wire.Parts, string, int) { return l.prompts.page(after) }), bare: true},
+	"prompts/list": {serve: list("prompts", func(l *listed, after string) (wire.Parts, string, int) { return l.prompts.Page(after) }), bare: true},
 
 	wire.MethodRead:      {serve: (*Bridge).read},
 	wire.MethodGetPrompt: {serve: (*Bridge).get},

@@ -1,15 +1,11 @@
 package mcpbridge
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"reflect"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -20,154 +16,19 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/listing"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
 
-// pageSize is how many items a page of a list has.
-const pageSize = mcp.DefaultPageSize
-
 // listed is all that clients can be told of a catalog. It is never changed, but replaced.
 type listed struct {
 	of        *supervisor.Catalog
-	tools     items[*mcp.Tool]
-	resources items[*mcp.Resource]
-	templates items[*mcp.ResourceTemplate]
-	prompts   items[*mcp.Prompt]
-}
-
-// items are what is listed of one kind.
-type items[T any] struct {
-	all   []item[T] // by their keys, in order
-	pages []json.RawMessage
-}
-
-// item is one of them.
-type item[T any] struct {
-	key    string
-	value  T
-	json   json.RawMessage
-	traits traits // of a tool
-}
-
-// traits is what has to be known of a tool to answer a call of it.
-type traits struct {
-	structured bool              // clients expect a structured answer
-	headers    *wire.HeaderParam // arguments that stand in HTTP headers as well; nil for none
-}
-
-// find returns an item.
-func (l items[T]) find(key string) (item[T], bool) {
-	at, found := slices.BinarySearchFunc(l.all, key, func(i item[T], key string) int { return strings.Compare(i.key, key) })
-	if !found {
-		return item[T]{}, false
-	}
-	return l.all[at], true
-}
-
-// page returns the items behind a key, "" for the first ones, as a JSON array, and the key
-// to go on with; "" at the end. A page ends where one from the beginning does, so that all
-// clients are told the same bytes. keeps is how many bytes are kept for as long as it is.
-func (l items[T]) page(after string) (page wire.Parts, next string, keeps int) {
-	at := 0
-	if after != "" {
-		var found bool
-		at, found = slices.BinarySearchFunc(l.all, after, func(i item[T], key string) int { return strings.Compare(i.key, key) })
-		if found {
-			at++
-		}
-	}
-	begin := at - at%pageSize
-	end := min(begin+pageSize, len(l.all))
-	if end < len(l.all) {
-		next = l.all[end-1].key
-	}
-	if at == end && at > 0 || begin/pageSize == len(l.pages) {
-		return wire.Parts{[]byte("[]")}, next, 0
-	}
-	whole := l.pages[begin/pageSize]
-	if at == begin {
-		return wire.Parts{whole}, next, len(whole)
-	}
-	left := 0 // bytes of what is before
-	for _, i := range l.all[begin:at] {
-		left += len(i.json) + len(",")
-	}
-	rest := whole[1+left:]
-	if len(rest) <= turns.Little { // which nobody counts
-		return wire.Parts{[]byte("["), bytes.Clone(rest)}, next, len(rest)
-	}
-	return wire.Parts{whole[:1], rest}, next, len(whole)
-}
-
-// sameItem reports whether an item was listed before.
-func sameItem[T any](a, b item[T]) bool {
-	return a.key == b.key && len(a.json) == len(b.json) && len(a.json) > 0 && &a.json[0] == &b.json[0]
-}
-
-func joinItems[T any](all []item[T]) json.RawMessage {
-	size := 2
-	for _, i := range all {
-		size += len(i.json) + 1
-	}
-	out := append(make([]byte, 0, size), '[')
-	for n, i := range all {
-		if n > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, i.json...)
-	}
-	return append(out, ']')
-}
-
-// listItems lists now, of which what equals a value of before stays as it was. It returns
-// whether anything differs. What check refuses is left out, and refused is told of it.
-func listItems[T any](before items[*T], now []*T, key func(*T) string, check func(*T) (traits, error), refused func(key string, err error)) (items[*T], bool) {
-	next := items[*T]{all: make([]item[*T], 0, len(now))}
-	differs := false
-	for _, value := range now {
-		k := key(value)
-		if had, ok := before.find(k); ok && (had.value == value || reflect.DeepEqual(had.value, value)) {
-			next.all = append(next.all, had)
-			continue
-		}
-		made := item[*T]{key: k, value: value}
-		err := contained(func() (err error) {
-			if made.traits, err = check(value); err == nil {
-				made.json, err = json.Marshal(value)
-			}
-			return err
-		})
-		if err != nil {
-			refused(k, err)
-			continue
-		}
-		next.all = append(next.all, made)
-		differs = true
-	}
-	slices.SortFunc(next.all, func(a, b item[*T]) int { return strings.Compare(a.key, b.key) })
-	if !differs && len(next.all) == len(before.all) {
-		return before, false
-	}
-	for at := 0; at < len(next.all) || at == 0; at += pageSize {
-		page, was := next.all[at:min(at+pageSize, len(next.all))], min(at, len(before.all))
-		if slices.EqualFunc(page, before.all[was:min(at+pageSize, len(before.all))], sameItem) && len(page) > 0 {
-			next.pages = append(next.pages, before.pages[at/pageSize])
-		} else {
-			next.pages = append(next.pages, joinItems(page))
-		}
-	}
-	return next, true
-}
-
-// contained calls encode. What a peer offers must not end the process by a panic (SPEC G5b).
-func contained(encode func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("it cannot be encoded: %v", p)
-		}
-	}()
-	return encode()
+	tools     listing.Items[*mcp.Tool]
+	resources listing.Items[*mcp.Resource]
+	templates listing.Items[*mcp.ResourceTemplate]
+	prompts   listing.Items[*mcp.Prompt]
+	views     views
 }
 
 // lists are what the bridge lists now.
@@ -195,18 +56,18 @@ func (b *Bridge) follow() *listed {
 	next := &listed{of: c}
 	var changed [client.Lists]bool
 	var more bool
-	next.tools, changed[client.ListTools] = listItems(before.tools, c.Tools, func(t *mcp.Tool) string { return t.Name }, checkTool, func(name string, err error) {
+	next.tools, changed[client.ListTools] = listing.List(before.tools, c.Tools, func(t *mcp.Tool) string { return t.Name }, checkTool, func(name string, err error) {
 		b.log.Error("a tool cannot be listed", "tool", name, "err", err)
 	})
 	unlisted := func(what string, err error) {
 		b.log.Error("cannot list what a peer offers", "what", what, "err", err)
 	}
-	next.resources, changed[client.ListResources] = listItems(before.resources, c.Resources, func(r *mcp.Resource) string { return r.URI }, checkResource, unlisted)
-	next.templates, more = listItems(before.templates, c.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate },
-		func(*mcp.ResourceTemplate) (traits, error) { return traits{}, nil }, unlisted)
+	next.resources, changed[client.ListResources] = listing.List(before.resources, c.Resources, func(r *mcp.Resource) string { return r.URI }, checkResource, unlisted)
+	next.templates, more = listing.List(before.templates, c.Templates, func(t *mcp.ResourceTemplate) string { return t.URITemplate },
+		func(*mcp.ResourceTemplate) (listing.Traits, error) { return listing.Traits{}, nil }, unlisted)
 	changed[client.ListResources] = changed[client.ListResources] || more
-	next.prompts, changed[client.ListPrompts] = listItems(before.prompts, c.Prompts, func(p *mcp.Prompt) string { return p.Name },
-		func(*mcp.Prompt) (traits, error) { return traits{}, nil }, unlisted)
+	next.prompts, changed[client.ListPrompts] = listing.List(before.prompts, c.Prompts, func(p *mcp.Prompt) string { return p.Name },
+		func(*mcp.Prompt) (listing.Traits, error) { return listing.Traits{}, nil }, unlisted)
 	b.lists.made.Store(next)
 	if before.of != nil {
 		b.audience.listChanged(changed)
@@ -215,24 +76,24 @@ func (b *Bridge) follow() *listed {
 }
 
 // checkTool says why a tool cannot be listed, if so.
-func checkTool(t *mcp.Tool) (traits, error) {
+func checkTool(t *mcp.Tool) (listing.Traits, error) {
 	schema, err := wire.SchemaJSON(t.InputSchema)
 	if err != nil {
-		return traits{}, fmt.Errorf("its input schema: %w", err)
+		return listing.Traits{}, fmt.Errorf("its input schema: %w", err)
 	}
 	if kind := rawjson.Get(schema, "type"); rawjson.String(kind) != "object" {
-		return traits{}, fmt.Errorf("its input schema is not of type \"object\" (%s)", wire.Brief(string(schema)))
+		return listing.Traits{}, fmt.Errorf("its input schema is not of type \"object\" (%s)", wire.Brief(string(schema)))
 	}
 	if _, err := wire.SchemaJSON(t.OutputSchema); err != nil {
-		return traits{}, fmt.Errorf("its output schema: %w", err)
+		return listing.Traits{}, fmt.Errorf("its output schema: %w", err)
 	}
 	headers, err := wire.HeaderParamsIn(schema)
-	return traits{structured: t.OutputSchema != nil, headers: headers}, err
+	return listing.Traits{Structured: t.OutputSchema != nil, Headers: headers}, err
 }
 
-func checkResource(r *mcp.Resource) (traits, error) {
+func checkResource(r *mcp.Resource) (listing.Traits, error) {
 	_, err := url.Parse(r.URI)
-	return traits{}, err
+	return listing.Traits{}, err
 }
 
 // settle waits until the catalog is known to be whole, for what would else be missing in an
@@ -263,7 +124,7 @@ func (b *Bridge) page(ctx context.Context, r *Request, after string, of pageOf) 
 		if refused != nil {
 			return nil, "", refused
 		}
-		page, next, keeps := of(whole, after)
+		page, next, keeps := of(b.visible(whole, &r.from), after)
 		if keeps <= max(counted, turns.Little) {
 			return page, next, nil
 		}
@@ -279,8 +140,8 @@ func (b *Bridge) page(ctx context.Context, r *Request, after string, of pageOf) 
 
 var errNoRoomToList = fault.New(fault.RateLimited, "other answers use all the memory for answers; read them and try again")
 
-// listing answers a request for a page of a list.
-func listing(name string, of pageOf) serve {
+// list answers a request for a page of a list.
+func list(name string, of pageOf) serve {
 	return func(b *Bridge, ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Error) {
 		after, ok := "", true
 		if cursor := r.Params.Cursor; cursor != nil && string(cursor) != "null" {

@@ -21,7 +21,7 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	b.asksLevel(ctx, r)
 	params := wire.OwnParams(r.Params)
 	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
-	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As}
+	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As, Caller: r.from.Caller, Groups: r.from.Groups}
 	if r.newest {
 		if of.Args = params; rawjson.Get(params, "_meta") != nil {
 			of.Args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // without the trace, which may differ when the request is repeated
@@ -109,7 +109,7 @@ func (b *Bridge) get(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Erro
 	if !ok {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
 	}
-	if _, there := b.lists.made.Load().prompts.find(name); !there {
+	if _, there := b.lists.made.Load().prompts.Find(name); !there {
 		if _, refused := b.settle(ctx, r); refused != nil {
 			return nil, refused
 		}

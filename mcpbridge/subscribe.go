@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
@@ -36,7 +37,7 @@ func (b *Bridge) subscribe(ctx context.Context, r *Request) (wire.Parts, *jsonrp
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session that could follow a resource; send initialize first"}
 	}
 	defer b.leftMeanwhile(r.session)
-	if err := b.followResource(ctx, r.session.Inbox, uri, r.from.As); err != nil {
+	if err := b.followFor(ctx, r, r.session.Inbox, uri); err != nil {
 		return nil, b.rpcError(r, err)
 	}
 	return wire.Parts{[]byte("{}")}, nil
@@ -59,6 +60,15 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *Request) (wire.Parts, *json
 		return nil, b.rpcError(r, err)
 	}
 	return wire.Parts{[]byte("{}")}, nil
+}
+
+// followFor has the client of a request be told when a resource changes, if its caller may read it.
+func (b *Bridge) followFor(ctx context.Context, r *Request, who *client.Inbox, uri string) error {
+	target := func() *rules.Target { return b.catalog.Catalog().TargetOfResource(uri) }
+	if err := b.opts.Rules.May(callerOf(&r.from), target); err != nil {
+		return b.refused(ctx, r.Method, err)
+	}
+	return b.followResource(ctx, who, uri, r.from.As)
 }
 
 // followResource has a client be told when a resource changes.

@@ -41,7 +41,7 @@ func (b *Bridge) Tools() int { return len(b.catalog.Catalog().Tools) }
 // HeaderParams returns the arguments of a tool that HTTP headers repeat; nil for none.
 func (b *Bridge) HeaderParams(tool string) *wire.HeaderParam {
 	known, _ := b.listedTraits(tool)
-	return known.headers
+	return known.Headers
 }
 
 // Knows reports whether a method exists.

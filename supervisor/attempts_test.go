@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/retry"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -65,9 +66,9 @@ func TestStopEndsAttempts(t *testing.T) {
 func TestStopEndsAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(func(o *supervisor.Options) {
-			o.Admit = func(ctx context.Context, _ peer.Call) error {
+			o.Admit = func(ctx context.Context, _ peer.Call, _ *rules.Target) (func(), error) {
 				<-ctx.Done()
-				return context.Cause(ctx)
+				return nil, context.Cause(ctx)
 			}
 		})
 		w.Apply([]manifest.Tool{tool("a")})

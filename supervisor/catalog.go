@@ -29,6 +29,7 @@ func (s *Supervisor) publish() {
 		prompts:   map[string]Peer{},
 		named:     map[string]Peer{},
 		known:     true,
+		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
 	for name, l := range s.living {
@@ -62,6 +63,10 @@ func (s *Supervisor) publish() {
 	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
 	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
 	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
+	next.govern()
+	if s.opts.Published != nil {
+		s.opts.Published(next)
+	}
 	if old := s.catalog.Swap(next); old != nil {
 		close(old.changed)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -357,9 +358,11 @@ func TestT83RequestsAreAdmittedAsCallsAre(t *testing.T) {
 		Resources: []*mcp.Resource{{URI: "file:///a", Name: "a"}}, Prompts: []*mcp.Prompt{{Name: "p__a"}},
 	})
 	s := supervisor.New(supervisor.Options{
-		Build:        map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
-		AdmitRequest: func(context.Context, peer.Request) error { return fault.New(fault.PermissionDenied, "no") },
-		Log:          slog.New(slog.DiscardHandler),
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
+		AdmitRequest: func(context.Context, peer.Request, func() *rules.Target) error {
+			return fault.New(fault.PermissionDenied, "no")
+		},
+		Log: slog.New(slog.DiscardHandler),
 	})
 	s.Apply([]manifest.Tool{capsuleTool("p", "")})
 	for method, denied := range map[string]bool{

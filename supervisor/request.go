@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
@@ -32,9 +33,6 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 		return nil, err
 	}
 	defer leave()
-	if err := s.admit(ctx, req); err != nil {
-		return nil, err
-	}
 	var about subject
 	if len(req.Params) > 0 {
 		if err := json.Unmarshal(req.Params, &about); err != nil {
@@ -66,19 +64,19 @@ func (s *Supervisor) RequestOf(ctx context.Context, p Peer, req peer.Request) (j
 		return nil, err
 	}
 	defer leave()
-	if err := s.admit(entered, req); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeoutCause(entered, requestTimeout, tooLate(req.Method, requestTimeout))
 	defer cancel()
-	return p.Request(ctx, req)
+	return s.catalog.Load().pass(ctx, req, p)
 }
 
-func (s *Supervisor) admit(ctx context.Context, req peer.Request) error {
-	if s.opts.AdmitRequest == nil || !asks(req.Method) {
-		return nil
+// pass passes a request to a peer, if it is admitted.
+func (c *Catalog) pass(ctx context.Context, req peer.Request, p Peer) (json.RawMessage, error) {
+	if c.admit != nil && asks(req.Method) {
+		if err := c.admit(ctx, req, func() *rules.Target { return c.TargetOfPeer(p) }); err != nil {
+			return nil, err
+		}
 	}
-	return s.opts.AdmitRequest(ctx, req)
+	return p.Request(ctx, req)
 }
 
 // asks reports whether a request wants something of a peer. One that says how
@@ -101,12 +99,12 @@ func (c *Catalog) request(ctx context.Context, req peer.Request, about subject) 
 	switch req.Method {
 	case "prompts/get":
 		if p, ok := c.prompts[about.Name]; ok {
-			return p.Request(ctx, req)
+			return c.pass(ctx, req, p)
 		}
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no prompt " + about.Name}
 	case "completion/complete":
 		if p, ok := c.completer(about.Ref.Name, about.Ref.URI); ok {
-			return p.Request(ctx, req)
+			return c.pass(ctx, req, p)
 		}
 		return json.RawMessage(`{"completion":{"values":[]}}`), nil
 	case "logging/setLevel":
@@ -168,5 +166,5 @@ func (c *Catalog) resource(ctx context.Context, req peer.Request, uri string) (j
 	if p == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: rawjson.Pair("uri", uri)}
 	}
-	return p.Request(ctx, req)
+	return c.pass(ctx, req, p)
 }

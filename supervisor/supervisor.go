@@ -25,6 +25,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/schema"
@@ -93,11 +94,15 @@ type Options struct {
 	// Build makes providers, by kind. A kind without a Build is reported and
 	// not served.
 	Build map[manifest.Kind]Build
-	// Admit may refuse a call. If nil, all are admitted.
-	Admit func(context.Context, peer.Call) error
+	// Admit may refuse a call of a target. done, if not nil, is called at the call's end. If Admit is nil,
+	// all calls are admitted.
+	Admit func(ctx context.Context, call peer.Call, target *rules.Target) (done func(), err error)
 	// AdmitRequest may refuse a request that reads from a peer or asks it for
-	// something. If nil, all are admitted.
-	AdmitRequest func(context.Context, peer.Request) error
+	// something. target returns the peer's; see Catalog.TargetOfPeer. If nil, all are admitted.
+	AdmitRequest func(ctx context.Context, req peer.Request, target func() *rules.Target) error
+	// Published, if not nil, is called with each Catalog, before anybody can get it. It must not call the
+	// Supervisor.
+	Published func(*Catalog)
 	// Wrap may put something around the attempts of a tool's calls, such as a
 	// policy of retries. It gets the manifest, the tool as clients see it, which
 	// must not be modified, and what makes one attempt, within the tool's
@@ -141,12 +146,15 @@ type Catalog struct {
 	named     map[string]Peer // by the name of a manifest
 	peers     []Peer          // in the order of their manifests' names
 	known     bool            // what all of the peers offer
+	governed  governed
+	admit     func(context.Context, peer.Request, func() *rules.Target) error // see Options.AdmitRequest
 	log       *slog.Logger
 }
 
 // entry is one tool that can be called. It is never changed.
 type entry struct {
 	of       *living
+	target   atomic.Pointer[governedEntry] // see Catalog.targetOf
 	provider Provider
 	listed   *mcp.Tool
 	input    *schema.Schema
@@ -216,7 +224,8 @@ func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
 // tool's timeout. An error has a fault code, that of an unknown tool matches
 // ErrUnknownTool, or it is the *jsonrpc.Error with which a tool refuses.
 func (s *Supervisor) Call(ctx context.Context, call peer.Call) (Answer, error) {
-	e, ok := s.catalog.Load().entries[call.Tool]
+	c := s.catalog.Load()
+	e, ok := c.entries[call.Tool]
 	if !ok {
 		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
@@ -227,8 +236,12 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (Answer, error) {
 	defer leave()
 	ctx = callid.Ensure(ctx) // one id for all attempts, also where nobody gave one
 	if s.opts.Admit != nil {
-		if err := s.opts.Admit(ctx, call); err != nil {
+		done, err := s.opts.Admit(ctx, call, c.targetOf(e))
+		if err != nil {
 			return Answer{}, err
+		}
+		if done != nil {
+			defer done()
 		}
 	}
 	if err := e.check(ctx, call.Args); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -171,8 +172,8 @@ func TestG4ArgumentsAreCheckedBeforeAnythingRuns(t *testing.T) {
 
 func TestAdmitMayRefuse(t *testing.T) {
 	w := newWorld(func(o *supervisor.Options) {
-		o.Admit = func(_ context.Context, c peer.Call) error {
-			return fault.New(fault.PermissionDenied, "%s may not", c.Caller)
+		o.Admit = func(_ context.Context, c peer.Call, _ *rules.Target) (func(), error) {
+			return nil, fault.New(fault.PermissionDenied, "%s may not", c.Caller)
 		}
 	})
 	w.Apply([]manifest.Tool{tool("a")})

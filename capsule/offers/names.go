@@ -3,7 +3,6 @@ package offers
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 
 	"github.com/orla-project/orla/manifest"
 )
@@ -24,7 +23,7 @@ func schemeOf(t manifest.Tool, things int) scheme {
 	s := scheme{own: t.Name, fit: manifest.AllowedName, hash: "_"}
 	switch {
 	case t.Runtime.Generated:
-		s.prefix, s.fit, s.hash = dashed(t.Name)+"--", dashed, "-"
+		s.prefix, s.fit, s.hash = manifest.Dashed(t.Name)+"--", manifest.Dashed, "-"
 	case t.Runtime.ToolPrefix != nil:
 		s.prefix = *t.Runtime.ToolPrefix
 	case things > 1:
@@ -67,11 +66,6 @@ func namesOf(t manifest.Tool, own []string) map[string]string {
 		}
 	}
 	return names
-}
-
-// dashed replaces everything in a name but letters, digits and dashes.
-func dashed(name string) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(manifest.AllowedName(name))
 }
 
 // hashed returns a name that ends in a hash of the full name and is not taken.

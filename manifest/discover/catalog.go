@@ -58,11 +58,12 @@ type catalog struct {
 	names    map[string]found // of the folder that is searched
 	tools    []found
 	secrets  map[secret.Ref]foundSecret // by namespace and name
+	rules    ruleBook
 	problems []manifest.Problem
 }
 
 func newCatalog() *catalog {
-	return &catalog{names: map[string]found{}, secrets: map[secret.Ref]foundSecret{}}
+	return &catalog{names: map[string]found{}, secrets: map[secret.Ref]foundSecret{}, rules: ruleBook{found: map[string]location{}}}
 }
 
 // add takes what w has found since the last time, in path order. The first of
@@ -87,6 +88,7 @@ func (c *catalog) add(w *walker, hidden map[string]found) {
 		}
 	}
 	w.found = nil
+	c.addRules(w)
 	c.addSecrets(w, hidden != nil)
 }
 
@@ -148,6 +150,6 @@ func (c *catalog) result() manifest.Result {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	slices.SortStableFunc(c.problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
-	r.Problems = c.problems
+	r.Rules, r.Problems = c.rules.sorted(), c.problems
 	return r
 }

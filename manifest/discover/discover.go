@@ -86,7 +86,7 @@ func absent(dir string) bool {
 
 // warnIfEmpty warns if nothing at all has been found.
 func (w *walker) warnIfEmpty(dir string) {
-	if len(w.found)+len(w.secrets)+len(w.problems) == 0 {
+	if len(w.found)+len(w.secrets)+len(w.rules)+len(w.problems) == 0 {
 		w.warn(dir, "holds no tools; put an executable into it (chmod +x) to serve it")
 	}
 }
@@ -143,10 +143,10 @@ func (w *walker) single(file string) {
 		}
 		return entry == base || slices.Contains(toolfile.SidecarsOf(base, func(string) bool { return true }), entry)
 	}
-	before := len(w.found) + len(w.secrets) + len(w.problems)
+	before := len(w.found) + len(w.secrets) + len(w.rules) + len(w.problems)
 	w.entries(root, folder, entries, 0)
 	w.leaveToServers()
-	if len(w.found)+len(w.secrets)+len(w.problems) == before {
+	if len(w.found)+len(w.secrets)+len(w.rules)+len(w.problems) == before {
 		why := "is not executable: chmod +x " + file
 		switch filepath.Ext(base) {
 		case ".yaml", ".yml", ".json":

@@ -174,10 +174,13 @@ func (w *walker) readRules(at, path string) error {
 		w.load.Remember(c)
 	}
 	rules := 0
-	for _, d := range list {
-		if d.Rule && rules < maxFaulty {
+	for i, d := range list {
+		switch {
+		case d.Rule && rules < maxFaulty:
 			w.denied(at, d.Doc.Err())
 			rules++
+		case !d.Rules.Empty():
+			w.declared(d, fmt.Sprintf("%s#%d", path, i))
 		}
 	}
 	if unsure {

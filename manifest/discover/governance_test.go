@@ -24,7 +24,7 @@ const (
 // its place is told. Nothing else does.
 func TestT83WhatDeniesCalls(t *testing.T) {
 	const head = "apiVersion: orloj.dev/v1\n"
-	const rule = head + "kind: ToolPermission\nmetadata: {name: a}\n"
+	const rule = head + "kind: ToolPermission\nmetadata: {name: a, faulty: 1}\n"
 	const tool = head + "kind: Tool\nmetadata: {name: tool}\nspec: {endpoint: 'http://127.0.0.1:1'}\n"
 	const described = "name: pack\nversion: 1.0.0\ndescription: A package.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n"
 	large := strings.Repeat("- {data: here}\n", 5000) // 14 of it are a large file

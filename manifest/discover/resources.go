@@ -76,6 +76,8 @@ func (w *walker) declared(d *resource.Declaration, id string) {
 		w.denied(d.File.Display, err)
 	case err != nil:
 		w.problem(d.File.Display, d.Name, manifest.Fault, err)
+	case !d.Rules.Empty():
+		w.rules = append(w.rules, foundRules{at, d.Rules})
 	case d.Secret.Data != nil:
 		w.secrets = append(w.secrets, foundSecret{at, d.Secret})
 	case d.Name != "":

@@ -56,6 +56,7 @@ type remembered struct {
 type finds struct {
 	found    []found
 	secrets  []foundSecret
+	rules    []foundRules
 	problems []manifest.Problem
 	plain    []plainFile
 	servers  []manifest.Tool // McpServers, faulty ones too; see leaveToServers

@@ -1,7 +1,6 @@
 // Package resource reads files of tool resources: YAML and JSON documents that
-// declare a tool, an MCP server or a secret. It also tells which files may hold a
-// governance document. These are not enforced, so that every call is denied while
-// there is one (SPEC-TOOLS 8.3).
+// declare a tool, an MCP server, a secret or rules (SPEC-TOOLS 8.2). It also tells which files may hold a
+// governance document that cannot be read: every call is denied while there is one (8.3).
 package resource
 
 import (
@@ -37,8 +36,9 @@ type Declaration struct {
 
 	Tool     manifest.Tool // meant if it has a name and Doc has no faults
 	Secret   secret.Secret
-	NoServer yamldoc.Fault // where mcp_server_ref stands; zero where that is not given
-	Rule     bool          // it is, or may be, a governance document, and has a fault
+	NoServer yamldoc.Fault  // where mcp_server_ref stands; zero where that is not given
+	Rules    manifest.Rules // what a governance document says; empty if it has a fault
+	Rule     bool           // it is, or may be, a governance document, and has a fault
 
 	namespace string
 }
@@ -125,6 +125,10 @@ func declare(f File, doc *yamldoc.Doc, data []byte) (*Declaration, bool) {
 		return nil, false
 	}
 	d := &Declaration{Description: keys.Description{Doc: doc}, File: f}
+	if rule && parsed && version == APIVersion && slices.Contains(rules, kind) {
+		d.readGovernance(kind)
+		return d, true
+	}
 	if rule {
 		doc.Reveal("spec.auth")
 		d.readRule(kind, version, data)

@@ -12,11 +12,9 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
-// rules are the kinds of governance documents (SPEC-TOOLS 8.3). This version does
-// not enforce them. A call that such a document might forbid must not run, so
-// every document that is, or may be, of one of these kinds has a Problem with
-// Denies.
-var rules = []string{"ToolPermission", "AgentRole", "AgentPolicy"}
+// rules are the kinds of governance documents. A call that such a document might forbid must not run, so
+// what may be one of them and cannot be read as one denies every call (SPEC-TOOLS 8.3).
+var rules = []string{kindPermission, kindRole, kindPolicy}
 
 // ruleWords are the same in lower case. A word of one that has the end of its plural
 // is found by them as well.
@@ -203,18 +201,18 @@ func isHarmless(kind string) bool {
 
 // readRule adds the fault of a document that is, or may be, a governance document.
 func (d *Declaration) readRule(kind, version string, data []byte) {
-	const denied = "which this version does not enforce: every call is denied while it is there; take it out"
+	const denied = "and cannot be read as one: every call is denied while it is there"
 	d.Rule = true
 	rule, line, column := ruleIn(d.Doc)
 	at := ruleWord.FindIndex(data)
 	switch near := nearRule(kind); {
 	case rule != "" && ruleKind(kind) == rule:
 		d.checkVersion(version)
-		d.Doc.Faultf("kind", "%s is a governance document, %s", rule, denied)
+		d.Doc.Faultf("kind", "%s is a governance document %s", rule, denied)
 	case rule != "":
-		d.Doc.FaultAt(line, column, "%s is a governance document, %s", rule, denied)
+		d.Doc.FaultAt(line, column, "%s is a governance document %s", rule, denied)
 	case near != "" && d.Doc.Has("kind"):
-		d.Doc.Faultf("kind", "may stand for %q, a governance document, %s", near, denied)
+		d.Doc.Faultf("kind", "may stand for %q, a governance document, %s; write the kind as it is", near, denied)
 	case at != nil:
 		begin := 1 + bytes.LastIndexByte(data[:at[0]], '\n')
 		d.Doc.FaultAt(1+bytes.Count(data[:begin], []byte("\n")), 1+at[0]-begin,

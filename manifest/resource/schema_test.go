@@ -61,7 +61,7 @@ func TestT11ResourcesFitTheirSchema(t *testing.T) {
 		`{` + server + `,"spec":{"transport":"stdio","env":[{"value":1}]}}`:                  false,
 		`{` + held + `,"spec":{"stringData":{"value":[1]}}}`:                                 false,
 		`{"apiVersion":"v1","kind":"Tool","metadata":{"name":"a"},"spec":{}}`:                false,
-		`{"apiVersion":"orloj.dev/v1","kind":"AgentRole","metadata":{"name":"a"},"spec":{}}`: false,
+		`{"apiVersion":"orloj.dev/v1","kind":"AgentRole","metadata":{"name":"a"},"spec":{}}`: true,
 		`{"apiVersion":"orloj.dev/v1","kind":"Tool","metadata":{},"spec":{}}`:                false,
 		`[]`: false,
 	} {

@@ -29,7 +29,7 @@ func (p *page) status(s *control.Status) {
 	}
 	p.printf("%s, log to %s\n", strings.Join(facts, ", "), terminal.Printable(s.Log))
 	if s.Denying {
-		p.printf("%s: this version does not enforce governance documents, and the problems below name one\n", p.paint(red, "every call is denied"))
+		p.printf("%s: a governance document cannot be read or names nothing, and the problems below name it\n", p.paint(red, "every call is denied"))
 	}
 	if len(s.Tools) > 0 {
 		p.printf("%s\n\n", summary(s.Tools))

@@ -66,6 +66,8 @@ type Config struct {
 	HotLoadFolders        []string         `json:"hot_load_folders,omitempty" jsonschema:"Folders outside of packages that runtime.hot_load.watch of a capsule may name: absolute, or in a file relative to its folder. Default: none." sample:"[/srv/shared]"`
 	Insecure              bool             `json:"insecure,omitempty" jsonschema:"Allow listening beyond loopback without authentication. Default false." flag:"-" brief:"allow listening beyond loopback without authentication"`
 	Auth                  AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
+	Callers               []CallerConfig   `json:"callers,omitempty" jsonschema:"What callers and groups may do: roles, toolsets and limits each. Default: none." sample:"[{name: ci, roles: [reader]}]"`
+	Toolsets              []ToolsetConfig  `json:"toolsets,omitempty" jsonschema:"Lists of tools that callers can be limited to: a name and tools each. Default: none." sample:"[{name: web, tools: [fetch, 'search__*']}]"`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 
 	IsolationConfig
@@ -82,6 +84,32 @@ type TokenConfig struct {
 	Name       string `json:"name,omitempty" jsonschema:"The caller's name in logs and rules."`
 	File       string `json:"file,omitempty" jsonschema:"File that holds the token; read again on SIGHUP."`
 	Credential string `json:"credential,omitempty" jsonschema:"Name of a systemd credential (LoadCredential=) that holds the token."`
+}
+
+// OwnCallers are the callers that need no token: who uses stdio, the command line, another part of the control
+// socket, or HTTP without authentication (SPEC-TOOLS 8.1).
+var OwnCallers = []string{"stdio", "cli", "local", "anonymous"}
+
+// CallerConfig is what a caller, or each caller of a group, may do (SPEC N1).
+type CallerConfig struct {
+	Name        string       `json:"name,omitempty" jsonschema:"The caller: the name of a token, oauth: and the subject of an access token, or stdio, cli, local or anonymous."`
+	Group       string       `json:"group,omitempty" jsonschema:"In place of name: a group of callers, as their access tokens name it."`
+	Roles       []string     `json:"roles,omitempty" jsonschema:"Names of AgentRoles, whose permissions the caller has."`
+	Toolsets    []string     `json:"toolsets,omitempty" jsonschema:"Names of toolsets. The caller may call no other tools. Default: all tools."`
+	MaySpeakFor []string     `json:"may_speak_for,omitempty" jsonschema:"Agents that the caller may act for, by orloj.dev/agent in _meta."`
+	Limits      LimitsConfig `json:"limits,omitzero" jsonschema:"How much the caller may do."`
+}
+
+// LimitsConfig is how much one caller may do. Zero is no limit of its own.
+type LimitsConfig struct {
+	CallsInFlight  int `json:"calls_in_flight,omitempty" jsonschema:"Calls at the same time. Default: no limit of its own."`
+	CallsPerMinute int `json:"calls_per_minute,omitempty" jsonschema:"Calls in a minute. Default: no limit."`
+}
+
+// ToolsetConfig is a list of tools with a name.
+type ToolsetConfig struct {
+	Name  string   `json:"name,omitempty" jsonschema:"The name by which callers refer to it."`
+	Tools []string `json:"tools,omitempty" jsonschema:"Names of tools; * in a name stands for any characters."`
 }
 
 // Defaults returns the default configuration.

@@ -23,7 +23,7 @@ type Status struct {
 	Sessions   *int         `json:"sessions,omitempty" jsonschema:"Sessions of MCP clients over HTTP; absent on stdio."`
 	Tools      []ToolStatus `json:"tools" jsonschema:"Every tool that Orla serves, sorted by name. A capsule is one entry, whatever number of tools it offers."`
 	Problems   []Problem    `json:"problems" jsonschema:"Entries of the tools folder that Orla does not serve, or not as their authors may expect."`
-	Denying    bool         `json:"denying,omitempty" jsonschema:"Orla denies every call, because of a governance document, which this version does not enforce. The problems name it."`
+	Denying    bool         `json:"denying,omitempty" jsonschema:"Orla denies every call, because a governance document cannot be read or names nothing. The problems name it."`
 }
 
 // ToolStatus tells of one tool. What only a capsule has is absent for a simple tool.

@@ -104,7 +104,8 @@ func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifes
 		if !remember {
 			p.Lists = p.Lists.Renew()
 		}
-		p.Governance.Set(&found)
+		p.Governance.Partial = true
+		p.Governance.Set(&found, cfg)
 		p.Services.Declare(found)
 		return p, p.Supervisor.Apply(tried), nil
 	}

@@ -46,7 +46,7 @@ func (o operations) Status() control.Status {
 		InFlight:   o.Supervisor.InFlight(),
 		Tools:      o.toolStatuses(o.Supervisor.Manifests()),
 		Problems:   discovery.Problems(o.problems()),
-		Denying:    o.Governance.Denies.Load(),
+		Denying:    o.Governance.Denies(),
 	}
 	if o.http != nil {
 		n := o.http.Sessions()

@@ -60,7 +60,7 @@ func (f *inForce) current() *config.Loaded {
 // problems returns what is wrong with the folders of tools now, and what tools offer that is not
 // served.
 func (s *server) problems() []manifest.Problem {
-	offered := s.Supervisor.Problems()
+	offered := slices.Concat(s.Supervisor.Problems(), s.Governance.Problems())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Concat(s.wrong, offered)
@@ -141,15 +141,19 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	return done, nil
 }
 
-// govern puts governance documents into force when a reload changes nothing else: they deny calls,
+// govern puts governance documents into force when a reload changes nothing else: they hold,
 // whatever else is wrong (SPEC-TOOLS 8.3).
 func (s *server) govern(ctx context.Context) {
 	cfg := s.current()
 	found := s.search(ctx, cfg)
-	if ctx.Err() != nil || !slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Denies }) {
+	if ctx.Err() != nil {
 		return
 	}
-	s.Governance.Set(&found)
+	s.Governance.Set(&found, cfg)
+	s.Governance.Listed(s.Supervisor.Catalog())
+	if !slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Denies }) {
+		return
+	}
 	s.reportProblems(found.Problems, nil)
 	s.adopt(cfg, found.Problems)
 }
@@ -194,17 +198,18 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 	if ctx.Err() != nil {
 		return applied{}
 	}
-	denied := s.Governance.Denies.Load()
-	s.Governance.Set(&found) // before a tool is served that a document may forbid
+	denied := s.Governance.Denies()
+	s.Governance.Set(&found, cfg) // before a tool is served that a document may forbid
 	kept := s.keepLiving(&found, cfg)
 	s.Services.Declare(found) // before the tools that may use them
 	diff := s.Supervisor.Apply(found.Tools)
+	s.Governance.Listed(s.Supervisor.Catalog())
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})
 	}
 	s.reportProblems(found.Problems, kept)
 	s.adopt(cfg, found.Problems)
-	if denied && !s.Governance.Denies.Load() {
+	if denied && !s.Governance.Denies() {
 		s.log.Info("calls are not denied any more")
 	}
 	done := applied{diff, found.Problems, time.Since(began)}
@@ -298,7 +303,7 @@ func (s *server) reportProblems(problems []manifest.Problem, kept map[spot]bool)
 		}
 		switch {
 		case p.Denies:
-			s.log.Error("every call is denied: a governance document is not enforced by this version", "path", p.Path, "err", p.Err)
+			s.log.Error("every call is denied: a governance document cannot be read or names nothing", "path", p.Path, "err", p.Err)
 		case p.Severity == manifest.Fault && (kept[spot{p.Path, p.Tool}] || kept[spot{p.Path, anyTool}]):
 			s.log.Error("a capsule's manifest has errors; the capsule goes on unchanged", "path", p.Path, "tool", p.Tool, "err", p.Err)
 		case p.Severity == manifest.Fault:

@@ -114,7 +114,7 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	}
 	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
-		Starting: p.Supervisor.Starting, Denying: p.Governance.Denies.Load,
+		Starting: p.Supervisor.Starting, Denying: p.Governance.Denies, Rules: &p.Governance,
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
 	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Log: log.Logger})

@@ -42,10 +42,26 @@ type Search struct {
 func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 	folders := Folders(cfg, home)
 	folders.Stopped, folders.Seen = s.Stopped, s.Seen
+	all := discover.Tools(folders)
+	found := all
 	if cfg.Only != "" {
-		return WithLimits(governance.AddDocuments(discover.Validate(cfg.Only), folders), cfg)
+		found = withDocuments(discover.Validate(cfg.Only), all)
 	}
-	return WithLimits(discover.Tools(folders), cfg)
+	governance.Check(&found, cfg, all.Tools)
+	return WithLimits(found, cfg)
+}
+
+// withDocuments adds to what a search for one tool alone has found the governance documents of the folders of
+// tools, which hold for it too.
+func withDocuments(found, all manifest.Result) manifest.Result {
+	for _, p := range all.Problems {
+		same := func(other manifest.Problem) bool { return config.Absolute(other.Path) == config.Absolute(p.Path) }
+		if p.Denies && !slices.ContainsFunc(found.Problems, same) {
+			found.Problems = append(found.Problems, p)
+		}
+	}
+	found.Rules = all.Rules.With(found.Rules)
+	return found
 }
 
 // WithLimits sets the limits of the tools, in place, and removes tools that ask for more than they may have.

@@ -96,6 +96,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		Services: newServices(cfg),
 		log:      log,
 	}
+	p.Governance.Log = log
 	p.cgroup, p.Launcher = root, launcher
 	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))
@@ -117,6 +118,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		},
 		Admit:        p.Governance.Admit,
 		AdmitRequest: p.Governance.AdmitRequest,
+		Published:    p.Governance.Listed,
 		Wrap: retry.Wrap(retry.Options{
 			Stopping: func() <-chan struct{} { return p.Supervisor.Stopping() },
 			Log:      log,

@@ -1,36 +1,90 @@
-// Package governance denies every call while there are governance documents, since this version does not
-// enforce them and must not ignore them.
+// Package governance holds the rules that are in force, and is the one gate that every call and every request
+// passes (SPEC-TOOLS 8.3). What the rules say is decided in package rules.
 package governance
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/manifest/discover"
+	"github.com/orla-project/orla/supervisor"
 )
 
-// Gate decides whether a call may be made. This version enforces no
-// governance documents, so it denies every call while there is one (SPEC-TOOLS
-// 8.3). Its methods but Set may be called from any goroutine.
+// Gate decides whether a call may be made. Its methods may be called from any goroutine.
 type Gate struct {
-	Denies    atomic.Bool
-	documents []manifest.Problem // in force; owned by Set
+	// Partial says that not all tools are there: rules may name others. Set it before the first use.
+	Partial bool
+	// Log is told of rules that name nothing, once all tools are known. If nil, nobody is.
+	Log *slog.Logger
+
+	state  atomic.Pointer[state]
+	limits limiter
+
+	mu        sync.Mutex // guards the fields that follow
+	documents []manifest.Problem
+	unnamed   map[string]rules.Fault // what no tool has been called by yet, by the folded name
+	seen      map[string]bool        // folded names that tools had since Orla started
+	known     bool                   // all tools are
+	told      map[rules.Fault]bool   // those of unnamed that are in the log
+	changed   chan struct{}          // closed when the rules change
 }
 
-// errGoverned is what callers get. It does not say what the documents contain.
-var errGoverned = fault.New(fault.PermissionDenied,
-	"tool_permission_denied: governance is not available in this version of Orla, and there are governance documents; every call is denied until the operator removes them (orla status names them)")
+// state is what holds at one moment.
+type state struct {
+	set    *rules.Set
+	closed bool // every call is denied
+	limits map[string]config.LimitsConfig
+	groups map[string]config.LimitsConfig
+}
 
-// Set replaces the documents by those that a search has found. A document whose folder cannot be read
+var open = &state{}
+
+func (g *Gate) now() *state {
+	if s := g.state.Load(); s != nil {
+		return s
+	}
+	return open
+}
+
+// Denies reports whether every call is denied.
+func (g *Gate) Denies() bool { return g.now().closed }
+
+// Rules returns the rules that are in force; nil if there are none.
+func (g *Gate) Rules() *rules.Set { return g.now().set }
+
+// Changed returns a channel that is closed when other rules are in force.
+func (g *Gate) Changed() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.changed == nil {
+		g.changed = make(chan struct{})
+	}
+	return g.changed
+}
+
+// errClosed is what callers get while every call is denied. It does not say what the documents contain.
+var errClosed = fault.New(fault.PermissionDenied,
+	"tool_permission_denied: every call is denied, since a governance document cannot be read or names nothing; the operator finds it with orla status")
+
+// Set puts the rules of a search and of a configuration into force. Listed has to follow, when the tools that
+// were found are served. A document whose folder cannot be read
 // stays in force, and is added to the problems.
-func (g *Gate) Set(found *manifest.Result) {
+func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
+	bindings, toolsets := Bindings(cfg)
+	next := &state{set: rules.New(found.Rules, bindings, toolsets)}
+	next.limits, next.groups = limitsOf(cfg)
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	documents := slices.DeleteFunc(slices.Clone(found.Problems), func(p manifest.Problem) bool { return !p.Denies })
 	for _, old := range g.documents {
 		unread := func(p manifest.Problem) bool {
@@ -42,30 +96,131 @@ func (g *Gate) Set(found *manifest.Result) {
 		}
 	}
 	g.documents = documents
-	g.Denies.Store(len(documents) > 0)
+	g.unnamed, g.known = map[string]rules.Fault{}, g.known && g.now().closed // what is closed opens in Listed
+	if !g.Partial {
+		for _, f := range next.set.Nameless(rules.Known{Tool: func(name string) bool { return g.seen[name] || IsNamed(found.Tools, name) }}) {
+			if f.Tool != "" {
+				g.unnamed[f.Tool] = f
+			}
+		}
+	}
+	g.publish(next)
 }
 
+// publish puts a state into force. The caller holds mu.
+func (g *Gate) publish(next *state) {
+	before := g.now()
+	next.closed = len(g.documents) > 0 || g.known && len(g.unnamed) > 0
+	g.state.Store(next)
+	if before.set != next.set && g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
+}
+
+// Listed tells the gate of the tools that can be called: a rule may name one that only its provider knows of.
+func (g *Gate) Listed(c *supervisor.Catalog) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.seen == nil {
+		g.seen = map[string]bool{}
+	}
+	for name := range g.unnamed {
+		if c.Named(name) {
+			g.seen[name] = true
+			delete(g.unnamed, name)
+		}
+	}
+	g.known = c.Known()
+	s := *g.now()
+	if s.closed || len(g.unnamed) > 0 {
+		g.publish(&s)
+		g.tell(s.closed)
+	}
+}
+
+// tell logs which rules name nothing, each once for as long as it does. The caller holds mu.
+func (g *Gate) tell(closed bool) {
+	told := map[rules.Fault]bool{}
+	for _, f := range g.unnamed {
+		if closed && !g.told[f] && g.Log != nil {
+			g.Log.Error("every call is denied: a rule names nothing", "err", f)
+		}
+		told[f] = closed || g.told[f]
+	}
+	g.told = told
+}
+
+// Problems are the rules that name nothing, as far as only the providers know that.
+func (g *Gate) Problems() (list []manifest.Problem) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.known {
+		return nil
+	}
+	for _, f := range g.unnamed {
+		list = append(list, problemOf(f))
+	}
+	return list
+}
+
+// metaAgent is the key in _meta with which a client names the agent that it acts for (SPEC N1).
+const metaAgent = "orloj.dev/agent"
+
 // Admit is for supervisor.Options.
-func (g *Gate) Admit(context.Context, peer.Call) error { return g.decide() }
+func (g *Gate) Admit(_ context.Context, call peer.Call, target *rules.Target) (done func(), err error) {
+	s := g.now()
+	if s.closed {
+		return nil, errClosed
+	}
+	if s.set == nil {
+		return nil, nil
+	}
+	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: agentIn(call.Meta)}
+	if d := s.set.Decide(caller, target); d.Verdict != manifest.Allow {
+		return nil, refusal(d, call.Caller, call.Tool)
+	}
+	return g.limits.enter(s, call.Caller, call.Groups)
+}
 
 // AdmitRequest is for supervisor.Options.
-func (g *Gate) AdmitRequest(context.Context, peer.Request) error { return g.decide() }
+func (g *Gate) AdmitRequest(_ context.Context, req peer.Request, target func() *rules.Target) error {
+	return g.May(rules.Caller{Name: req.Caller, Groups: req.Groups}, target)
+}
 
-func (g *Gate) decide() error {
-	if g.Denies.Load() {
-		return errGoverned
+// May reports by its error whether a caller may use a provider, other than by a call. One that is not served
+// any more has no target, and answers nothing. A request of Orla itself
+// has no caller.
+func (g *Gate) May(caller rules.Caller, target func() *rules.Target) error {
+	s := g.now()
+	switch {
+	case s.closed:
+		return errClosed
+	case s.set == nil || caller.Name == "":
+		return nil
+	}
+	if t := target(); t != nil && !s.set.Reads(caller, t) {
+		return fault.New(fault.PermissionDenied, "tool_permission_denied: %s may not use this", caller.Name)
 	}
 	return nil
 }
 
-// AddDocuments adds to what a search has found the governance documents of the folders
-// of tools, where the search was for one tool alone.
-func AddDocuments(found manifest.Result, folders discover.Options) manifest.Result {
-	for _, p := range discover.Tools(folders).Problems {
-		same := func(other manifest.Problem) bool { return config.Absolute(other.Path) == config.Absolute(p.Path) }
-		if p.Denies && !slices.ContainsFunc(found.Problems, same) {
-			found.Problems = append(found.Problems, p)
-		}
+func agentIn(meta []byte) string {
+	if meta == nil {
+		return ""
 	}
-	return found
+	raw := rawjson.Get(meta, metaAgent)
+	if agent := rawjson.String(raw); agent != "" {
+		return agent
+	}
+	return string(raw) // what is not a name is nobody whom it may act for
+}
+
+// refusal is what a caller is told: no more than it may know (SPEC-TOOLS 8.6).
+func refusal(d rules.Decision, caller, tool string) error {
+	if d.Verdict == manifest.ApprovalRequired {
+		return fault.New(fault.PermissionDenied,
+			"tool_permission_denied: a call of %s by %s needs an approval, and this version of Orla cannot ask for one", tool, caller)
+	}
+	return fault.New(fault.PermissionDenied, "tool_permission_denied: %s may not call %s", caller, tool)
 }

@@ -85,6 +85,8 @@ type Request struct {
 	Params json.RawMessage // as the client sent them, valid JSON; nil if there are none
 	Client Client          // who made the request; nil if nothing can be sent to it
 	Owner  turns.Owner     // see Call.Owner; zero for a request of Orla itself
+	Caller string          // see Call.Caller; "" for a request of Orla itself
+	Groups []string        // see Call.Groups
 	Input  Input           // see Call.Input
 	// Session is Client.Session for a request without a Client that is made for one; "" if it is
 	// made for none.

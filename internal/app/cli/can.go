@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/daemon"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/manifest"
+)
+
+// newCan explains what the rules say of a call.
+func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	var caller rules.Caller
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "can CALLER TOOL",
+		Short: "Explain who may call a tool, rule by rule",
+		Long: "Say whether a caller may call a tool, and what each rule says of it: governance\n" +
+			"documents in the folders of tools, and callers in orla.yaml. Nothing is called or\n" +
+			"started. The exit code is 1 when the call would be denied or needs an approval.\n\n" +
+			"A caller is the name of a token, oauth: and the subject of an access token, or stdio,\n" +
+			"cli or anonymous.",
+		Example: "  orla can ci deploy\n  orla can ann fetch --group staff\n  orla can ci deploy --agent release-bot --json",
+		Args: func(_ *cobra.Command, words []string) error {
+			if len(words) != 2 {
+				return errors.New("wants a caller and the name of a tool")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, words []string) error {
+			cfg, l, err := flags.LoadTools(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			caller.Name = words[0]
+			said, err := daemon.Can(cfg, l.Home, caller, words[1])
+			if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
+				return noSuchTool(words[1], missing.Found, missing.Listed, nil)
+			}
+			if err != nil {
+				return err
+			}
+			return printPermission(said, asJSON, std)
+		},
+	}
+	cmd.Flags().StringArrayVar(&caller.Groups, "group", nil, "a `GROUP` of the caller; may be repeated")
+	cmd.Flags().StringVar(&caller.Agent, "agent", "", "the `AGENT` that the caller acts for")
+	cmd.Flags().StringVar(&caller.Task, "task", "", "the `TASK` that the call is a part of")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) error {
+	var denied error // printed already
+	if said.Verdict != manifest.Allow {
+		denied = &exit.Error{Code: exit.Failed, Err: errors.New("")}
+	}
+	if asJSON {
+		return errors.Join(terminal.WriteJSON(std.Out, said), denied)
+	}
+	says := map[manifest.Verdict]string{
+		manifest.Allow: "may call", manifest.Deny: "may not call", manifest.ApprovalRequired: "needs an approval to call",
+	}
+	text := fmt.Sprintf("%s %s %s", said.Caller, says[said.Verdict], said.Tool)
+	if said.Why != "" {
+		text += ": " + said.Why
+	}
+	text += fmt.Sprintf("\n  what a call does: %s\n", join(said.Classes))
+	for _, p := range said.Problems {
+		text += "  " + p.Err.Error() + "\n"
+	}
+	for _, s := range said.Steps {
+		verdict := string(s.Verdict)
+		if !s.Applies {
+			verdict = "says nothing"
+		}
+		if s.Why != "" {
+			verdict += ", " + s.Why
+		}
+		text += fmt.Sprintf("  %s: %s\n", s.Rule, verdict)
+	}
+	if _, err := fmt.Fprint(std.Out, terminal.PrintableLines(text)); err != nil {
+		return err
+	}
+	return denied
+}
+
+func join(classes []manifest.OperationClass) (text string) {
+	for i, c := range classes {
+		if i > 0 {
+			text += ", "
+		}
+		text += string(c)
+	}
+	return text
+}

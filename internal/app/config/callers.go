@@ -1,0 +1,54 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// callers checks callers and toolsets. Whether roles exist is known when the tools are searched.
+func (v *verdict) callers() {
+	sets := map[string]bool{}
+	for i, t := range v.Toolsets {
+		switch {
+		case t.Name == "":
+			v.wrongItem("toolsets", i, "wants a name")
+		case sets[strings.ToLower(t.Name)]:
+			v.wrongItem("toolsets", i, "%q is there twice", t.Name)
+		case len(t.Tools) == 0:
+			v.wrongItem("toolsets", i, "wants tools: the names of tools")
+		}
+		sets[strings.ToLower(t.Name)] = true
+	}
+	seen := map[string]bool{}
+	for i, c := range v.Callers {
+		key := strings.ToLower(fmt.Sprintf("%q %q", c.Name, c.Group))
+		switch {
+		case (c.Name == "") == (c.Group == ""):
+			v.wrongItem("callers", i, "wants either name or group")
+		case seen[key]:
+			v.wrongItem("callers", i, "%s is there twice; put both entries into one", c.Name+c.Group)
+		case c.Limits.CallsInFlight < 0 || c.Limits.CallsPerMinute < 0:
+			v.wrongItem("callers", i, "limits must not be below 0")
+		}
+		seen[key] = true
+		for _, list := range [][]string{c.Roles, c.Toolsets, c.MaySpeakFor} {
+			if slices.ContainsFunc(list, func(name string) bool { return strings.TrimSpace(name) == "" }) {
+				v.wrongItem("callers", i, "has an empty name in roles, toolsets or may_speak_for")
+			}
+		}
+		for _, name := range c.Toolsets {
+			if !sets[strings.ToLower(name)] {
+				v.wrongItem("callers", i, "there is no toolset %q; define it in toolsets", name)
+			}
+		}
+	}
+	if len(v.Callers) == 0 {
+		return
+	}
+	for i, t := range v.Auth.Tokens {
+		if slices.ContainsFunc(OwnCallers, func(own string) bool { return strings.EqualFold(own, t.Name) }) {
+			v.doc.Faultf(fmt.Sprintf("auth.tokens[%d].name", i), "%q is the name of callers without a token; give the token another name", t.Name)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package daemon
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Permission is what the rules say of calls of a tool by a caller.
+type Permission struct {
+	Caller   string                    `json:"caller"`
+	Groups   []string                  `json:"groups,omitempty"`
+	Agent    string                    `json:"agent,omitempty"`
+	Task     string                    `json:"task,omitempty"`
+	Tool     string                    `json:"tool"`
+	Classes  []manifest.OperationClass `json:"classes"`
+	Verdict  manifest.Verdict          `json:"verdict"`
+	Rule     string                    `json:"rule,omitempty"`
+	Why      string                    `json:"why,omitempty"`
+	Steps    []rules.Step              `json:"steps"`
+	Problems []manifest.Problem        `json:"-"` // documents because of which every call is denied
+}
+
+// Can says what the rules of a configuration and of its folders say of a call, without starting anything.
+// Which tools a capsule has is known from when it last ran. The error of a tool that does not exist is a
+// NoToolError.
+func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Permission, error) {
+	found := discovery.Find(cfg, home)
+	p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return Permission{}, &exit.Error{Code: exit.Failed, Err: err}
+	}
+	defer p.Close()
+	p.Governance.Partial = true
+	p.Governance.Set(&found, cfg)
+	p.Services.Declare(found)
+	p.Supervisor.Apply(found.Tools)
+	c := p.Supervisor.Catalog()
+	target := c.Target(tool)
+	if target == nil {
+		return Permission{}, &NoToolError{Found: found, Listed: namesOf(c.Tools)}
+	}
+	set := p.Governance.Rules()
+	d := set.Decide(caller, target)
+	said := Permission{
+		Caller: caller.Name, Groups: caller.Groups, Agent: caller.Agent, Task: caller.Task, Tool: tool,
+		Classes: target.Classes(), Verdict: d.Verdict, Rule: d.Rule, Why: d.Why, Steps: set.Explain(caller, target),
+	}
+	if said.Problems = slices.DeleteFunc(found.Problems, func(p manifest.Problem) bool { return !p.Denies }); len(said.Problems) > 0 {
+		said.Verdict, said.Rule = manifest.Deny, cmp.Or(said.Problems[0].Path, said.Rule)
+		said.Why = "every call is denied, since a governance document cannot be read or names nothing"
+	}
+	return said, nil
+}

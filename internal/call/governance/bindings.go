@@ -1,0 +1,86 @@
+package governance
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Bindings returns what a configuration gives to its callers.
+func Bindings(cfg *config.Loaded) (bindings []rules.Binding, toolsets []rules.Toolset) {
+	for i, c := range cfg.Callers {
+		at := fmt.Sprintf("%s: callers[%d]", cmp.Or(cfg.File, "the configuration"), i)
+		of := func(names []string, key string) (list []manifest.Reference) {
+			for _, name := range names {
+				list = append(list, manifest.Reference{Name: name, At: at + "." + key})
+			}
+			return list
+		}
+		bindings = append(bindings, rules.Binding{
+			Caller: c.Name, Group: c.Group, MaySpeakFor: c.MaySpeakFor, At: at,
+			Roles: of(c.Roles, "roles"), Toolsets: of(c.Toolsets, "toolsets"),
+		})
+	}
+	for _, t := range cfg.Toolsets {
+		toolsets = append(toolsets, rules.Toolset{Name: t.Name, Tools: t.Tools})
+	}
+	return bindings, toolsets
+}
+
+// Check adds a problem that denies every call for each rule that names nothing, as far as that can be known
+// before any capsule runs (SPEC-TOOLS 8.3). others are tools that are there and not among those found.
+func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
+	bindings, toolsets := Bindings(cfg)
+	set := rules.New(found.Rules, bindings, toolsets)
+	known := rules.Known{
+		Tool: func(name string) bool {
+			return IsNamed(found.Tools, name) || IsNamed(others, name) || mayBeOfCapsule(found.Tools) || mayBeOfCapsule(others) ||
+				slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Tool != "" && rules.Folded(p.Tool) == name })
+		},
+		Caller: callersOf(cfg),
+	}
+	for _, f := range set.Nameless(known) {
+		found.Problems = append(found.Problems, problemOf(f))
+	}
+}
+
+func problemOf(f rules.Fault) manifest.Problem {
+	return manifest.Problem{Path: f.File(), Severity: manifest.Fault, Err: f, Denies: true}
+}
+
+// IsNamed reports whether a folded name is that of a tool, or is one that a provider gives to its tools.
+func IsNamed(tools []manifest.Tool, folded string) bool {
+	isOwn := func(name string) bool {
+		return slices.ContainsFunc(tools, func(t manifest.Tool) bool { return rules.Folded(t.Name) == name })
+	}
+	isProvider := func(name string) bool {
+		return slices.ContainsFunc(tools, func(t manifest.Tool) bool {
+			return t.Kind == manifest.Capsule && (rules.Folded(t.Name) == name || rules.Folded(manifest.Dashed(t.Name)) == name)
+		})
+	}
+	return isOwn(folded) || rules.InProvider(folded, isProvider)
+}
+
+// mayBeOfCapsule reports whether a capsule may offer a tool by any name: only its process knows the names.
+func mayBeOfCapsule(tools []manifest.Tool) bool {
+	return slices.ContainsFunc(tools, func(t manifest.Tool) bool { return t.Kind == manifest.Capsule && !t.Runtime.Generated })
+}
+
+// callersOf returns a test of names of callers; nil if any name may be one.
+func callersOf(cfg *config.Loaded) func(folded string) bool {
+	if cfg.Auth.OAuth.Issuer != "" {
+		return nil // the authorization server knows them
+	}
+	all := map[string]bool{}
+	for _, name := range config.OwnCallers {
+		all[name] = true
+	}
+	for _, t := range cfg.Auth.Tokens {
+		all[rules.Folded(t.Name)] = true
+	}
+	return func(folded string) bool { return all[folded] }
+}

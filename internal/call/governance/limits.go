@@ -1,0 +1,116 @@
+package governance
+
+import (
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rules"
+)
+
+// limiter counts the calls of callers that have limits (SPEC N1).
+type limiter struct {
+	mu    sync.Mutex
+	usage map[string]*usage // by the folded name
+	swept time.Time
+}
+
+// usage is what a caller has used.
+type usage struct {
+	inFlight int
+	tokens   float64 // calls that it may make now; more come with time
+	at       time.Time
+}
+
+// limitsOf returns the limits of callers and of groups, by their folded names.
+func limitsOf(cfg *config.Loaded) (callers, groups map[string]config.LimitsConfig) {
+	callers, groups = map[string]config.LimitsConfig{}, map[string]config.LimitsConfig{}
+	for _, c := range cfg.Callers {
+		switch {
+		case c.Limits == (config.LimitsConfig{}):
+		case c.Name != "":
+			callers[rules.Folded(c.Name)] = c.Limits
+		default:
+			groups[rules.Folded(c.Group)] = c.Limits
+		}
+	}
+	return callers, groups
+}
+
+// limitOf returns the strictest limits of a caller.
+func (s *state) limitOf(name string, groups []string) (l config.LimitsConfig) {
+	l = s.limits[name]
+	if len(s.groups) == 0 {
+		return l
+	}
+	for _, group := range groups {
+		of := s.groups[rules.Folded(group)]
+		l.CallsInFlight = strictest(l.CallsInFlight, of.CallsInFlight)
+		l.CallsPerMinute = strictest(l.CallsPerMinute, of.CallsPerMinute)
+	}
+	return l
+}
+
+func strictest(a, b int) int {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// enter counts a call, or refuses it.
+func (l *limiter) enter(s *state, caller string, groups []string) (done func(), err error) {
+	if len(s.limits)+len(s.groups) == 0 {
+		return nil, nil
+	}
+	name := rules.Folded(caller)
+	limit := s.limitOf(name, groups)
+	if limit == (config.LimitsConfig{}) {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.sweep(now)
+	u := l.usage[name]
+	if u == nil {
+		u = &usage{tokens: float64(limit.CallsPerMinute), at: now}
+		l.usage[name] = u
+	}
+	if limit.CallsInFlight > 0 && u.inFlight >= limit.CallsInFlight {
+		return nil, fault.Unsent(fault.New(fault.RateLimited, "too many calls: %s may make %d at one time; wait for answers and try again", caller, limit.CallsInFlight))
+	}
+	if per := float64(limit.CallsPerMinute); per > 0 {
+		u.tokens = min(per, u.tokens+now.Sub(u.at).Minutes()*per)
+		u.at = now
+		if u.tokens < 1 {
+			refused := fault.New(fault.RateLimited, "too many calls: %s may make %d in a minute; try again later", caller, limit.CallsPerMinute)
+			refused.RetryAfter = time.Duration((1 - u.tokens) / per * float64(time.Minute))
+			return nil, fault.Unsent(refused)
+		}
+		u.tokens--
+	}
+	u.inFlight++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		u.inFlight--
+	}, nil
+}
+
+// sweep forgets, now and then, who has not called for a minute: it has all its calls again.
+func (l *limiter) sweep(now time.Time) {
+	if l.usage == nil {
+		l.usage = map[string]*usage{}
+	}
+	if now.Sub(l.swept) < time.Minute {
+		return
+	}
+	l.swept = now
+	for name, u := range l.usage {
+		if u.inFlight == 0 && now.Sub(u.at) > time.Minute {
+			delete(l.usage, name)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+var allowed = Decision{Verdict: manifest.Allow}
+
+// Decide says what the rules say of a call: the strictest verdict that a rule has (SPEC-TOOLS 8.3). If the
+// caller acts for an agent, both are judged.
+func (s *Set) Decide(c Caller, t *Target) Decision {
+	if s == nil {
+		return allowed
+	}
+	who := s.identify(c)
+	d := s.judge(&who, t, c.Name)
+	if c.Agent == "" || d.Verdict == manifest.Deny {
+		return d
+	}
+	if !who.speaksFor(c.Agent) {
+		return Decision{Verdict: manifest.Deny, Why: fmt.Sprintf("%s may not act for the agent %s: no entry in callers lists it in may_speak_for", c.Name, c.Agent)}
+	}
+	agent := s.identify(Caller{Name: c.Agent, Task: c.Task})
+	return stricter(d, s.judge(&agent, t, c.Agent))
+}
+
+// DecideRequest says whether a caller may read from a capsule or a server, or get a prompt of it: what a rule
+// denies by the provider's own name it may not, and otherwise it needs to be allowed to call one of its tools,
+// if it has any (SPEC-TOOLS 8.6).
+func (s *Set) DecideRequest(c Caller, t *Target) Decision {
+	if s == nil {
+		return allowed
+	}
+	who := s.identify(c)
+	own := s.named(&who, t, c.Name)
+	if own.Verdict == manifest.Deny {
+		return own
+	}
+	if len(t.Members) == 0 {
+		return s.Decide(c, t)
+	}
+	var d Decision
+	for _, tool := range t.Members {
+		if d = s.Decide(c, tool); d.Verdict != manifest.Deny {
+			return allowed
+		}
+	}
+	return d
+}
+
+// Calls reports whether a caller sees a tool in lists: whether it may call it, or may if somebody approves.
+func (s *Set) Calls(c Caller, t *Target) bool { return s.Decide(c, t).Verdict != manifest.Deny }
+
+// Reads reports whether a caller may read from a provider.
+func (s *Set) Reads(c Caller, t *Target) bool {
+	return s.DecideRequest(c, t).Verdict != manifest.Deny
+}
+
+// judge is Decide for one identity.
+func (s *Set) judge(who *identity, t *Target, name string) Decision {
+	d := s.named(who, t, name)
+	if d.Verdict == manifest.Deny {
+		return d
+	}
+	for _, b := range who.bindings {
+		if b.toolset != nil && !b.toolset.match(t.names) {
+			return Decision{Verdict: manifest.Deny, Rule: "callers, " + b.At, Why: fmt.Sprintf("%s is in no toolset of %s", t.name(), name)}
+		}
+	}
+	if d.Rule == "" && who.hasRoles && !who.has(func(r *rights) bool { return r.covers(t) }) {
+		return Decision{Verdict: manifest.Deny, Why: fmt.Sprintf("no role of %s has tool:%s:invoke or a capability of the tool", name, t.name())}
+	}
+	return d
+}
+
+// named says what the rules say that name the target, or all tools. The Rule of an allowed call is that of a
+// ToolPermission that applies, if there is one.
+func (s *Set) named(who *identity, t *Target, name string) Decision {
+	j := t.judgementOf(s)
+	for _, p := range j.policies {
+		if p.applies(who) {
+			return Decision{Verdict: manifest.Deny, Rule: ruleOf("AgentPolicy", p.Reference), Why: fmt.Sprintf("the policy %s blocks %s", p.Name, t.name())}
+		}
+	}
+	d := allowed
+	for _, p := range j.permissions {
+		if !p.applies(who) {
+			continue
+		}
+		one := p.judge(who, t, name)
+		if one.Rule == "" {
+			one.Rule = ruleOf("ToolPermission", p.Reference)
+		}
+		if d = stricter(d, one); d.Verdict == manifest.Deny {
+			break
+		}
+	}
+	return d
+}
+
+// applies reports whether the policy is for calls of a caller.
+func (p *policy) applies(who *identity) bool {
+	return p.Global || who.is(p.systems) || who.task != "" && p.tasks[who.task]
+}
+
+// applies reports whether the ToolPermission is for a caller.
+func (p *permission) applies(who *identity) bool { return !p.Scoped || who.is(p.agents) }
+
+// judge says what a ToolPermission that applies says of a call.
+func (p *permission) judge(who *identity, t *Target, name string) Decision {
+	if missing, ok := p.missing(who, t); ok {
+		return Decision{Verdict: manifest.Deny, Why: fmt.Sprintf("%s lacks %s, which the ToolPermission %s requires", name, missing, p.Name)}
+	}
+	d := allowed
+	for _, rule := range p.Operations {
+		if rule.Class != "*" && !slices.Contains(t.classes, rule.Class) {
+			continue
+		}
+		one := Decision{Verdict: rule.Verdict, Class: rule.Class, Approvers: rule.Approvers}
+		if rule.Verdict != manifest.Allow {
+			one.Why = fmt.Sprintf("the ToolPermission %s says %s for the class %s", p.Name, rule.Verdict, rule.Class)
+		}
+		d = stricter(d, one)
+	}
+	return d
+}
+
+// missing names what the caller lacks of what is required.
+func (p *permission) missing(who *identity, t *Target) (what string, lacks bool) {
+	for _, right := range p.Required {
+		has := who.has(func(r *rights) bool { return r.grants(right, t) })
+		switch {
+		case has && p.Any:
+			return "", false
+		case !has && !p.Any:
+			return right.String(), true
+		}
+	}
+	if p.Any && len(p.Required) > 0 {
+		return "any of the permissions", true
+	}
+	return "", false
+}
+
+func ruleOf(kind string, r manifest.Reference) string { return kind + " " + r.Name + ", " + r.At }
+
+var severity = map[manifest.Verdict]int{manifest.Allow: 0, manifest.ApprovalRequired: 1, manifest.Deny: 2}
+
+// stricter returns the stricter of two decisions, and the first of two that are equal. That a ToolPermission
+// applies is not forgotten. Of two that ask for approval, only who may decide for both may.
+func stricter(a, b Decision) Decision {
+	switch {
+	case severity[b.Verdict] > severity[a.Verdict]:
+		return b
+	case a.Verdict == manifest.ApprovalRequired && b.Verdict == manifest.ApprovalRequired:
+		a.Approvers = common(a.Approvers, b.Approvers)
+	case a.Rule == "" && a.Verdict == b.Verdict:
+		a.Rule = b.Rule
+	}
+	return a
+}
+
+// common returns who is in both lists; an empty list is the default.
+func common(a, b []manifest.Approver) []manifest.Approver {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	both := slices.DeleteFunc(slices.Clone(a), func(one manifest.Approver) bool { return !slices.Contains(b, one) })
+	if len(both) == 0 {
+		return []manifest.Approver{manifest.ApproverOperator} // there is always one
+	}
+	return both
+}

@@ -1,0 +1,116 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// sort is what a reference is to name.
+type sort int
+
+const (
+	aTool sort = iota
+	aCaller
+)
+
+// reference is a name in a rule that forbids something. One that names nothing forbids nothing, which is not
+// what its author means.
+type reference struct {
+	manifest.Reference
+	sort sort
+	by   string // the rule
+}
+
+// Known is what names can be.
+type Known struct {
+	// Tool reports whether a name is that of a tool or of a provider, or can be one of a provider's tools.
+	Tool func(folded string) bool
+	// Caller reports the same for callers, groups and agents; nil if any name may be one.
+	Caller func(folded string) bool
+}
+
+// Nameless returns one sentence for each name in a rule that names nothing, so that every call has to be denied
+// (SPEC-TOOLS 8.3), each with the place where it stands.
+func (s *Set) Nameless(known Known) (list []Fault) {
+	if s == nil {
+		return nil
+	}
+	for _, r := range s.references {
+		name := fold(r.Name)
+		switch {
+		case r.sort == aTool && name != "*" && !known.Tool(name):
+			list = append(list, Fault{At: r.At, Tool: name, Msg: fmt.Sprintf("%s is for the tool %q, and there is none; correct the name, or take the rule out", r.by, r.Name)})
+		case r.sort == aCaller && known.Caller != nil && !s.isBound(name) && !known.Caller(name):
+			list = append(list, Fault{At: r.At, Msg: fmt.Sprintf("%s is for %q, which is no caller, group or agent in the configuration; correct the name, or add it to callers", r.by, r.Name)})
+		}
+	}
+	for _, r := range s.unbound {
+		list = append(list, Fault{At: r.At, Msg: fmt.Sprintf("there is no AgentRole or toolset %q; correct the name, or define it", r.Name)})
+	}
+	return list
+}
+
+// Fault is what is wrong with a rule, and where.
+type Fault struct {
+	At, Msg string
+	Tool    string // the folded name, if no tool has it
+}
+
+// Error returns what is wrong, and where.
+func (f Fault) Error() string { return f.At + ": " + f.Msg }
+
+// File returns the file that it stands in.
+func (f Fault) File() string {
+	file, _, _ := strings.Cut(f.At, ":")
+	return file
+}
+
+// isBound reports whether a caller, group or agent is named in callers.
+func (s *Set) isBound(name string) bool {
+	if s.byCaller[name] != nil || s.byGroup[name] != nil {
+		return true
+	}
+	for _, all := range []map[string]*binding{s.byCaller, s.byGroup} {
+		for _, b := range all {
+			if b.speaks[name] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Folded makes a name comparable with others, whatever their case and Unicode form are.
+func Folded(name string) string { return fold(name) }
+
+// ToolNames returns the folded names of tools that the set needs to be there.
+func (s *Set) ToolNames() (list []string) {
+	if s == nil {
+		return nil
+	}
+	for _, r := range s.references {
+		if name := fold(r.Name); r.sort == aTool && name != "*" {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// InProvider reports whether a name can be that of a tool of a provider: NAME__TOOL or NAME--TOOL.
+func InProvider(folded string, isProvider func(folded string) bool) bool {
+	for _, between := range []string{"__", "--"} {
+		for at := 0; ; {
+			i := strings.Index(folded[at:], between)
+			if i < 0 {
+				break
+			}
+			if isProvider(folded[:at+i]) {
+				return true
+			}
+			at += i + 1
+		}
+	}
+	return false
+}

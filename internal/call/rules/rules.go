@@ -1,0 +1,254 @@
+// Package rules decides who may call what (SPEC-TOOLS 8.1 to 8.5). Nothing in it waits, reads or remembers:
+// the same documents, caller and tool give the same decision.
+package rules
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// Binding says what the operator has given to a caller, or to all callers of a group (SPEC N1).
+type Binding struct {
+	Caller      string // "" for a group
+	Group       string // "" for a caller
+	Roles       []manifest.Reference
+	Toolsets    []manifest.Reference
+	MaySpeakFor []string // agents
+	At          string   // where it stands
+}
+
+// Toolset is a named list of tools. "*" in a name stands for any characters.
+type Toolset struct {
+	Name  string
+	Tools []string
+}
+
+// Caller is who makes a call.
+type Caller struct {
+	Name   string
+	Groups []string
+	Agent  string // whom it says to act for; "" for nobody
+	Task   string
+}
+
+// Decision is what the rules say of a call.
+type Decision struct {
+	Verdict manifest.Verdict
+	// Rule is what decided, with the place where it stands; "" where no rule did.
+	Rule string
+	// Why says it in a sentence, for the operator. A caller must not read it: it names rules.
+	Why string
+	// Class is the operation class that the verdict is about; "" if it is about all.
+	Class manifest.OperationClass
+	// Approvers may decide, with ApprovalRequired; empty for the default.
+	Approvers []manifest.Approver
+}
+
+// Set is what holds at one moment. It is never changed. A nil Set allows everything.
+type Set struct {
+	blocked    map[string][]*policy // by the folded name of a tool; "*" for all tools
+	required   map[string][]*permission
+	byCaller   map[string]*binding
+	byGroup    map[string]*binding
+	mentioned  map[string]bool      // callers, groups and agents that a rule or a binding names
+	byTask     bool                 // a policy names a task
+	references []reference          // what has to name something
+	grants     []manifest.Reference // what grants nothing if it names nothing
+	roles      map[string]*rights   // by name
+	unbound    []manifest.Reference // roles and toolsets that bindings name and nobody has defined
+}
+
+type policy struct {
+	manifest.Policy
+	systems, tasks map[string]bool
+}
+
+type permission struct {
+	manifest.Permission
+	agents map[string]bool
+}
+
+// binding is a Binding with what its roles allow.
+type binding struct {
+	Binding
+	rights   rights
+	hasRoles bool
+	toolset  *globs          // nil for all tools
+	speaks   map[string]bool // agents
+}
+
+// New returns the Set of documents and bindings; nil if there is neither.
+func New(documents manifest.Rules, bindings []Binding, toolsets []Toolset) *Set {
+	if documents.Empty() && len(bindings) == 0 {
+		return nil
+	}
+	s := &Set{
+		blocked: map[string][]*policy{}, required: map[string][]*permission{},
+		byCaller: map[string]*binding{}, byGroup: map[string]*binding{},
+		mentioned: map[string]bool{}, roles: map[string]*rights{},
+	}
+	for _, role := range documents.Roles {
+		r := newRights(role.Permissions)
+		s.roles[fold(role.Name)] = &r
+		for _, right := range role.Permissions {
+			if right.Tool != "" {
+				s.grants = append(s.grants, manifest.Reference{Name: right.Tool, At: role.At})
+			}
+		}
+	}
+	for _, p := range documents.Policies {
+		s.addPolicy(p)
+	}
+	for _, p := range documents.Permissions {
+		s.addPermission(p)
+	}
+	sets := map[string]*globs{}
+	for _, set := range toolsets {
+		sets[fold(set.Name)] = newGlobs(set.Tools)
+	}
+	for _, b := range bindings {
+		s.bind(b, sets)
+	}
+	return s
+}
+
+func (s *Set) addPolicy(p manifest.Policy) {
+	one := &policy{Policy: p, systems: s.mention(p.Systems), tasks: names(p.Tasks)}
+	s.byTask = s.byTask || len(p.Tasks) > 0
+	for _, system := range p.Systems {
+		s.references = append(s.references, reference{system, aCaller, "the policy " + p.Name})
+	}
+	for _, tool := range p.Blocked {
+		s.references = append(s.references, reference{tool, aTool, "the policy " + p.Name})
+		s.blocked[fold(tool.Name)] = append(s.blocked[fold(tool.Name)], one)
+	}
+}
+
+func (s *Set) addPermission(p manifest.Permission) {
+	one := &permission{Permission: p, agents: s.mention(p.Agents)}
+	s.references = append(s.references, reference{p.Tool, aTool, "the ToolPermission " + p.Name})
+	for _, agent := range p.Agents {
+		s.references = append(s.references, reference{agent, aCaller, "the ToolPermission " + p.Name})
+	}
+	s.required[fold(p.Tool.Name)] = append(s.required[fold(p.Tool.Name)], one)
+}
+
+func (s *Set) bind(b Binding, toolsets map[string]*globs) {
+	one := &binding{Binding: b, hasRoles: len(b.Roles) > 0, speaks: map[string]bool{}, rights: newRights(nil)}
+	for _, agent := range b.MaySpeakFor {
+		one.speaks[fold(agent)] = true
+		s.mentioned[fold(agent)] = true
+	}
+	for _, role := range b.Roles {
+		if r, ok := s.roles[fold(role.Name)]; ok {
+			one.rights.add(*r)
+		} else {
+			s.unbound = append(s.unbound, role)
+		}
+	}
+	if len(b.Toolsets) > 0 {
+		one.toolset = newGlobs(nil)
+	}
+	for _, set := range b.Toolsets {
+		if g, ok := toolsets[fold(set.Name)]; ok {
+			one.toolset.add(*g)
+		} else {
+			s.unbound = append(s.unbound, set)
+		}
+	}
+	of, name := s.byCaller, b.Caller
+	if b.Group != "" {
+		of, name = s.byGroup, b.Group
+	}
+	s.mentioned[fold(name)] = true
+	of[fold(name)] = one
+}
+
+// mention notes that a rule names callers, groups or agents.
+func (s *Set) mention(list []manifest.Reference) map[string]bool {
+	all := names(list)
+	for name := range all {
+		s.mentioned[name] = true
+	}
+	return all
+}
+
+func names(list []manifest.Reference) map[string]bool {
+	all := make(map[string]bool, len(list))
+	for _, r := range list {
+		all[fold(r.Name)] = true
+	}
+	return all
+}
+
+// View returns a text that is the same for callers whom the rules treat alike in lists, whatever their calls
+// are a part of.
+func (s *Set) View(c Caller) string {
+	if s == nil {
+		return ""
+	}
+	who := s.identify(c)
+	if len(who.bindings) == 0 && len(who.names) == 0 {
+		return ""
+	}
+	slices.Sort(who.names)
+	view := ""
+	for _, name := range who.names {
+		view += name + "\x00"
+	}
+	for _, b := range who.bindings {
+		view += "\x01" + cmp.Or(b.Caller, "\x02"+b.Group)
+	}
+	return view
+}
+
+// identity is what the rules know of a caller.
+type identity struct {
+	names    []string // its own, and its groups', as far as a rule names them, folded
+	bindings []*binding
+	task     string
+	hasRoles bool
+}
+
+func (s *Set) identify(c Caller) (who identity) {
+	name := fold(c.Name)
+	if s.mentioned[name] {
+		who.names = append(who.names, name)
+	}
+	if b := s.byCaller[name]; b != nil {
+		who.bindings = append(who.bindings, b)
+	}
+	for _, group := range c.Groups {
+		group = fold(group)
+		if s.mentioned[group] && !slices.Contains(who.names, group) {
+			who.names = append(who.names, group)
+		}
+		if b := s.byGroup[group]; b != nil && !slices.Contains(who.bindings, b) {
+			who.bindings = append(who.bindings, b)
+		}
+	}
+	for _, b := range who.bindings {
+		who.hasRoles = who.hasRoles || b.hasRoles
+	}
+	if s.byTask && c.Task != "" {
+		who.task = fold(c.Task)
+	}
+	return who
+}
+
+// is reports whether one of some names is the caller's.
+func (who *identity) is(among map[string]bool) bool {
+	return slices.ContainsFunc(who.names, func(name string) bool { return among[name] })
+}
+
+// has reports whether the caller has one of the rights that test finds.
+func (who *identity) has(test func(*rights) bool) bool {
+	return slices.ContainsFunc(who.bindings, func(b *binding) bool { return test(&b.rights) })
+}
+
+// speaksFor reports whether the caller may act for an agent.
+func (who *identity) speaksFor(agent string) bool {
+	return slices.ContainsFunc(who.bindings, func(b *binding) bool { return b.speaks[fold(agent)] })
+}

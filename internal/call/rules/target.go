@@ -1,0 +1,202 @@
+package rules
+
+import (
+	"path"
+	"strings"
+	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// Target is what a call would run, whatever it is called by (SPEC-TOOLS 8.4). It may be used from any
+// goroutine.
+type Target struct {
+	// Members are the targets of the tools of a provider, for DecideRequest; nil for a tool.
+	Members []*Target
+
+	shown        string   // its name, as clients have it
+	names        []string // folded
+	classes      []manifest.OperationClass
+	capabilities []string // folded
+
+	judged atomic.Pointer[judgement]
+}
+
+// judgement is what a Set says by the name of a target.
+type judgement struct {
+	set         *Set
+	policies    []*policy
+	permissions []*permission
+}
+
+// NewTarget returns a Target. The first of its names is the one that clients have.
+func NewTarget(names []string, classes []manifest.OperationClass, capabilities []string) *Target {
+	t := &Target{shown: names[0], classes: classes}
+	for _, name := range names {
+		t.names = appendNew(t.names, fold(name))
+	}
+	for _, c := range capabilities {
+		t.capabilities = appendNew(t.capabilities, fold(c))
+	}
+	return t
+}
+
+func appendNew(list []string, one string) []string {
+	for _, other := range list {
+		if other == one {
+			return list
+		}
+	}
+	return append(list, one)
+}
+
+// Names returns the names of the target, folded.
+func (t *Target) Names() []string { return t.names }
+
+// Classes returns what a call of the target does.
+func (t *Target) Classes() []manifest.OperationClass { return t.classes }
+
+func (t *Target) name() string { return t.shown }
+
+// judgementOf returns what a Set says by name, which is looked up once.
+func (t *Target) judgementOf(s *Set) *judgement {
+	if j := t.judged.Load(); j != nil && j.set == s {
+		return j
+	}
+	j := &judgement{set: s, policies: s.blocked["*"], permissions: s.required["*"]}
+	for _, name := range t.names {
+		if name != "*" {
+			j.policies = append(j.policies[:len(j.policies):len(j.policies)], s.blocked[name]...)
+			j.permissions = append(j.permissions[:len(j.permissions):len(j.permissions)], s.required[name]...)
+		}
+	}
+	t.judged.Store(j)
+	return j
+}
+
+// rights are permissions, by what they are for. Names are folded.
+type rights struct {
+	tools, capabilities map[string]bool // "*" for all
+}
+
+func newRights(list []manifest.Right) rights {
+	r := rights{map[string]bool{}, map[string]bool{}}
+	for _, right := range list {
+		if right.Tool != "" {
+			r.tools[fold(right.Tool)] = true
+		} else {
+			r.capabilities[fold(right.Capability)] = true
+		}
+	}
+	return r
+}
+
+func (r *rights) add(other rights) {
+	for name := range other.tools {
+		r.tools[name] = true
+	}
+	for name := range other.capabilities {
+		r.capabilities[name] = true
+	}
+}
+
+// covers reports whether the rights allow to call a target.
+func (r *rights) covers(t *Target) bool {
+	return anyOf(r.tools, t.names) || len(t.capabilities) > 0 && anyOf(r.capabilities, t.capabilities)
+}
+
+// anyOf reports whether one of the names is there, or all are meant.
+func anyOf(all map[string]bool, names []string) bool {
+	if all["*"] {
+		return true
+	}
+	for _, name := range names {
+		if all[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// grants reports whether the rights have one that is required for a target. Of a tool all its names are one.
+func (r *rights) grants(required manifest.Right, t *Target) bool {
+	if required.Tool == "" {
+		return anyOf(r.capabilities, []string{fold(required.Capability)})
+	}
+	name := fold(required.Tool)
+	for _, own := range t.names {
+		if own == name {
+			return anyOf(r.tools, t.names)
+		}
+	}
+	return anyOf(r.tools, []string{name})
+}
+
+// globs are names in which * stands for any characters.
+type globs struct {
+	exact map[string]bool
+	wild  []string
+}
+
+func newGlobs(list []string) *globs {
+	g := &globs{exact: map[string]bool{}}
+	for _, name := range list {
+		if name = fold(name); strings.Contains(name, "*") {
+			g.wild = append(g.wild, literally(name))
+		} else {
+			g.exact[name] = true
+		}
+	}
+	return g
+}
+
+// literally leaves nothing but * to be special in a pattern.
+var escapes = strings.NewReplacer(`\`, `\\`, `?`, `\?`, `[`, `\[`)
+
+func literally(pattern string) string { return escapes.Replace(pattern) }
+
+func (g *globs) add(other globs) {
+	for name := range other.exact {
+		g.exact[name] = true
+	}
+	g.wild = append(g.wild, other.wild...)
+}
+
+func (g *globs) match(names []string) bool {
+	for _, name := range names {
+		if g.exact[name] {
+			return true
+		}
+		for _, pattern := range g.wild {
+			if ok, err := path.Match(pattern, name); ok && err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fold makes names comparable that differ in their case or in their Unicode form.
+func fold(name string) string {
+	ascii := true
+	for i := range len(name) {
+		if name[i] >= utf8.RuneSelf {
+			ascii = false
+			break
+		}
+	}
+	if ascii {
+		return strings.ToLower(name)
+	}
+	return strings.Map(func(r rune) rune { // the least of the characters that are one but for their case
+		least := r
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			least = min(least, other)
+		}
+		return unicode.ToLower(least)
+	}, norm.NFC.String(name))
+}

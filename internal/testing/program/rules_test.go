@@ -1,0 +1,258 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// ruled is an Orla with callers ann, bob and eve, a capsule of two tools with a resource and a prompt, and
+// simple tools.
+type ruled struct {
+	*running
+	t      *testing.T
+	dir    string
+	tokens map[string]string
+}
+
+const ruledCapsule = `import json, sys
+def answer(id, result):
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+for line in sys.stdin:
+    m = json.loads(line)
+    method, id = m.get("method"), m.get("id")
+    if method == "initialize":
+        answer(id, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}, "prompts": {}}, "serverInfo": {"name": "box", "version": "1"}})
+    elif method == "tools/list":
+        answer(id, {"tools": [{"name": n, "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": n == "wipe", "readOnlyHint": n == "look"}} for n in ("look", "wipe")]})
+    elif method == "resources/list":
+        answer(id, {"resources": [{"uri": "box://one", "name": "one"}]})
+    elif method == "prompts/list":
+        answer(id, {"prompts": [{"name": "ask"}]})
+    elif method == "tools/call":
+        answer(id, {"content": [{"type": "text", "text": "did " + m["params"]["name"]}]})
+    elif method == "resources/read":
+        answer(id, {"contents": [{"uri": "box://one", "text": "secret"}]})
+    elif method == "prompts/get":
+        answer(id, {"messages": []})
+    elif id is not None:
+        answer(id, {})
+`
+
+const ruledManifest = "name: box\nversion: 1.0.0\ndescription: A box.\nentrypoint: main.py\nruntime: {mode: capsule, handshake: mcp}\n"
+
+func serveRuled(t *testing.T, rules, callers string) *ruled {
+	t.Helper()
+	r := &ruled{t: t, dir: t.TempDir(), tokens: map[string]string{}}
+	tools := filepath.Join(r.dir, "tools")
+	testkit.WriteTool(t, tools, "hello", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, tools, "other", "#!/bin/sh\necho other\n")
+	testkit.WriteTool(t, filepath.Join(tools, "box"), "main.py", "#!/usr/bin/env python3\n"+ruledCapsule)
+	r.write("tools/box/tool.yaml", ruledManifest)
+	r.write("tools/alias.yaml", "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: peek}\nspec: {type: mcp, mcp_server_ref: box, mcp_tool_name: look}\n")
+	for _, name := range []string{"ann", "bob", "eve"} {
+		r.tokens[name] = strings.Repeat(name, 8)
+		r.write(name, r.tokens[name])
+	}
+	r.write("tools/rules.yaml", rules)
+	r.configure(callers)
+	r.running = startOrla(t, t.TempDir(), "--config", filepath.Join(r.dir, "orla.yaml"))
+	r.url, _ = r.waitLog("serving", nil)["url"].(string)
+	r.waitLog("offers", nil)
+	return r
+}
+
+func (r *ruled) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *ruled) configure(callers string) {
+	r.t.Helper()
+	r.write("orla.yaml", "port: 0\ntools_dir: tools\nauth:\n  tokens:\n    - {name: ann, file: ann}\n    - {name: bob, file: bob}\n    - {name: eve, file: eve}\n"+callers)
+}
+
+// reload has files read again.
+func (r *ruled) reload() {
+	r.t.Helper()
+	r.mustOrla("reload")
+}
+
+// asks makes a request without a session, and returns the whole answer.
+func (r *ruled) asks(caller, method, params string) string {
+	r.t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Authorization", "Bearer "+r.tokens[caller])
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(answer)
+}
+
+// sees returns the tools that a caller is told of.
+func (r *ruled) sees(caller string) (names []string) {
+	r.t.Helper()
+	var list struct {
+		Result struct{ Tools []struct{ Name string } }
+	}
+	answer := r.asks(caller, "tools/list", "{}")
+	if at := strings.Index(answer, "{"); at > 0 {
+		answer = answer[at:]
+	}
+	if err := json.Unmarshal([]byte(answer), &list); err != nil {
+		r.t.Fatalf("%v: %s", err, answer)
+	}
+	for _, tool := range list.Result.Tools {
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r *ruled) mayCall(caller, tool string) bool {
+	r.t.Helper()
+	answer := r.asks(caller, "tools/call", `{"name":"`+tool+`"}`)
+	denied := strings.Contains(answer, "tool_permission_denied")
+	if denied == strings.Contains(answer, `"isError":false`) && !strings.Contains(answer, "did ") && !strings.Contains(answer, "exit_code") {
+		r.t.Errorf("%s calls %s: %s", caller, tool, answer)
+	}
+	return !denied
+}
+
+const ruledDocuments = `apiVersion: orloj.dev/v1
+kind: AgentRole
+metadata: {name: greeter}
+spec: {permissions: ['tool:HELLO:invoke']}
+---
+apiVersion: orloj.dev/v1
+kind: AgentRole
+metadata: {name: looker}
+spec: {permissions: ['tool:box__look:invoke']}
+---
+apiVersion: orloj.dev/v1
+kind: ToolPermission
+metadata: {name: box}
+spec:
+  operation_rules:
+    - {operation_class: delete, verdict: deny}
+`
+
+// SPEC-TOOLS 8.3, 8.4, 8.6: a caller sees and calls what its roles and the rules allow, whatever the tool is
+// called by; what a capsule offers besides tools follows its tools; a reload changes all of it.
+func TestT86EachCallerHasItsOwnLists(t *testing.T) {
+	t.Parallel()
+	r := serveRuled(t, ruledDocuments, "callers:\n  - {name: ann, roles: [greeter]}\n  - {name: bob, roles: [looker]}\n")
+	for caller, want := range map[string][]string{
+		"ann": {"box__look", "hello", "peek"}, "bob": {"box__look", "peek"}, "eve": {"box__look", "hello", "other", "peek"},
+	} {
+		if got := r.sees(caller); !slices.Equal(got, want) {
+			t.Errorf("%s sees %v, want %v", caller, got, want)
+		}
+		for _, tool := range []string{"box__look", "box__wipe", "hello", "other", "peek"} {
+			if got := r.mayCall(caller, tool); got != slices.Contains(want, tool) {
+				t.Errorf("%s may call %s: %v", caller, tool, got)
+			}
+		}
+	}
+
+	// The tool's own name, and its alias, are one target with the name that clients use.
+	r.write("tools/more.yaml", "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: no-looking}\nspec: {target_systems: [eve], blocked_tools: [PEEK]}\n")
+	r.reload()
+	testkit.Eventually(t, "the alias is blocked", func() bool { return !slices.Contains(r.sees("eve"), "peek") })
+	if got := r.sees("eve"); slices.Contains(got, "box__look") || r.mayCall("eve", "box__look") {
+		t.Errorf("a rule for an alias leaves %v", got)
+	}
+	for _, request := range [][2]string{{"resources/read", `{"uri":"box://one"}`}, {"prompts/get", `{"name":"box__ask"}`}, {"prompts/get", `{"name":"ask"}`}} {
+		if answer := r.asks("eve", request[0], request[1]); !strings.Contains(answer, "tool_permission_denied") && !strings.Contains(answer, "there is no prompt") {
+			t.Errorf("eve may call no tool of box, and %s gives %s", request[0], answer)
+		}
+		if answer := r.asks("bob", request[0], request[1]); strings.Contains(answer, "tool_permission_denied") {
+			t.Errorf("bob: %s gives %s", request[0], answer)
+		}
+	}
+	if answer := r.asks("eve", "resources/list", "{}"); strings.Contains(answer, "box://one") {
+		t.Errorf("eve is told of %s", answer)
+	}
+	if answer := r.asks("bob", "resources/list", "{}"); !strings.Contains(answer, "box://one") {
+		t.Errorf("bob is told of %s", answer)
+	}
+
+	// Other roles at a reload.
+	r.configure("callers:\n  - {name: ann, roles: [looker]}\n")
+	r.reload()
+	if got := r.sees("ann"); slices.Contains(got, "hello") {
+		t.Errorf("after the reload ann sees %v", got)
+	}
+}
+
+// SPEC-TOOLS 8.3: a rule that names nothing denies every call, and is told with its place; orla can explains.
+func TestT83ARuleThatNamesNothingDeniesEveryCall(t *testing.T) {
+	t.Parallel()
+	r := serveRuled(t, ruledDocuments, "")
+	if !r.mayCall("ann", "hello") {
+		t.Fatal("ann may not call hello")
+	}
+	r.write("tools/typo.yaml", "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: typo}\nspec: {apply_mode: global, blocked_tools: [helo]}\n")
+	r.reload()
+	r.waitLog("every call is denied: a rule names nothing", func(l map[string]any) bool { // box might have had it
+		text, _ := l["err"].(string)
+		return strings.Contains(text, "typo.yaml:4:44") && strings.Contains(text, `"helo"`)
+	})
+	if r.mayCall("ann", "hello") {
+		t.Error("a rule that names nothing denies nothing")
+	}
+	if got := r.mustOrla("status"); !strings.Contains(got, "every call is denied") || !strings.Contains(got, "typo.yaml:4:44") {
+		t.Errorf("orla status says\n%s", got)
+	}
+	r.write("tools/typo.yaml", "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: typo}\nspec: {apply_mode: global, blocked_tools: [hello]}\n")
+	r.reload()
+	testkit.Eventually(t, "other calls are made again", func() bool { return r.mayCall("ann", "other") })
+	if r.mayCall("ann", "hello") {
+		t.Error("a blocked tool is called")
+	}
+	s := r.orla("can", "ann", "hello", "--config", filepath.Join(r.dir, "orla.yaml"))
+	if s.code != 1 || !strings.Contains(s.out, "ann may not call hello: the policy typo blocks hello") || !strings.Contains(s.out, "typo.yaml:3:18") {
+		t.Errorf("orla can ends with %d and says\n%s%s", s.code, s.out, s.err)
+	}
+	if s := r.orla("can", "ann", "other", "--config", filepath.Join(r.dir, "orla.yaml")); s.code != 0 || !strings.Contains(s.out, "ann may call other") {
+		t.Errorf("orla can ends with %d and says\n%s%s", s.code, s.out, s.err)
+	}
+}
+
+// SPEC N1: limits of a caller hold for that caller alone.
+func TestN1CallersHaveLimits(t *testing.T) {
+	t.Parallel()
+	r := serveRuled(t, "", "callers:\n  - {name: ann, limits: {calls_per_minute: 2}}\n")
+	answers := map[bool]int{}
+	for range 4 {
+		answers[strings.Contains(r.asks("ann", "tools/call", `{"name":"hello"}`), "rate_limited")]++
+	}
+	if answers[true] < 2 || answers[false] < 2 {
+		t.Errorf("of four calls %d were refused, want two", answers[true])
+	}
+	if answer := r.asks("bob", "tools/call", `{"name":"hello"}`); strings.Contains(answer, "rate_limited") {
+		t.Errorf("bob: %s", answer)
+	}
+}

@@ -1,0 +1,150 @@
+package supervisor
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/manifest"
+)
+
+// A Namer is a Peer whose tools have other names of their own than those that clients use.
+type Namer interface {
+	// OwnTool returns the peer's own name of a tool.
+	OwnTool(listed string) string
+}
+
+// governed is what rules have to know of a catalog, as far as it is not made at the first call.
+type governed struct {
+	aliases map[original][]string // tools of type mcp, by what they call
+	peers   func() map[Peer]*rules.Target
+}
+
+// original is a tool of a provider, by the name of its manifest and the tool's own name.
+type original struct{ provider, tool string }
+
+// govern notes what has several names (SPEC-TOOLS 8.4).
+func (c *Catalog) govern() {
+	c.governed.aliases = map[original][]string{}
+	for name, e := range c.entries {
+		if tool := &e.of.tool; tool.Kind == manifest.MCP {
+			of := original{tool.Resource.Server, tool.Resource.ServerTool}
+			c.governed.aliases[of] = append(c.governed.aliases[of], name)
+		}
+	}
+	for _, names := range c.governed.aliases {
+		slices.Sort(names)
+	}
+	c.governed.peers = sync.OnceValue(c.peerTargets)
+}
+
+// Target returns what a call of a tool would run; nil if there is no such tool.
+func (c *Catalog) Target(tool string) *rules.Target {
+	if e, ok := c.entries[tool]; ok {
+		return c.targetOf(e)
+	}
+	return nil
+}
+
+// TargetOfPeer returns what rules say of a provider by its own name; nil if it is not served.
+func (c *Catalog) TargetOfPeer(p Peer) *rules.Target {
+	if p == nil {
+		return nil
+	}
+	return c.governed.peers()[p]
+}
+
+// TargetOfPrompt returns the same for the provider of a prompt.
+func (c *Catalog) TargetOfPrompt(name string) *rules.Target { return c.TargetOfPeer(c.prompts[name]) }
+
+// TargetOfResource returns the same for the provider that a resource belongs to.
+func (c *Catalog) TargetOfResource(uri string) *rules.Target {
+	p, _ := c.Holder(uri)
+	return c.TargetOfPeer(p)
+}
+
+// TargetOfTemplate returns the same for the provider of a resource template.
+func (c *Catalog) TargetOfTemplate(uriTemplate string) *rules.Target {
+	return c.TargetOfPeer(c.templates[uriTemplate])
+}
+
+// Named reports whether a tool has a name, whatever its case is.
+func (c *Catalog) Named(folded string) bool {
+	return slices.ContainsFunc(c.Tools, func(t *mcp.Tool) bool { return rules.Folded(t.Name) == folded })
+}
+
+// governedEntry is what rules have to know of an entry.
+type governedEntry struct {
+	of      original // what the tool is at its provider; zero where it has no name of its own there
+	aliases []string
+	target  *rules.Target
+}
+
+// targetOf returns what a call of an entry would run. It is made at the first call, and again when the aliases
+// of the tool are others: an entry outlives its catalog.
+func (c *Catalog) targetOf(e *entry) *rules.Target {
+	g := e.target.Load()
+	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) {
+		g = c.newTarget(e)
+		e.target.Store(g)
+	}
+	return g.target
+}
+
+func (c *Catalog) newTarget(e *entry) *governedEntry {
+	tool := &e.of.tool
+	g := &governedEntry{}
+	names := []string{e.listed.Name, tool.Name}
+	switch provider, isNamer := e.provider.(Namer); {
+	case tool.Kind == manifest.MCP:
+		g.of = original{tool.Resource.Server, tool.Resource.ServerTool}
+	case isNamer:
+		g.of = original{tool.Name, provider.OwnTool(e.listed.Name)}
+	}
+	if of := g.of; of != (original{}) {
+		g.aliases = c.governed.aliases[of]
+		names = append(names, of.provider, of.provider+"__"+of.tool, of.provider+"--"+of.tool, manifest.Dashed(of.provider)+"--"+manifest.Dashed(of.tool))
+		names = append(names, g.aliases...)
+	}
+	var capabilities []string
+	if tool.Resource != nil {
+		capabilities = tool.Resource.Capabilities
+	}
+	g.target = rules.NewTarget(names, classesOf(tool, e.listed), capabilities)
+	return g
+}
+
+// classesOf returns what a call does: as its manifest says, else as the hints of the tool say, else by the risk
+// (SPEC-TOOLS 8.5).
+func classesOf(tool *manifest.Tool, listed *mcp.Tool) []manifest.OperationClass {
+	r, hints := tool.Resource, listed.Annotations
+	switch {
+	case r != nil && tool.Annotations != nil && len(r.OperationClasses) > 0: // somebody wrote them
+		return r.OperationClasses
+	case hints != nil && hints.DestructiveHint != nil && *hints.DestructiveHint:
+		return []manifest.OperationClass{manifest.ClassDelete}
+	case hints != nil && hints.ReadOnlyHint:
+		return []manifest.OperationClass{manifest.ClassRead}
+	case hints != nil:
+		return []manifest.OperationClass{manifest.ClassWrite}
+	case r != nil && len(r.OperationClasses) > 0:
+		return r.OperationClasses
+	}
+	return []manifest.OperationClass{manifest.ClassRead}
+}
+
+// peerTargets makes the targets of all providers that live, each with those of its tools.
+func (c *Catalog) peerTargets() map[Peer]*rules.Target {
+	all := make(map[Peer]*rules.Target, len(c.named))
+	for name, p := range c.named {
+		all[p] = rules.NewTarget([]string{name}, []manifest.OperationClass{manifest.ClassRead}, nil)
+	}
+	for _, e := range c.entries {
+		if p, ok := e.provider.(Peer); ok && all[p] != nil {
+			all[p].Members = append(all[p].Members, c.targetOf(e))
+		}
+	}
+	return all
+}
