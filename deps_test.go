@@ -142,16 +142,18 @@ var imports = map[string][]string{
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/app/exit":        {"internal/app/terminal"},
 	"internal/observe/logging": {"internal/app/terminal", "internal/call/fault", "internal/observe/history", "internal/app/systemd"},
-	"internal/app/config":      {"internal/service/oauth", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
+	"internal/observe/audit":   {"internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                                           // the audit log: who called what, and what was decided
+	"internal/app/config":      {"internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
-	"internal/call/governance": {"internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "manifest", "supervisor"}, // the rules in force, and the gate
+	"internal/call/governance": {"internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
 	"internal/app/discovery":   {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":      {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
+		"internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",
 	},
 
@@ -167,9 +169,10 @@ var imports = map[string][]string{
 		"internal/app/exit", "internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/call/callid", "internal/app/clientconf", "internal/service/contract", "internal/app/doctor", "internal/call/fault",
 		"internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
+	"internal/app/cli/auditlog": {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
 	"internal/app/cli": {
 		"internal/call/rules",
-		"internal/app/cli/author", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
+		"internal/app/cli/author", "internal/app/cli/auditlog", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
 		"capsule/files",       // which rules of a capsule are too many
@@ -190,7 +193,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/app/wiring", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry"},
@@ -206,7 +209,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"internal/observe/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/mcp/schema"},
 	"github.com/segmentio/encoding":            {"internal/mcp/rawjson"},
-	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author"},
+	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author", "internal/app/cli/auditlog"},
 	"github.com/spf13/pflag":                   {"internal/app/config", "internal/app/cli"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with
@@ -218,9 +221,9 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"}, // the same
 	"k8s.io/client-go":                         {"internal/launch/kube"},
 	"k8s.io/apimachinery":                      {"internal/launch/kube"},
-	"k8s.io/klog/v2":                           {"internal/launch/kube"},   // to silence it
-	"go.uber.org/goleak":                       {"internal/testing/leaks"}, // tests alone
-	"golang.org/x/mod":                         {"manifest"},
+	"k8s.io/klog/v2":                           {"internal/launch/kube"},               // to silence it
+	"go.uber.org/goleak":                       {"internal/testing/leaks"},             // tests alone
+	"golang.org/x/mod":                         {"manifest", "internal/observe/audit"}, // versions; signed notes
 	"golang.org/x/sys":                         {"internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/call/rules"}, // Unicode forms of names

@@ -83,6 +83,7 @@ var uncontained = map[string]struct {
 	"internal/service/outbound.Client.transport":       {2, place},
 	"internal/service/remote.Connect":                  {1, below},
 	"internal/service/remote.session.live":             {1, waits},
+	"internal/observe/audit.Open":                      {1, own},
 	"internal/observe/tail.Quota.Allow":                {1, own},
 	"internal/observe/telemetry.exporter.send":         {1, waits},
 	"internal/call/turns.Queue.armLocked":              {1, own},

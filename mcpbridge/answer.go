@@ -37,6 +37,9 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	if late != nil {
 		a, c.how, rpcErr = b.answerTo(supervisor.Answer{}, late, c)
 	}
+	if got.Ended != nil {
+		got.Ended(a.Outcome(c.how.ok, c.how.code))
+	}
 	c.how.attempts = max(1, got.Attempts)
 	c.took = time.Since(began)
 	ended(c.how.end(rpcErr == nil, c.took))

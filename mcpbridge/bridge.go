@@ -74,8 +74,10 @@ type Options struct {
 	// Starting names what is not ready yet, for /readyz (SPEC G6). If nil, everything is
 	// ready.
 	Starting func() []string
-	// Denying reports whether every call is denied, for /readyz. If nil, it is not.
-	Denying func() bool
+	// Refusing returns the status for /readyz while every call is refused, else "". May be nil.
+	Refusing func() string
+	// Refused, if not nil, is called for each call of a tool that is not listed.
+	Refused func(ctx context.Context, call peer.Call, err error)
 	// Rules say what callers may use. If nil, they may use everything.
 	Rules Rules
 	// Admitted, if not nil, is called for each HTTP request that may call tools, with its
@@ -119,8 +121,8 @@ func New(catalog Catalog, opts Options) *Bridge {
 	if opts.Starting == nil {
 		opts.Starting = func() []string { return nil }
 	}
-	if opts.Denying == nil {
-		opts.Denying = func() bool { return false }
+	if opts.Refusing == nil {
+		opts.Refusing = func() string { return "" }
 	}
 	if opts.Rules == nil {
 		opts.Rules = noRules{}

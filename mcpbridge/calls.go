@@ -100,7 +100,11 @@ func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *json
 	began := time.Now()
 	f := fault.New(fault.UnsupportedTool, "unknown tool %q", wire.BriefName(name))
 	id, how := callid.New(), outcome{code: string(fault.UnsupportedTool), fault: f}
-	ctx, ended := b.observe(ctx, id, &peer.Call{Tool: name, Args: r.Params.Arguments}, &r.from)
+	asked := peer.Call{Tool: name, Args: r.Params.Arguments, Caller: r.from.Caller}
+	ctx, ended := b.observe(callid.With(ctx, id), id, &asked, &r.from)
+	if b.opts.Refused != nil {
+		b.opts.Refused(ctx, asked, f)
+	}
 	took := time.Since(began)
 	ended(how.end(false, took))
 	r.made = &loggedCall{id, name, len(r.Params.Arguments), r.from, trace.From(ctx), took, how}

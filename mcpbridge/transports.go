@@ -29,8 +29,8 @@ func (b *Bridge) HeadersRead(ctx context.Context) { b.opts.HeadersRead(ctx) }
 // Metrics returns Options.Metrics.
 func (b *Bridge) Metrics() http.Handler { return b.opts.Metrics }
 
-// Denied reports whether every call is denied.
-func (b *Bridge) Denied() bool { return b.opts.Denying() }
+// Refusing calls Options.Refusing.
+func (b *Bridge) Refusing() string { return b.opts.Refusing() }
 
 // Starting calls Options.Starting.
 func (b *Bridge) Starting() []string { return b.opts.Starting() }

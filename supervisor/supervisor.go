@@ -103,6 +103,10 @@ type Options struct {
 	// Published, if not nil, is called with each Catalog, before anybody can get it. It must not call the
 	// Supervisor.
 	Published func(*Catalog)
+	// Audit, if not nil, is called for each call before anything else is done for it. target is the name
+	// of the tool's manifest; "" if there is no such tool. An error refuses the call. Otherwise the call
+	// uses the context, and ended is called once with its answer, also after a panic.
+	Audit func(ctx context.Context, call peer.Call, target string) (_ context.Context, ended func(*Answer, error), _ error)
 	// Wrap may put something around the attempts of a tool's calls, such as a
 	// policy of retries. It gets the manifest, the tool as clients see it, which
 	// must not be modified, and what makes one attempt, within the tool's
@@ -223,10 +227,33 @@ func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
 // arguments, and makes the attempts that Wrap makes of it, each within the
 // tool's timeout. An error has a fault code, that of an unknown tool matches
 // ErrUnknownTool, or it is the *jsonrpc.Error with which a tool refuses.
-func (s *Supervisor) Call(ctx context.Context, call peer.Call) (Answer, error) {
+func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got Answer, err error) {
 	c := s.catalog.Load()
-	e, ok := c.entries[call.Tool]
-	if !ok {
+	e := c.entries[call.Tool]
+	ctx = callid.Ensure(ctx) // one id for all attempts, also where nobody gave one
+	if s.opts.Audit == nil {
+		return s.answer(ctx, c, e, call)
+	}
+	target := ""
+	if e != nil {
+		target = e.of.tool.Name
+	}
+	ctx, ended, err := s.opts.Audit(ctx, call, target)
+	if err != nil {
+		return Answer{}, err
+	}
+	err = errPanicked
+	defer func() { ended(&got, err) }()
+	got, err = s.answer(ctx, c, e, call)
+	return got, err
+}
+
+// errPanicked is how a call has ended for Options.Audit if it has not returned.
+var errPanicked = fault.New(fault.ExecutionFailed, "it failed inside Orla")
+
+// answer answers a call of a tool; nil for one that is not there.
+func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer.Call) (Answer, error) {
+	if e == nil {
 		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
 	ctx, leave, err := s.enter(ctx, call.Owner)
@@ -234,7 +261,6 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (Answer, error) {
 		return Answer{}, err
 	}
 	defer leave()
-	ctx = callid.Ensure(ctx) // one id for all attempts, also where nobody gave one
 	if s.opts.Admit != nil {
 		done, err := s.opts.Admit(ctx, call, c.targetOf(e))
 		if err != nil {

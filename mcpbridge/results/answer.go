@@ -39,6 +39,17 @@ func (a Answer) Failed() bool {
 	return a.Result.IsError
 }
 
+// Outcome returns how a call ended, for supervisor.Answer.Ended. code is the code of one that is not ok.
+func (a Answer) Outcome(ok bool, code string) string {
+	switch {
+	case a.Passed != nil && a.Passed.Requires:
+		return "input_required"
+	case ok:
+		return "ok"
+	}
+	return code
+}
+
 // Weight returns about how many bytes there are to work on in an answer of a provider.
 func Weight(got supervisor.Answer) int { return len(got.Raw) + weight(got.Result) }
 

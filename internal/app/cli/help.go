@@ -13,7 +13,7 @@ import (
 // groups are the groups of commands in `orla --help`.
 var groups = []struct{ id, title, commands string }{
 	{"run", "Run tools:", "serve dev call"},
-	{"look", "See what runs:", "tools status logs events"},
+	{"look", "See what runs:", "tools status logs events audit"},
 	{"make", "Make and check tools:", "new wasm import validate schema"},
 	{"operate", "Operate:", "start stop restart reload can config doctor"},
 	{"other", "Other:", "version completion help"},

@@ -96,7 +96,7 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 		q.Last = f.last
 	}
 	var err error
-	if q.Since, err = parseSince(f.since, time.Now()); err != nil {
+	if q.Since, err = terminal.ParseSince(f.since, time.Now()); err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	if q.Level, q.Stream = f.level, f.stream; q.Level != "" && !slices.Contains(control.Levels(), q.Level) {
@@ -131,22 +131,6 @@ func pour(ctx context.Context, client *control.Client, q control.Query, write fu
 		}
 	}
 	return nil
-}
-
-// parseSince reads a time, or how long ago it was. "" means the zero time.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := time.ParseDuration(text); err == nil {
-		return now.Add(-ago.Abs()), nil // -10m is what journalctl takes
-	}
-	for _, layout := range []string{time.RFC3339Nano, time.DateTime, "2006-01-02 15:04", time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("--since %s is not a time; write 10m, 2026-01-02T15:04:05Z or 2026-01-02 15:04", text)
 }
 
 func writeRaw(w io.Writer, line []byte) error {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/auditlog"
 	"github.com/orla-project/orla/internal/app/cli/author"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/daemon"
@@ -65,6 +66,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		newStatus(flags, std),
 		newLogs(flags, std),
 		newEvents(flags, std),
+		auditlog.New(flags, std),
 		newReload(flags, std),
 		newValidate(flags, std),
 		newConfig(flags, std),

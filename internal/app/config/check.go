@@ -74,6 +74,7 @@ func (c *Loaded) check(bad map[string]bool) []error {
 	v.tokens()
 	v.oauth()
 	v.callers()
+	v.audit()
 	v.traces()
 	v.isolation()
 	if len(v.faults) == 0 && (c.doc == nil || c.doc.Err() == nil) {

@@ -46,6 +46,8 @@ type Config struct {
 	LogFormat             string           `json:"log_format,omitempty" jsonschema:"json, pretty or journald. Default json; pretty on a terminal; journald where stderr is the journal and log_file is not set." flag:"FORMAT" brief:"json, pretty or journald (default json, on a terminal pretty)"`
 	LogLevel              string           `json:"log_level,omitempty" jsonschema:"debug, info, warn, error or fatal. Default info." flag:"LEVEL" brief:"debug, info, warn, error or fatal (default info)"`
 	LogFile               string           `json:"log_file,omitempty" jsonschema:"File to append the log to, reopened on SIGHUP. Default: stderr." flag:"FILE" brief:"append the log to a file (default stderr)" sample:"/var/log/orla/orla.log"`
+	AuditLog              string           `json:"audit_log,omitempty" jsonschema:"Audit log of all calls: a file to append to, relative to this file's folder and continued in a new file on SIGHUP if it was moved, journal for the systemd journal, or none. It takes effect at the start. Default none." sample:"/var/log/orla/audit.log"`
+	AuditArguments        string           `json:"audit_arguments,omitempty" jsonschema:"What the audit log has of the arguments of a call: hash, or full, which adds the arguments themselves up to 16 KiB. Default hash."`
 	Socket                string           `json:"socket,omitempty" jsonschema:"Control socket of this Orla: a path, relative to this file's folder, or none. Default: one that is named after the tools folder, in $RUNTIME_DIRECTORY, $XDG_RUNTIME_DIR/orla or the folder run of state_dir." flag:"PATH" brief:"control socket to serve or to talk to, or none (default: found by the tools folder)"`
 	AutoReload            bool             `json:"auto_reload,omitempty" jsonschema:"Apply changes in the tools folders at once; false waits for SIGHUP. Default true."`
 	MaxOutput             yamldoc.Size     `json:"max_output,omitempty" jsonschema:"Bytes kept of each output stream of a simple tool. Default 8MiB."`
@@ -121,6 +123,8 @@ func Defaults() Config {
 		Timeout:               yamldoc.Duration(30 * time.Second),
 		LogFormat:             logging.JSON,
 		LogLevel:              "info",
+		AuditLog:              NoAudit,
+		AuditArguments:        AuditHash,
 		AutoReload:            true,
 		MaxOutput:             manifest.DefaultMaxOutput,
 		MaxInline:             mcpbridge.DefaultMaxInline,

@@ -14,7 +14,7 @@ import (
 func (c *Config) paths() map[string]*string {
 	return map[string]*string{
 		"tools_dir": &c.ToolsDir, "state_dir": &c.StateDir, "secrets_dir": &c.SecretsDir,
-		"socket": &c.Socket, "tool_k8s_kubeconfig": &c.K8sKubeconfig, "log_file": &c.LogFile,
+		"socket": &c.Socket, "tool_k8s_kubeconfig": &c.K8sKubeconfig, "log_file": &c.LogFile, "audit_log": &c.AuditLog,
 	}
 }
 
@@ -38,7 +38,8 @@ func (l *Loader) locate(c *Loaded) {
 	for key, path := range c.paths() {
 		*path = l.expandHome(*path)
 		fromFile := c.OriginOf(key).Rank == FromFile && key != "log_file"
-		if fromFile && *path != "" && !filepath.IsAbs(*path) && !hasTilde(*path) && (key != "socket" || *path != NoSocket) {
+		word := key == "socket" && *path == NoSocket || key == "audit_log" && !c.auditsToFile()
+		if fromFile && *path != "" && !filepath.IsAbs(*path) && !hasTilde(*path) && !word {
 			*path = filepath.Join(filepath.Dir(c.File), *path)
 		}
 	}

@@ -83,6 +83,9 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 		err = failed(err, of, life)
 	}
 	answer, rpcErr := results.Of(res, err)
+	if res.Ended != nil { // and so there is no error
+		res.Ended(results.Answer{Result: answer}.Outcome(!answer.IsError, fmt.Sprint(answer.Meta[results.MetaToolCode])))
+	}
 	if rpcErr != nil {
 		return &exit.Error{Code: exit.Failed, Err: rpcErr}
 	}

@@ -93,6 +93,9 @@ type applied struct {
 func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.notifier.Reloading()
 	defer s.notifier.Ready(s.readiness().text) // whether it worked or not: Orla serves
+	if err := s.Audit.Reopen(); err != nil {   // also if the configuration has errors: what was moved may soon be compressed
+		s.log.Error("the audit log stays in the file that was moved", "path", s.current().AuditPath(), "err", err)
+	}
 	cfg, err := s.from.Load()
 	if err == nil && cfg.ToolsDir != s.current().ToolsDir { // the one that is served may be gone for a while
 		err = cfg.CheckToolsDir()
@@ -128,6 +131,10 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	if cfg.Stdio != old.Stdio {
 		s.log.Warn("reload: stdio takes effect at the next start")
 	}
+	if cfg.AuditPath() != old.AuditPath() {
+		s.log.Warn("reload: audit_log takes effect at the next start")
+	}
+	s.Audit.SetFull(cfg.AuditArguments == config.AuditFull)
 	if cfg.MaxInline != old.MaxInline {
 		s.bridge.SetMaxInline(int64(cfg.MaxInline))
 	}

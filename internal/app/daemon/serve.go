@@ -114,7 +114,7 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	}
 	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
-		Starting: p.Supervisor.Starting, Denying: p.Governance.Denies, Rules: &p.Governance,
+		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance,
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
 	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Log: log.Logger})
@@ -166,6 +166,17 @@ type inForce struct {
 	mu    sync.Mutex // guards the fields that follow
 	cfg   *config.Loaded
 	wrong []manifest.Problem // with the folders of tools
+}
+
+// refusing returns the status for /readyz while every call is refused: it is denied, or cannot be recorded.
+func (s *server) refusing() string {
+	switch {
+	case s.Governance.Denies():
+		return "denied"
+	case s.Audit.Err() != nil:
+		return "audit_log"
+	}
+	return ""
 }
 
 // runHTTP serves HTTP until a signal.

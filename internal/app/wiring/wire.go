@@ -27,6 +27,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/launch/sandbox"
+	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 	"github.com/orla-project/orla/supervisor"
@@ -54,6 +55,7 @@ type Parts struct {
 	Services   *Services
 	Modules    *Modules
 	Governance governance.Gate
+	Audit      *audit.Log     // nil for none
 	Holds      *records.Holds // nil for a call without a server, which ignores stops by an operator
 	log        *slog.Logger
 
@@ -89,11 +91,18 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		root.Close()
 		return nil, err
 	}
+	auditLog, err := openAudit(cfg, log)
+	if err != nil {
+		launcher.Close()
+		root.Close()
+		return nil, err
+	}
 	p := &Parts{
 		Slots:    simple.NewShared(cfg.MaxConcurrentCalls),
 		Hub:      watch.NewHub(),
 		Lists:    records.NewLists(config.StateDir(cfg, "lists")),
 		Services: newServices(cfg),
+		Audit:    auditLog,
 		log:      log,
 	}
 	p.Governance.Log = log
@@ -104,7 +113,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	clean := environ.Clean(os.Environ())
 	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.Services.secrets.Resolve, log: log}
 	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
-	p.Supervisor = supervisor.New(supervisor.Options{
+	options := supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
 			manifest.Simple:   func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
 			manifest.Cli:      func(t manifest.Tool) (supervisor.Provider, error) { return p.simple(t, clean) },
@@ -125,7 +134,12 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		}),
 		ClaimFile: claimFile(cfg),
 		Log:       log,
-	})
+	}
+	if auditLog != nil {
+		a := auditor{auditLog}
+		options.Audit, options.Admit = a.begin, a.admit(options.Admit)
+	}
+	p.Supervisor = supervisor.New(options)
 	return p, nil
 }
 
@@ -190,6 +204,7 @@ func (p *Parts) Close() {
 	p.Services.issuers.Close()
 	p.Modules.close()
 	p.cgroup.Close()
+	p.Audit.Close()
 }
 
 // KeepAlive runs the services of capsules until end is called.

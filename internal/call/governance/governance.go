@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -168,7 +169,7 @@ func (g *Gate) Problems() (list []manifest.Problem) {
 const metaAgent = "orloj.dev/agent"
 
 // Admit is for supervisor.Options.
-func (g *Gate) Admit(_ context.Context, call peer.Call, target *rules.Target) (done func(), err error) {
+func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) (done func(), err error) {
 	s := g.now()
 	if s.closed {
 		return nil, errClosed
@@ -177,10 +178,24 @@ func (g *Gate) Admit(_ context.Context, call peer.Call, target *rules.Target) (d
 		return nil, nil
 	}
 	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: agentIn(call.Meta)}
-	if d := s.set.Decide(caller, target); d.Verdict != manifest.Allow {
+	d := s.set.Decide(caller, target)
+	audit.Decide(ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(d.Verdict)})
+	if d.Verdict != manifest.Allow {
 		return nil, refusal(d, call.Caller, call.Tool)
 	}
 	return g.limits.enter(s, call.Caller, call.Groups)
+}
+
+// classOf is the class that a decision is about: that of its rule, or else what a call of the target does.
+func classOf(d rules.Decision, target *rules.Target) string {
+	if d.Class != "" && d.Class != "*" {
+		return string(d.Class)
+	}
+	var all []string
+	for _, c := range target.Classes() {
+		all = append(all, string(c))
+	}
+	return strings.Join(all, ",")
 }
 
 // AdmitRequest is for supervisor.Options.

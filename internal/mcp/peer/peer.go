@@ -75,6 +75,9 @@ type Answer struct {
 	Raw json.RawMessage
 	// Attempts is how many attempts were made; 0 means one.
 	Attempts int
+	// Ended, if not nil, must be called once with how the call ended, before the answer is sent: "ok",
+	// "input_required" or a code. Only who reads Raw knows it, and nobody should read it twice.
+	Ended func(outcome string)
 }
 
 // Request is any other request that a client may make of a peer: resources/read,

@@ -60,6 +60,7 @@ func sections() []section {
 		{"memory", measureMemory},
 		{"load", measureLoad},
 		{"tenants", measureTenants},
+		{"audit", measureAudit},
 		{"before", measureBefore},
 	}
 }

@@ -241,6 +241,39 @@ func TestT83ARuleThatNamesNothingDeniesEveryCall(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.8: the audit log has the rule, the class and the verdict of a call, and of one that is denied.
+func TestT88TheAuditLogHasTheRule(t *testing.T) {
+	t.Parallel()
+	r := serveRuled(t, ruledDocuments, "audit_log: audit.jsonl\ncallers:\n  - {name: ann, roles: [greeter]}\n")
+	r.mayCall("ann", "hello")
+	r.mayCall("ann", "other")
+	r.mayCall("eve", "box__wipe")
+	type line struct{ Caller, Tool, Class, Rule, Verdict, Outcome string }
+	var got []line
+	testkit.Eventually(t, "each call has its line", func() bool { // lines are written a little later
+		got = nil
+		for _, l := range testkit.LinesOf(t, filepath.Join(r.dir, "audit.jsonl")) {
+			text := func(key string) string { s, _ := l[key].(string); return s }
+			if text("tool") != "" {
+				rule, _, _ := strings.Cut(text("rule"), ",")
+				got = append(got, line{text("caller"), text("tool"), text("class"), rule, text("verdict"), text("outcome")})
+			}
+		}
+		return len(got) >= 3
+	})
+	want := []line{
+		{"ann", "hello", "read", "", "allow", "ok"},
+		{"ann", "other", "read", "", "deny", "permission_denied"},
+		{"eve", "box__wipe", "delete", "ToolPermission box", "deny", "permission_denied"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the audit log has %+v, want %+v", got, want)
+	}
+	if s := r.orla("audit", "verify", filepath.Join(r.dir, "audit.jsonl"), "--config", filepath.Join(r.dir, "orla.yaml")); s.code != 0 {
+		t.Errorf("orla audit verify ends with %d: %s%s", s.code, s.out, s.err)
+	}
+}
+
 // SPEC N1: limits of a caller hold for that caller alone.
 func TestN1CallersHaveLimits(t *testing.T) {
 	t.Parallel()

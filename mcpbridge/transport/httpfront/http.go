@@ -240,16 +240,16 @@ func (h *Front) health(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, `{"status":"ok"}`)
 }
 
-// ready answers /readyz: 503 while draining, while every call is denied and while something is
-// starting. Who may not list tools gets the status alone (SPEC N2).
+// ready answers /readyz: 503 while draining, while every call is refused and while
+// something is starting. Who may not list tools gets the status alone (SPEC N2).
 func (h *Front) ready(w http.ResponseWriter, r *http.Request) {
 	known := h.known(r)
 	if h.draining.Load() {
 		writeJSON(w, http.StatusServiceUnavailable, `{"status":"draining"}`)
 		return
 	}
-	if h.bridge.Denied() {
-		writeJSON(w, http.StatusServiceUnavailable, `{"status":"denied"}`)
+	if status := h.bridge.Refusing(); status != "" {
+		writeJSON(w, http.StatusServiceUnavailable, fmt.Sprintf(`{"status":%q}`, status))
 		return
 	}
 	if names := h.bridge.Starting(); len(names) > 0 {

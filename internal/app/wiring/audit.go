@@ -1,0 +1,138 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/systemd"
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// openAudit opens the audit log; nil if none is configured.
+func openAudit(cfg *config.Loaded, log *slog.Logger) (*audit.Log, error) {
+	path := cfg.AuditPath()
+	if path == "" {
+		return nil, nil
+	}
+	return audit.Open(audit.Options{
+		Path: path, StateDir: cfg.StateDir, Full: cfg.AuditArguments == config.AuditFull, Journal: systemd.JournalSocket, Log: log,
+	})
+}
+
+// Refused returns what records a call of a tool that does not exist; nil without an audit log.
+func (p *Parts) Refused() func(ctx context.Context, call peer.Call, err error) {
+	if p.Audit == nil {
+		return nil
+	}
+	return auditor{p.Audit}.refused
+}
+
+// auditor is what records calls in an audit log.
+type auditor struct{ to *audit.Log }
+
+// begin is for supervisor.Options.Audit. A call that cannot be recorded is not made (SPEC-TOOLS 8.8).
+func (a auditor) begin(ctx context.Context, call peer.Call, target string) (context.Context, func(*supervisor.Answer, error), error) {
+	if why := a.to.Err(); why != nil {
+		a.to.Refused()
+		return ctx, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
+	}
+	e := a.entry(ctx, &call, target)
+	return e, e.ended, nil
+}
+
+// refused records a call of a tool that does not exist.
+func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
+	if a.to.Err() != nil {
+		a.to.Refused()
+		return
+	}
+	a.entry(ctx, &call, "").ended(&supervisor.Answer{}, err)
+}
+
+// entry is a call on its way to the audit log, and the context that the call uses: it has the Decision.
+type entry struct {
+	audit.Deciding
+	to    *audit.Log
+	call  audit.Call
+	began time.Time
+}
+
+func (a auditor) entry(ctx context.Context, call *peer.Call, target string) *entry {
+	e := &entry{
+		Deciding: audit.Deciding{Context: ctx}, to: a.to, began: time.Now(),
+		call: audit.Call{Caller: call.Caller, Tool: call.Tool, Target: target, ID: callid.From(ctx), Args: call.Args},
+	}
+	e.Verdict = audit.None
+	if t := trace.From(ctx); !t.IsZero() {
+		e.call.Trace = t.TraceID()
+	}
+	return e
+}
+
+// ended records the call. Who reads what a peer has answered says later how it ended.
+func (e *entry) ended(got *supervisor.Answer, err error) {
+	e.call.Took = time.Since(e.began)
+	if err == nil && got.Raw != nil {
+		got.Ended = e.record
+		return
+	}
+	e.record(outcomeOf(got, err))
+}
+
+// record appends the line. Large arguments are hashed when it is the caller's turn.
+func (e *entry) record(outcome string) {
+	e.call.Decision, e.call.Outcome = e.Decision, outcome
+	if len(e.call.Args) < turns.Heavy || turns.AccountOf(e).Work(e, len(e.call.Args), func() { e.to.Record(&e.call) }) != nil {
+		e.to.Record(&e.call)
+	}
+}
+
+// admit returns an Admit that notes what another one has decided, unless that one has noted it.
+func (a auditor) admit(admit admission) admission {
+	return func(ctx context.Context, call peer.Call, target *rules.Target) (func(), error) {
+		done, err := admit(ctx, call, target)
+		switch {
+		case audit.DecisionOf(ctx).Verdict != audit.None: // it has noted it
+		case err != nil:
+			audit.Decide(ctx, audit.Decision{Verdict: audit.Deny})
+		default:
+			audit.Decide(ctx, audit.Decision{Verdict: audit.Allow})
+		}
+		return done, err
+	}
+}
+
+// admission is supervisor.Options.Admit.
+type admission = func(context.Context, peer.Call, *rules.Target) (done func(), err error)
+
+// outcomeOf returns how a call without a Raw ended, as the audit log has it: the code that the client gets.
+func outcomeOf(got *supervisor.Answer, err error) string {
+	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return strconv.FormatInt(rpc.Code, 10)
+	}
+	if f := fault.From(err); f != nil {
+		return string(f.Code)
+	}
+	if got.Result == nil || !got.Result.IsError {
+		return audit.OK
+	}
+	if code, ok := got.Result.Meta[results.MetaToolCode]; ok {
+		return fmt.Sprint(code)
+	}
+	return string(fault.ExecutionFailed)
+}

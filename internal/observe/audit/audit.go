@@ -1,0 +1,86 @@
+// Package audit writes and checks the audit log: a line of JSON for each call and the decision about it
+// (SPEC-TOOLS 8.8).
+//
+// Each line carries the hash of the line before it, so that a change, an insertion or a deletion breaks
+// the chain. Now and then a line is a head: a signature (package note of golang.org/x/mod) over the chain up to
+// there. The newest head is also kept in the state folder, so that a cut end shows.
+//
+// Its invariant: lines are written in the order of their numbers, by one goroutine, and nothing that was
+// written is changed.
+package audit
+
+import (
+	"context"
+	"time"
+)
+
+// Decision is how the rules judged a call. Empty fields are not written.
+type Decision struct {
+	Class    string // of the operation, such as read
+	Rule     string // which rule decided
+	Verdict  string
+	Approval string // the id of the approval, if one was asked for
+	Decider  string // who approved or denied
+}
+
+// The verdicts.
+const (
+	Allow            = "allow"
+	Deny             = "deny"
+	ApprovalRequired = "approval_required"
+	None             = "none" // the call was refused before the rules were asked
+)
+
+// Verdicts returns all verdicts.
+func Verdicts() []string { return []string{Allow, Deny, ApprovalRequired, None} }
+
+// Deciding is a context that carries a Decision, for Decide.
+type Deciding struct {
+	context.Context
+	Decision
+}
+
+type decisionKey struct{}
+
+// Value returns what the context carries.
+func (d *Deciding) Value(key any) any {
+	if _, ok := key.(decisionKey); ok {
+		return &d.Decision
+	}
+	return d.Context.Value(key)
+}
+
+// Decide sets the Decision of the call of a context. Without a Deciding it does nothing. It must be called by
+// the goroutine that makes the call.
+func Decide(ctx context.Context, made Decision) {
+	if d, ok := ctx.Value(decisionKey{}).(*Decision); ok {
+		*d = made
+	}
+}
+
+// DecisionOf returns the Decision of the call of a context. Its verdict is None if none was made.
+func DecisionOf(ctx context.Context) Decision {
+	if d, ok := ctx.Value(decisionKey{}).(*Decision); ok {
+		return *d
+	}
+	return Decision{Verdict: None}
+}
+
+// Call is a call that has ended.
+type Call struct {
+	Caller string
+	Tool   string // as the client named it
+	Target string // the name of the manifest; "" if there is no such tool
+	Decision
+	Outcome string // OK, InputRequired, or the code of the error
+	Took    time.Duration
+	ID      string // the call_id of the log
+	Trace   string // the id of the trace; "" for none
+	Args    []byte // the arguments as the client sent them, valid JSON; nil for none
+}
+
+// Outcomes that are not the code of an error.
+const (
+	OK            = "ok"
+	InputRequired = "input_required" // the tool asked for input; the client repeats the call with it
+)

@@ -1,0 +1,414 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/internal/testing/leaks"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// place is where a test has its audit log.
+type place struct{ path, state string }
+
+func newPlace(t *testing.T) place {
+	t.Helper()
+	dir := t.TempDir()
+	return place{filepath.Join(dir, "audit.log"), filepath.Join(dir, "state")}
+}
+
+func (p place) options() audit.Options {
+	return audit.Options{Path: p.path, StateDir: p.state, Log: slog.New(slog.DiscardHandler)}
+}
+
+func (p place) open(t *testing.T) *audit.Log {
+	t.Helper()
+	l, err := audit.Open(p.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// write writes n calls in one run of Orla.
+func (p place) write(t *testing.T, n int) {
+	t.Helper()
+	l := p.open(t)
+	for i := range n {
+		l.Record(callOf(i))
+	}
+	l.Close()
+}
+
+func callOf(i int) *audit.Call {
+	return &audit.Call{
+		Caller: "ci", Tool: fmt.Sprintf("hello%d", i), Target: "hello", Decision: audit.Decision{Verdict: audit.Allow, Class: "read"},
+		Outcome: audit.OK, Took: 1234 * time.Microsecond, ID: "ID", Args: []byte(`{"b": 1, "a": "x"}`),
+	}
+}
+
+func (p place) read(t *testing.T) []byte {
+	t.Helper()
+	return readFile(t, p.path)
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// verify checks texts as the files of the log, the last of which is the one that is written.
+func (p place) verify(t *testing.T, texts ...[]byte) *audit.Report {
+	t.Helper()
+	head, err := audit.LastHead(p.state, p.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := p.verifier(t)
+	v.Head, v.Whole = head, true
+	for i, text := range texts {
+		if err := v.File(t.Context(), fmt.Sprint("file", i), bytes.NewReader(text), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v.Report()
+}
+
+// verifier checks signatures, and knows nothing else.
+func (p place) verifier(t *testing.T) *audit.Verifier {
+	t.Helper()
+	text, err := audit.PublicKey(p.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := audit.ParseKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &audit.Verifier{Key: key}
+}
+
+func (p place) mustBeOK(t *testing.T, texts ...[]byte) *audit.Report {
+	t.Helper()
+	r := p.verify(t, texts...)
+	if !r.OK() {
+		t.Errorf("a log that nobody changed has findings: %v\n%s", r.Findings, bytes.Join(texts, []byte("--\n")))
+	}
+	return r
+}
+
+func TestT88AnUntouchedLogVerifies(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, 3)
+	p.write(t, 2)
+	r := p.mustBeOK(t, p.read(t))
+	// Two starts, five calls, two heads.
+	if r.Lines != 9 || r.Calls != 5 || r.First != 1 || r.Last != 9 || r.Signed != 9 || r.Unsigned != 0 {
+		t.Errorf("the report is %+v", *r)
+	}
+	info, err := os.Stat(p.path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %v, %v", info.Mode(), err)
+	}
+	if info, err = os.Stat(filepath.Join(p.state, "audit", "key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key has mode %v, %v", info.Mode(), err)
+	}
+}
+
+// Each change of a single byte is found, also without the head in the state folder.
+func TestT88EachChangedByteIsFound(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, 2)
+	p.write(t, 1)
+	text := p.read(t)
+	for at := range text {
+		for _, to := range []byte{text[at] ^ 1, text[at] ^ 0x20, '\n'} {
+			if to == text[at] {
+				continue
+			}
+			changed := bytes.Clone(text)
+			changed[at] = to
+			v := p.verifier(t)
+			if err := v.File(t.Context(), "x", bytes.NewReader(changed), false); err != nil {
+				t.Fatal(err)
+			}
+			if v.Report().OK() {
+				t.Fatalf("byte %d of %d, %q changed to %q, is not found", at, len(text), text[at], to)
+			}
+		}
+	}
+}
+
+// Each cut is found: in a line by itself, and at the end of a line by the head in the state folder.
+func TestT88EachCutIsFound(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, 2)
+	p.write(t, 1)
+	text := p.read(t)
+	for at := range text {
+		if p.verify(t, text[:at]).OK() {
+			t.Fatalf("a file cut to %d of %d bytes is not found", at, len(text))
+		}
+	}
+}
+
+func TestT88EachLineThatIsDeletedInsertedOrSwappedIsFound(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, 3)
+	p.write(t, 2)
+	lines := bytes.SplitAfter(p.read(t), []byte("\n"))
+	lines = lines[:len(lines)-1]
+	mustFind := func(what string, changed ...[]byte) {
+		t.Helper()
+		r := p.verify(t, bytes.Join(changed, nil))
+		if r.OK() {
+			t.Errorf("%s is not found", what)
+			return
+		}
+	}
+	for i := range lines {
+		mustFind(fmt.Sprint("deleted line ", i+1), append(append([][]byte{}, lines[:i]...), lines[i+1:]...)...)
+		for j := range lines {
+			inserted := append(append(append([][]byte{}, lines[:j]...), lines[i]), lines[j:]...)
+			mustFind(fmt.Sprintf("line %d again before line %d", i+1, j+1), inserted...)
+			if i != j {
+				swapped := append([][]byte{}, lines...)
+				swapped[i], swapped[j] = swapped[j], swapped[i]
+				mustFind(fmt.Sprintf("swapped lines %d and %d", i+1, j+1), swapped...)
+			}
+		}
+		mustFind(fmt.Sprintf("line %d again at the end", i+1), append(append([][]byte{}, lines...), lines[i])...)
+	}
+	r := p.verify(t, bytes.Join(append(append([][]byte{}, lines[:3]...), lines[4:]...), nil))
+	if len(r.Findings) == 0 || r.Findings[0].Line != 4 || !strings.Contains(r.Findings[0].Text, "numbers 4 to 4 are missing") {
+		t.Errorf("the finding is %v", r.Findings)
+	}
+}
+
+// A write that was cut stays, a line of its own says so, and the log verifies.
+func TestT88ACutWriteIsNotedAndStays(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, 3)
+	whole := p.read(t)
+	l := p.open(t)
+	l.Record(callOf(9))
+	l.Close()
+	longer := p.read(t)
+	start := bytes.IndexByte(longer[len(whole):], '\n') + 1 + len(whole) // of the call
+	end := bytes.IndexByte(longer[start:], '\n') + start
+	for _, at := range []int{start, start + 1, start + 40, end - 1, end} { // up to the whole line without its end
+		q := newPlace(t)
+		if err := os.CopyFS(q.state, os.DirFS(p.state)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(q.state, "audit", "key"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(headFile(t, q)); err != nil { // as it was before the last stop
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(q.path, longer[:at], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		q.write(t, 1)
+		text := q.read(t)
+		if !bytes.HasPrefix(text, longer[:at]) {
+			t.Fatalf("cut at %d: the file was changed and not only continued", at)
+		}
+		r := q.mustBeOK(t, text)
+		if torn := at > start; torn != bytes.Contains(text, []byte(`"event":"torn"`)) || torn != (len(r.Notes) == 1) {
+			t.Errorf("cut at %d: notes %v\n%s", at, r.Notes, text)
+		}
+		// What the line says of the fragment is held to.
+		if at > start+2 {
+			text[start+2] ^= 1
+			if q.verify(t, text).OK() {
+				t.Errorf("cut at %d: a change of the fragment is not found", at)
+			}
+		}
+	}
+}
+
+// headFile returns where the state folder has the newest head. The state of another place has another name.
+func headFile(t *testing.T, p place) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(p.state, "audit", "*.head"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("heads: %v, %v", found, err)
+	}
+	return found[0]
+}
+
+// What was removed while Orla did not run is written down at its start, and stays a finding.
+func TestT88AGapIsWrittenDownAtTheStart(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, 3)
+	lines := bytes.SplitAfter(p.read(t), []byte("\n"))
+	if err := os.WriteFile(p.path, bytes.Join(lines[:2], nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.write(t, 1)
+	r := p.verify(t, p.read(t))
+	if len(r.Findings) != 1 || r.Findings[0].Line != 3 || !strings.Contains(r.Findings[0].Text, "lines 3 to 5 are missing") {
+		t.Errorf("the findings are %v", r.Findings)
+	}
+}
+
+func TestT88RotationContinuesTheChain(t *testing.T) {
+	p := newPlace(t)
+	l := p.open(t)
+	l.Record(callOf(0))
+	if err := l.Reopen(); err != nil { // nothing was moved
+		t.Fatal(err)
+	}
+	if err := os.Rename(p.path, p.path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	l.Record(callOf(1))
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	l.Record(callOf(2))
+	l.Close()
+	first, second := readFile(t, p.path+".1"), p.read(t)
+	r := p.mustBeOK(t, first, second)
+	if r.Calls != 3 || r.Unsigned != 0 || len(r.Notes) != 0 {
+		t.Errorf("the report is %+v", *r)
+	}
+	if !bytes.Contains(bytes.SplitAfter(second, []byte("\n"))[0], []byte(`"event":"start","why":"rotated"`)) {
+		t.Errorf("the new file begins with %s", second)
+	}
+	if r := p.mustBeOK(t, second); len(r.Notes) != 1 || r.First == 1 {
+		t.Errorf("the new file alone: %+v", *r)
+	}
+	if p.verify(t, second, first).OK() || p.verify(t, first[:bytes.LastIndexByte(first[:len(first)-1], '\n')+1], second).OK() {
+		t.Error("files out of order, or a file without its end, are not found")
+	}
+	// The next start continues in the new file.
+	p.write(t, 1)
+	p.mustBeOK(t, first, p.read(t))
+}
+
+func TestT88TwoOrlasDoNotWriteOneFile(t *testing.T) {
+	p := newPlace(t)
+	l := p.open(t)
+	defer l.Close()
+	other := place{p.path, t.TempDir()}.options()
+	if _, err := audit.Open(other); err == nil || !strings.Contains(err.Error(), "another Orla writes this audit log") {
+		t.Errorf("a second Orla with another state folder: %v", err)
+	}
+}
+
+func TestT88ParallelCallsAreOneChain(t *testing.T) {
+	p := newPlace(t)
+	l := p.open(t)
+	var calls sync.WaitGroup
+	const workers, each = 8, 5000 // more than one head
+	for w := range workers {
+		calls.Go(func() {
+			for i := range each {
+				l.Record(callOf(w*each + i))
+			}
+		})
+	}
+	calls.Wait()
+	l.Close()
+	if r := p.mustBeOK(t, p.read(t)); r.Calls != workers*each || r.Unsigned != 0 {
+		t.Errorf("the report is %+v", *r)
+	}
+	if heads := bytes.Count(p.read(t), []byte(`"event":"head"`)); heads < 2 { // one of them is that of the stop
+		t.Errorf("%d heads", heads)
+	}
+}
+
+func TestT88OddFilesAreRefused(t *testing.T) {
+	p := newPlace(t)
+	for name, prepare := range map[string]func() error{
+		"a folder":     func() error { return os.Mkdir(p.path, 0o700) },
+		"foreign text": func() error { return os.WriteFile(p.path, []byte("not an audit log\n"), 0o600) },
+	} {
+		if err := os.RemoveAll(p.path); err != nil {
+			t.Fatal(err)
+		}
+		if err := prepare(); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := audit.Open(p.options()); err == nil {
+			l.Close()
+			t.Errorf("%s was opened", name)
+		}
+	}
+	if err := os.RemoveAll(p.path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(p.state, "audit", "key"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := audit.Open(p.options()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		if err == nil {
+			l.Close()
+		}
+		t.Errorf("a key that others can read: %v", err)
+	}
+}
+
+func TestT88ShowSelects(t *testing.T) {
+	p := newPlace(t)
+	l := p.open(t)
+	for i := range 4 {
+		c := callOf(i)
+		if i == 2 {
+			c.Caller, c.Verdict = "ada", audit.Deny
+		}
+		l.Record(c)
+	}
+	l.Close()
+	for name, test := range map[string]struct {
+		audit.Selection
+		want string
+	}{
+		"all":       {audit.Selection{}, "hello0 hello1 hello2 hello3"},
+		"a caller":  {audit.Selection{Caller: "ada"}, "hello2"},
+		"a verdict": {audit.Selection{Verdict: audit.Allow}, "hello0 hello1 hello3"},
+		"a tool":    {audit.Selection{Tool: "hello3"}, "hello3"},
+		"a target":  {audit.Selection{Tool: "hello"}, "hello0 hello1 hello2 hello3"},
+		"later":     {audit.Selection{Since: time.Now().Add(time.Hour)}, ""},
+	} {
+		var got []string
+		odd, err := test.Show(t.Context(), io.MultiReader(strings.NewReader("odd\n"), bytes.NewReader(p.read(t))), func(l *audit.Line, _ []byte) error {
+			got = append(got, l.Tool)
+			return nil
+		})
+		if err != nil || odd != 1 || strings.Join(got, " ") != test.want {
+			t.Errorf("%s: got %v, %d odd lines, %v; want %s", name, got, odd, err, test.want)
+		}
+	}
+}
+
+func TestT88DecisionTravelsWithTheCall(t *testing.T) {
+	if d := audit.DecisionOf(t.Context()); d.Verdict != audit.None {
+		t.Errorf("without a decision: %+v", d)
+	}
+	audit.Decide(t.Context(), audit.Decision{Verdict: audit.Deny}) // does nothing
+	ctx := &audit.Deciding{Context: t.Context()}
+	made := audit.Decision{Class: "write", Rule: "ToolPermission/x", Verdict: audit.Deny}
+	audit.Decide(context.WithValue(ctx, place{}, 1), made)
+	if ctx.Decision != made || audit.DecisionOf(ctx) != made {
+		t.Errorf("got %+v", ctx.Decision)
+	}
+}

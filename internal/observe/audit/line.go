@@ -1,0 +1,158 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/observe/brief"
+)
+
+// The events of lines.
+const (
+	eventCall  = "call"
+	eventStart = "start" // Orla begins to write: after its start, or to a new file
+	eventHead  = "head"  // a signature over the chain so far
+	eventTorn  = "torn"  // the line before was cut in the middle of a write
+	eventGap   = "gap"   // at its start, Orla found that lines which it had signed were missing or changed
+	eventLost  = "lost"  // calls that could not be recorded
+)
+
+// Why a start is written, and a head signed.
+const (
+	whyStart    = "start"    // Orla continues a file
+	whyNew      = "new file" // Orla begins a file at its start
+	whyRotated  = "rotated"  // Orla continues in a new file, or ends the old one
+	whyStop     = "stop"
+	whyLines    = "lines" // there are many lines since the last head
+	whyInterval = "interval"
+)
+
+// Line is a line of an audit log, as it is read.
+type Line struct {
+	Seq   uint64    `json:"seq"`
+	Prev  string    `json:"prev"` // SHA-256 of the line before, without its line end
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"`
+
+	Caller     string  `json:"caller"`
+	Tool       string  `json:"tool"`
+	Target     string  `json:"target"`
+	Class      string  `json:"class"`
+	Rule       string  `json:"rule"`
+	Verdict    string  `json:"verdict"`
+	Approval   string  `json:"approval"`
+	Decider    string  `json:"decider"`
+	Outcome    string  `json:"outcome"`
+	DurationMS float64 `json:"duration_ms"`
+
+	Why  string `json:"why"`  // of a start, a head or a gap
+	Note string `json:"note"` // of a head: what is signed, and the signature
+
+	Bytes   int    `json:"bytes"`   // of the fragment before a torn line
+	SHA256  string `json:"sha256"`  // its hash
+	Lost    int    `json:"lost"`    // calls that were made, and have no line
+	Refused int    `json:"refused"` // calls that were refused meanwhile
+}
+
+const (
+	// maxText bounds a text of a client or a rule, in bytes.
+	maxText = 256
+	// maxArgs bounds the arguments in a line, in bytes, with audit_arguments: full.
+	maxArgs = 16 << 10
+	// maxLine is more than a line can have, in bytes.
+	maxLine = 64 << 10
+)
+
+// hash is the SHA-256 of a line without its line end.
+type hash [sha256.Size]byte
+
+func (h hash) String() string { return hex.EncodeToString(h[:]) }
+
+// appendTo appends what follows seq and prev in the line of a call.
+func (c *Call) appendTo(out []byte, now time.Time, full bool, in *canonicalizer) []byte {
+	out = appendBegin(out, now, eventCall)
+	for _, m := range [...]struct{ key, text string }{
+		{`,"caller":`, c.Caller},
+		{`,"tool":`, c.Tool},
+		{`,"target":`, c.Target},
+		{`,"class":`, c.Class},
+		{`,"rule":`, c.Rule},
+		{`,"verdict":`, c.Verdict},
+		{`,"approval":`, c.Approval},
+		{`,"decider":`, c.Decider},
+		{`,"outcome":`, c.Outcome},
+		{`,"call_id":`, c.ID},
+		{`,"trace_id":`, c.Trace},
+	} {
+		if m.text != "" {
+			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
+		}
+	}
+	out = append(out, `,"duration_ms":`...)
+	out = strconv.AppendFloat(out, float64(c.Took.Microseconds())/1000, 'f', -1, 64)
+	return append(appendArguments(out, c.Args, full, in), '}')
+}
+
+// appendBegin appends the members that each line has after seq and prev.
+func appendBegin(out []byte, now time.Time, event string) []byte {
+	out = append(out, `,"time":"`...)
+	out = now.UTC().AppendFormat(out, time.RFC3339Nano)
+	out = append(out, `","event":"`...)
+	out = append(out, event...)
+	return append(out, '"')
+}
+
+// appendText appends a JSON string.
+func appendText(out []byte, text string) []byte {
+	for i := range len(text) {
+		if b := text[i]; b < ' ' || b >= 0x7f || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {
+			return rawjson.AppendQuote(out, text)
+		}
+	}
+	out = append(out, '"')
+	out = append(out, text...)
+	return append(out, '"')
+}
+
+// appendArguments appends the hash of arguments, and themselves if full is set and they are not too large.
+func appendArguments(out, args []byte, full bool, in *canonicalizer) []byte {
+	if len(args) == 0 || string(args) == "null" {
+		args = []byte("{}")
+	}
+	// The canonical form is made behind the line, and dropped.
+	size := len(out)
+	out, isCanonical := in.canonical(out, args)
+	form := args
+	if isCanonical {
+		form = out[size:]
+	}
+	sum := sha256.Sum256(form)
+	var kept []byte
+	if full && isCanonical && len(form) <= maxArgs {
+		kept = append(kept, form...)
+	}
+	out = append(out[:size], `,"args_sha256":"`...)
+	out = hex.AppendEncode(out, sum[:])
+	out = append(out, '"')
+	if !isCanonical {
+		out = append(out, `,"args_form":"as_sent"`...)
+	}
+	if !full {
+		return out
+	}
+	if kept == nil {
+		return strconv.AppendInt(append(out, `,"args_omitted_bytes":`...), int64(len(args)), 10)
+	}
+	return append(append(out, `,"args":`...), kept...)
+}
+
+func appendHex(out []byte, h hash) []byte { return hex.AppendEncode(out, h[:]) }
+
+// decodeHex reports whether text is the hexadecimal form of what it writes to out, in lower case.
+func decodeHex(out []byte, text string) bool {
+	_, err := hex.Decode(out, []byte(text))
+	return err == nil && hex.EncodeToString(out) == text
+}
