@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 const (
@@ -79,7 +80,7 @@ type Client struct {
 
 // New returns a Client without connections.
 func New(opts Options) *Client {
-	c := &Client{roots: opts.Roots, far: opts.Far, is: classify, private: opts.Private}
+	c := &Client{roots: opts.Roots, far: opts.Far, is: classify, private: opts.Private, services: services{all: turns.NewShares(maxAllRequests)}}
 	c.private = cmp.Or(c.private, PrivateLoopback)
 	c.pool.Store(c.newPool(c.private))
 	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().web, req) })

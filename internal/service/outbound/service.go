@@ -12,17 +12,23 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// maxRequests bounds the requests that one service works on at once; one caller has at most half of
-// them (turns.Shares). Each may use about 450 KiB that is not counted: the header (maxHeader), the
-// part of an answer that is read before it is counted (turns.Little), and received and unread data
-// (maxUnread).
-const maxRequests = 1024
+// maxRequests bounds the requests that one service works on at once, and maxAllRequests those of all
+// services; one caller has at most half of them (turns.Shares). Each may use about 450 KiB that is not
+// counted: the header (maxHeader), the part of an answer that is read before it is counted
+// (turns.Little), and received and unread data (maxUnread). One host may have a service on each of its
+// ports. A caller whose share of one service is taken has places for others.
+const maxRequests, maxAllRequests = 1024, 1536
 
 // Service bounds the requests to one host. Its methods may be called from any goroutine.
-type Service struct{ requests *turns.Shares }
+type Service struct {
+	requests *turns.Shares
+	all      *turns.Shares // of all services
+}
 
 // services are the Services in use, by host and port.
 type services struct {
+	all *turns.Shares // requests to all of them
+
 	mu sync.Mutex // guards of
 	of map[string]weak.Pointer[Service]
 }
@@ -43,7 +49,7 @@ func (c *Client) Service(endpoint string) *Service {
 	if s.of == nil {
 		s.of = map[string]weak.Pointer[Service]{}
 	}
-	made := &Service{turns.NewShares(maxRequests)}
+	made := &Service{requests: turns.NewShares(maxRequests), all: s.all}
 	s.of[host] = weak.Make(made)
 	return made
 }
@@ -54,8 +60,15 @@ func (s *Service) Begin(ctx context.Context, owner turns.Owner) error {
 	if err := s.requests.Take(ctx, owner, 1); err != nil {
 		return fault.From(err)
 	}
+	if err := s.all.Take(ctx, owner, 1); err != nil {
+		s.requests.Give(owner, 1)
+		return fault.From(err)
+	}
 	return nil
 }
 
 // End ends a request that began.
-func (s *Service) End(owner turns.Owner) { s.requests.Give(owner, 1) }
+func (s *Service) End(owner turns.Owner) {
+	s.all.Give(owner, 1)
+	s.requests.Give(owner, 1)
+}

@@ -41,8 +41,47 @@ func TestS2RequestsToOneServiceAreBoundedAndShared(t *testing.T) {
 	if n := len(fill(t, c.Service("https://A.test:8443/y?z"), "big")); n != 0 {
 		t.Errorf("another path of the same service: %d requests more began", n)
 	}
-	if n := len(fill(t, other, "big")); n < 450 {
+	if n := len(fill(t, other, "small")); n < 50 {
 		t.Errorf("another service: %d requests began", n)
+	}
+}
+
+// SPEC S2, N2: one host may have many services. All of them together work on no more requests than OPERATING.md says,
+// one that works on all that it may leaves places for others, and a caller that takes all that it may leaves places for
+// other callers.
+func TestS2RequestsToAllServicesAreBoundedTogether(t *testing.T) {
+	const ports, most = 8, 1536
+	c := outbound.New(outbound.Options{})
+	var kept []*outbound.Service
+	begun := map[*outbound.Service][]turns.Owner{}
+	of := func(caller string) (began [ports]int, all int) {
+		for i := range ports {
+			s := c.Service("http://a.test:" + strconv.Itoa(8000+i))
+			owners := fill(t, s, caller)
+			kept, begun[s] = append(kept, s), append(begun[s], owners...)
+			began[i] = len(owners)
+			all += began[i]
+		}
+		return began, all
+	}
+	big, all := of("big")
+	if all > most/2 || all < most/2-128 {
+		t.Errorf("one caller began %d requests to %d services; want about %d", all, ports, most/2)
+	}
+	if big[1] < 100 {
+		t.Errorf("%d requests to a second service began; want more than 100", big[1])
+	}
+	if _, small := of("small"); small > most/4 || small < most/4-128 {
+		t.Errorf("another caller began %d requests; want about %d", small, most/4)
+	}
+	for _, s := range kept {
+		for _, owner := range begun[s] {
+			s.End(owner)
+		}
+		delete(begun, s)
+	}
+	if _, again := of("big"); again != all {
+		t.Errorf("one caller began %d requests when all had ended; want %d", again, all)
 	}
 }
 
