@@ -11,7 +11,6 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/trace"
-	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/outbound"
 )
@@ -107,9 +106,9 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 	case kind != typeJSON:
 		return final("the server answered with %q, which MCP does not know; is there an MCP server at this endpoint?", kind)
 	}
-	grow, release := s.reading(ctx, m.whose)
-	defer release()
-	body, err := s.body(resp, grow)
+	r := s.reading(ctx, m.whose)
+	defer r.release()
+	body, err := s.body(resp, r.grow)
 	if err != nil {
 		return err
 	}
@@ -148,63 +147,6 @@ func contentType(h http.Header) string {
 	}
 	const enough = 100
 	return kind[:min(len(kind), enough)]
-}
-
-// maxMedium and maxLarge bound the answers for one caller that are being read at once: those over
-// small, and those over large. All callers together have twice as many.
-const (
-	maxMedium = 64
-	maxLarge  = 4
-)
-
-// reading returns grow, which waits until more of a message may be read, and release, which returns
-// everything that grow took from the owner's share. grow must be called with step 0 if a message is
-// larger than small, and with step 1 if it is larger than large.
-func (s *session) reading(ctx context.Context, whose turns.Owner) (grow func(step int) error, release func()) {
-	var has [len(steps)]bool
-	shares := [len(steps)]*turns.Shares{s.medium, s.large}
-	grow = func(step int) error {
-		err := shares[step].Take(ctx, whose, 1)
-		has[step] = err == nil
-		return err
-	}
-	return grow, func() {
-		for step, of := range shares {
-			if has[step] {
-				of.Give(whose, 1)
-			}
-		}
-		has = [len(steps)]bool{}
-	}
-}
-
-// body reads a whole answer. It calls grow when the answer becomes larger than a step.
-func (s *session) body(resp *http.Response, grow func(step int) error) ([]byte, error) {
-	var body []byte
-	for step := range len(steps) + 1 {
-		most := s.max + 1
-		if step < len(steps) {
-			most = min(steps[step], most)
-		}
-		more, err := outbound.Body(io.LimitReader(resp.Body, int64(most-len(body))), int64(most-len(body)))
-		if err != nil {
-			return nil, err
-		}
-		if body == nil {
-			body = more
-		} else {
-			body = append(body, more...)
-		}
-		if len(body) < most {
-			return body, nil
-		}
-		if step < len(steps) && len(body) <= s.max {
-			if err := grow(step); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return nil, s.tooLarge()
 }
 
 func (s *session) tooLarge() *fault.Error {

@@ -41,9 +41,9 @@ func TestS2StalledAnswersTakeLittle(t *testing.T) {
 		read   func(s *session, ctx context.Context, whose turns.Owner, resp *http.Response)
 	}{
 		"JSON": {"", func(s *session, ctx context.Context, whose turns.Owner, resp *http.Response) {
-			grow, release := s.reading(ctx, whose)
-			defer release()
-			_, _ = s.body(resp, grow)
+			r := s.reading(ctx, whose)
+			defer r.release()
+			_, _ = s.body(resp, r.grow)
 		}},
 		"a stream": {"data: ", func(s *session, ctx context.Context, whose turns.Owner, resp *http.Response) {
 			_ = s.stream(ctx, resp, message{whose: whose})
@@ -83,6 +83,109 @@ func TestS2StalledAnswersTakeLittle(t *testing.T) {
 			})
 		})
 	}
+}
+
+// SPEC S2, N2: the messages of all sessions that are being read take a bounded number of bytes together, and one
+// caller's, or one host's, leave room for another caller's. What finds no room fails after a while.
+func TestS2StalledAnswersOfAllServersAreBoundedTogether(t *testing.T) {
+	const servers, each, room = 24, 4, 16 << 20
+	const size = 2<<20 - 100
+	for name, of := range map[string]turns.Owner{
+		"one caller": {Caller: "ada", Session: "1"}, "a caller without a session": {Session: "1"}, "no caller": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads := turns.NewRoom(room)
+				session := func() *session {
+					s := &session{shares: newShares(2 << 20), max: 2 << 20, owner: ownerOf("https://a.test/mcp")}
+					s.reads = reads
+					return s
+				}
+				over := make(chan struct{})
+				ctx, stop := context.WithCancel(t.Context())
+				var read atomic.Int64
+				var failed atomic.Int64
+				var reading sync.WaitGroup
+				for range servers {
+					s := session()
+					for range each {
+						text := io.TeeReader(strings.NewReader(strings.Repeat("x", size)), counter{&read})
+						reading.Go(func() {
+							r := s.reading(ctx, of)
+							defer r.release()
+							if _, err := s.body(&http.Response{Body: stalling{text, over}}, r.grow); errors.Is(err, errNoRoom) {
+								failed.Add(1)
+							}
+						})
+					}
+				}
+				synctest.Wait()
+				little := int64(servers * each * small)
+				if all := read.Load() - little; all > room || all < room/8 {
+					t.Errorf("%d KiB are read of %d answers; want at most %d", all>>10, servers*each, room>>10)
+				}
+				if n := failed.Load(); n > 0 {
+					t.Errorf("%d answers failed at once", n)
+				}
+
+				// Another caller's answer, which comes slowly, is read.
+				bob := turns.Owner{Caller: "bob", Session: "2"}
+				slow := make(chan struct{})
+				s := session()
+				done := make(chan error, 1)
+				go func() {
+					r := s.reading(ctx, bob)
+					defer r.release()
+					first := strings.NewReader(strings.Repeat("x", size/2))
+					text := io.MultiReader(first, waiting(slow), strings.NewReader(strings.Repeat("x", size/2)))
+					_, err := s.body(&http.Response{Body: io.NopCloser(text)}, r.grow)
+					done <- err
+				}()
+				time.Sleep(2 * maxReadWait)
+				close(slow)
+				if err := <-done; err != nil {
+					t.Errorf("another caller's answer: %v", err)
+				}
+				if n := failed.Load(); n == 0 || n >= servers*each {
+					t.Errorf("%d of %d answers failed; want those without room", n, servers*each)
+				}
+				stop()
+				close(over)
+				reading.Wait()
+				if free := reads.Free(); free != room {
+					t.Errorf("%d bytes are free at the end, want all", free)
+				}
+			})
+		})
+	}
+}
+
+// waiting is an empty text that ends when the channel is closed.
+type waiting <-chan struct{}
+
+func (w waiting) Read([]byte) (int, error) {
+	<-w
+	return 0, io.EOF
+}
+
+// SPEC S2: a message of a stream for which there is no room ends its stream, with the reason, and its call is told.
+func TestS2AStreamWithoutRoomEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{shares: newShares(2 << 20), max: 2 << 20}
+		s.reads = turns.NewRoom(1 << 20)
+		for range 2 { // one has all of it, and one is beyond it
+			ctx, release := s.reads.Open(t.Context(), turns.Owner{Session: "other"})
+			defer release()
+			if err := turns.AccountOf(ctx).Need(ctx, 2<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resp := &http.Response{Body: io.NopCloser(strings.NewReader("id: 1\ndata: " + strings.Repeat("x", 2*large) + "\n\n"))}
+		err := s.follow(t.Context(), resp, message{whose: turns.Owner{Session: "one"}})
+		if !errors.Is(err, errNoRoom) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
 }
 
 // counter counts what is written to it.

@@ -75,7 +75,7 @@ func Connect(t manifest.Tool, opts Options) func(context.Context) (capsule.Conne
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler)).With("tool", t.Name)
 	return func(ctx context.Context) (capsule.Connection, error) {
 		s := &session{
-			endpoint: t.Runtime.Remote.Endpoint, opts: opts, max: int(limit),
+			endpoint: t.Runtime.Remote.Endpoint, owner: ownerOf(t.Runtime.Remote.Endpoint), opts: opts, max: int(limit),
 			outbox: make(chan message), life: newLife(), shares: newShares(limit),
 			state: state{open: map[string]*request{}},
 		}
@@ -88,6 +88,7 @@ func Connect(t manifest.Tool, opts Options) func(context.Context) (capsule.Conne
 type session struct {
 	// Set by Connect.
 	endpoint string
+	owner    turns.Owner // for what is for no caller, where all servers share something
 	opts     Options
 	max      int          // largest message, in bytes
 	outbox   chan message // from Send and Post to forward
@@ -140,6 +141,7 @@ type shares struct {
 	begun         *turns.Shares // requests without an answer
 	posts         *turns.Shares // requests that the server works on
 	medium, large *turns.Shares // messages being read that are over small, or over large
+	reads         *turns.Room   // their bytes; of all sessions
 
 	tells, untold *turns.Shares // messages without an answer: being sent, and being sent or waiting
 	untoldBytes   *turns.Shares // bytes of untold
@@ -148,6 +150,7 @@ type shares struct {
 func newShares(maxMessage int64) shares {
 	return shares{
 		begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), medium: turns.NewShares(2 * maxMedium), large: turns.NewShares(2 * maxLarge),
+		reads: allReads,
 		tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
 		untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*maxMessage)), // at least enough for the largest message
 	}

@@ -27,8 +27,8 @@ var errTooLarge = errors.New("over max_message")
 type eventReader struct {
 	r   *bufio.Reader
 	max int
-	// grow is called when an event becomes larger than a step, before more of it is read, once per step.
-	// It may block.
+	// grow is called when an event becomes larger than small << step, before more of it is read, once for
+	// each step. It may block.
 	grow func(step int) error
 	over <-chan struct{} // closed when no more events are needed
 
@@ -48,9 +48,6 @@ type eventReader struct {
 }
 
 const (
-	// A message over small counts towards maxMedium, and one over large towards maxLarge too.
-	small = 64 << 10
-	large = 256 << 10
 	// maxEventID bounds an event id, which is sent back in a header.
 	maxEventID = 1 << 10
 	// maxEventName bounds how much of an event's type is kept.
@@ -63,9 +60,6 @@ const (
 	// fields is the largest number of bytes that a field name adds to a line.
 	fields = len("data: ")
 )
-
-// steps are the sizes at which grow is called.
-var steps = [...]int{small, large}
 
 func newEventReader(r io.Reader, max int, over <-chan struct{}, idle *pace.Shared, grow func(step int) error) *eventReader {
 	return &eventReader{r: bufio.NewReader(r), max: max, over: over, idle: idle, grow: grow}
@@ -187,7 +181,7 @@ func (e *eventReader) readLine(had int) ([]byte, error) {
 		if had+len(e.line)+len(part) > e.max+fields {
 			return nil, fmt.Errorf("%w (%d bytes)", errTooLarge, e.max)
 		}
-		for ; e.grown < len(steps) && had+len(e.line)+len(part) > steps[e.grown]; e.grown++ {
+		for ; had+len(e.line)+len(part) > small<<e.grown; e.grown++ {
 			if err := e.grow(e.grown); err != nil {
 				return nil, err
 			}

@@ -51,7 +51,7 @@ func (s *session) follow(ctx context.Context, resp *http.Response, m message) er
 			return context.Cause(ctx)
 		case errors.Is(st.err, errTooLarge):
 			return s.tooLarge()
-		case errors.Is(st.err, context.Canceled):
+		case errors.Is(st.err, context.Canceled), errors.Is(st.err, errNoRoom):
 			return st.err
 		}
 		if st.lastID != "" && st.lastID != seen {
@@ -110,6 +110,9 @@ func (s *session) listen(ctx context.Context) {
 			_ = resp.Body.Close() // it was read to its end
 			if errors.Is(st.err, errTooLarge) {
 				s.say("the server's own stream: an event of over max_message (%d bytes)", s.max)
+			}
+			if errors.Is(st.err, errNoRoom) {
+				s.say("the server's own stream: %s", errNoRoom.Reason)
 			}
 			if st.events > 0 {
 				tries = 0
@@ -234,9 +237,9 @@ type streamed struct {
 func (s *session) stream(ctx context.Context, resp *http.Response, m message) (st streamed) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	grow, release := s.reading(ctx, m.whose)
-	defer release()
-	events := newEventReader(resp.Body, s.max, ctx.Done(), &s.idle, grow)
+	r := s.reading(ctx, m.whose)
+	defer r.release()
+	events := newEventReader(resp.Body, s.max, ctx.Done(), &s.idle, r.grow)
 	for {
 		ev, err := events.next()
 		st.lastID, st.retry, st.err = events.lastID, events.retry, err
@@ -257,7 +260,7 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 			st.answered = true
 			s.endSoon(ctx, resp)
 		}
-		release() // the data is not used any more
+		r.release() // the data is not used any more
 		if isJSON {
 			events.passed()
 		} else {
