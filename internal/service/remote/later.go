@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"sync"
 
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // Limits of messages to the server that have no answer, which are mostly answers to its own
@@ -18,6 +20,46 @@ const (
 	// leastUntoldBytes is the least number of bytes for waiting messages.
 	leastUntoldBytes = 64 << 20
 )
+
+// maxAllTells bounds the messages without an answer that are being sent to all servers at once.
+const maxAllTells = 64
+
+// allTells are they, by caller; those for no caller count for the host of their server.
+var allTells = turns.NewShares(maxAllTells)
+
+// allAsks slows down the questions of all servers together. One costs as much as askLines other messages, since
+// its answer is a request: one server may have many sessions.
+var allAsks pace.Shared
+
+const (
+	askLines = 40
+	maxAsks  = pace.MaxLines / askLines // questions per second
+)
+
+// slow counts the questions in a message of the server, and waits if all servers have asked too many.
+func (s *session) slow(done <-chan struct{}, questions int) {
+	for range questions {
+		s.asks.Wait(done, askLines, 0)
+	}
+}
+
+// questionsIn returns how many requests a message of the server has. raw is valid JSON.
+func questionsIn(raw []byte) (n int) {
+	count := func(one json.RawMessage) bool {
+		if rawjson.IsObject(one) {
+			if m, _ := rawjson.ReadMessage(one); m.Method != nil && m.ID != nil {
+				n++
+			}
+		}
+		return true
+	}
+	if rawjson.IsObject(raw) {
+		count(raw)
+	} else {
+		rawjson.Elements(raw, count)
+	}
+	return n
+}
 
 // later sends a message without blocking the caller: when there is room, and after the channel after
 // is closed. ctx bounds the wait, and last the sending.
@@ -41,6 +83,14 @@ func (s *session) later(ctx, last context.Context, m message, after <-chan struc
 			return
 		}
 		defer s.tells.Give(whose, 1)
+		among := whose
+		if among == (turns.Owner{}) {
+			among = s.owner
+		}
+		if s.allTells.Take(ctx, among, 1) != nil {
+			return
+		}
+		defer s.allTells.Give(among, 1)
 		s.tell(last, m)
 	})
 }

@@ -158,10 +158,12 @@ func (s *session) tooLarge() *fault.Error {
 // cause of ctx's end. The caller must not use text afterwards.
 func (s *session) hand(ctx context.Context, text []byte, m message) (isJSON, answered bool, err error) {
 	var line []byte
-	whole := false
+	whole, questions := false, 0
 	if err := m.room.Work(ctx, len(text), func() {
 		if line = oneLine(text); line != nil {
-			line, answered = s.sort(line, m)
+			if line, answered = s.sort(line, m); !answered {
+				questions = questionsIn(line)
+			}
 			line, whole = s.cleaned(line)
 		}
 	}); err != nil {
@@ -171,6 +173,7 @@ func (s *session) hand(ctx context.Context, text []byte, m message) (isJSON, ans
 		return false, false, nil
 	}
 	s.receive(line) //nolint:contextcheck // an answer waits in the context of its call
+	s.slow(ctx.Done(), questions)
 	return true, whole && answered, nil
 }
 

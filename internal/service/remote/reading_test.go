@@ -2,9 +2,11 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,8 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rpc"
+	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // stalling is a body that has so many bytes, and no end before it is closed.
@@ -186,6 +190,88 @@ func TestS2AStreamWithoutRoomEnds(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 	})
+}
+
+// unanswering answers no question.
+type unanswering struct{ quiet }
+
+func (unanswering) Asked(json.RawMessage, string, json.RawMessage) {}
+
+// SPEC S2, N2: the questions of all servers are read at a bounded rate together, also in batches.
+func TestS2QuestionsOfAllServersAreReadSlowlyTogether(t *testing.T) {
+	const ping = `{"jsonrpc":"2.0","id":"p","method":"ping"}`
+	for name, of := range map[string]struct {
+		data string
+		asks int
+	}{"one by one": {ping, 1}, "in batches": {"[" + strings.Repeat(ping+",", 99) + ping + "]", 100}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const servers, seconds = 4, 5
+				var asks pace.Shared
+				began := time.Now()
+				var all sync.WaitGroup
+				for range servers {
+					s := &session{shares: newShares(1 << 20), max: 1 << 20, listener: listener{conn: rpc.New(nil, rpc.Options{Handler: unanswering{}}), logged: func([]byte, int) {}}}
+					s.asks = &asks
+					text := strings.Repeat("data: "+of.data+"\n\n", seconds*maxAsks/of.asks)
+					all.Go(func() {
+						_ = s.stream(t.Context(), &http.Response{Body: io.NopCloser(strings.NewReader(text))}, message{})
+					})
+				}
+				all.Wait()
+				if took := time.Since(began); took < (servers*seconds-2)*time.Second {
+					t.Errorf("the questions of %d servers, for %d s each, were read in %v", servers, seconds, took)
+				}
+			})
+		})
+	}
+}
+
+// SPEC S2, N2: few answers to servers' questions are sent at once to all servers, and one host leaves places.
+func TestS2FewAnswersAreSentToAllServersAtOnce(t *testing.T) {
+	const servers = 10
+	var arrived atomic.Int64
+	over := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived.Add(1)
+		<-over
+	}))
+	defer server.Close()
+	client := outbound.New(outbound.Options{})
+	defer client.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	all := turns.NewShares(maxAllTells)
+	var sessions []*session
+	for range servers {
+		s := &session{
+			shares: newShares(1 << 20), owner: ownerOf(server.URL), endpoint: server.URL, opts: Options{Client: client},
+			listener: listener{logged: func([]byte, int) {}}, life: newLife(),
+		}
+		s.allTells = all
+		sessions = append(sessions, s)
+		for range maxTells {
+			s.later(ctx, ctx, message{text: []byte(`{}`)}, nil)
+		}
+	}
+	testkit.Eventually(t, "all have their places of their sessions", func() bool {
+		n := int64(0)
+		for _, s := range sessions {
+			n += s.tells.Taken()
+		}
+		return n == servers*maxTells
+	})
+	testkit.Eventually(t, "answers are sent", func() bool { return arrived.Load() >= maxAllTells/2 })
+	if n, sent := all.Taken(), arrived.Load(); n != maxAllTells/2 || sent != n {
+		t.Errorf("%d answers have places, and %d are sent; want %d", n, sent, maxAllTells/2)
+	}
+	if !all.Try(ownerOf("https://b.test/"), 1) {
+		t.Error("there is no place for another host")
+	}
+	stop()
+	close(over)
+	for _, s := range sessions {
+		s.work.Wait()
+	}
 }
 
 // counter counts what is written to it.

@@ -145,12 +145,14 @@ type shares struct {
 
 	tells, untold *turns.Shares // messages without an answer: being sent, and being sent or waiting
 	untoldBytes   *turns.Shares // bytes of untold
+	allTells      *turns.Shares // messages without an answer that are being sent; of all sessions
+	asks          *pace.Shared  // slows down the servers' questions; of all sessions
 }
 
 func newShares(maxMessage int64) shares {
 	return shares{
 		begun: turns.NewShares(2 * maxOpen), posts: turns.NewShares(2 * maxPosts), medium: turns.NewShares(2 * maxMedium), large: turns.NewShares(2 * maxLarge),
-		reads: allReads,
+		reads: allReads, allTells: allTells, asks: &allAsks,
 		tells: turns.NewShares(2 * maxTells), untold: turns.NewShares(2 * maxUntold),
 		untoldBytes: turns.NewShares(max(leastUntoldBytes, 4*maxMessage)), // at least enough for the largest message
 	}
