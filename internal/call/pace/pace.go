@@ -23,8 +23,11 @@ type Pace struct {
 	lines, bytes int
 }
 
-// Wait counts what was read. If that is too much for the present second, it waits for its end, or for
-// done, which may be nil.
+// maxAhead bounds one wait.
+const maxAhead = time.Minute
+
+// Wait counts what was read. If that is too much for the present second, it waits until it has taken as
+// many seconds as it would in small parts, at most a minute, or for done, which may be nil.
 func (p *Pace) Wait(done <-chan struct{}, lines, bytes int) { wait(done, p.count(lines, bytes)) }
 
 // count counts what was read, and returns how long to wait.
@@ -34,9 +37,10 @@ func (p *Pace) count(lines, bytes int) (left time.Duration) {
 	if p.lines < MaxLines && p.bytes < MaxBytes { // as a rule; no clock is read
 		return 0
 	}
+	seconds := min(max(float64(p.lines)/MaxLines, float64(p.bytes)/MaxBytes), maxAhead.Seconds())
 	p.lines, p.bytes = 0, 0
 	now := time.Now()
-	left = max(time.Second-now.Sub(p.began), 0)
+	left = min(max(time.Duration(seconds*float64(time.Second))-now.Sub(p.began), 0), maxAhead)
 	p.began = now.Add(left)
 	return left
 }
@@ -57,18 +61,11 @@ type Shared struct {
 	pace Pace
 }
 
-// maxAhead bounds how long a stream waits for seconds that other streams have used.
-const maxAhead = time.Minute
-
-// Wait is like Pace.Wait. If several streams have read too much for a second, each waits for the end of
-// another one.
+// Wait is like Pace.Wait. If several streams have read too much for a second, each waits for seconds of
+// its own, at most a minute.
 func (s *Shared) Wait(done <-chan struct{}, lines, bytes int) {
 	s.mu.Lock()
 	left := s.pace.count(lines, bytes)
-	if left > maxAhead {
-		s.pace.began = s.pace.began.Add(maxAhead - left)
-		left = maxAhead
-	}
 	s.mu.Unlock()
 	wait(done, left)
 }

@@ -36,6 +36,35 @@ func TestS2AFloodIsReadAtItsPace(t *testing.T) {
 	}
 }
 
+// SPEC S2: what is read at once takes as long as the same in small parts. A minute is the most.
+func TestS2WhatIsReadAtOnceIsPacedInProportion(t *testing.T) {
+	for name, test := range map[string]struct {
+		lines, bytes int
+		want         time.Duration // for four times as much
+	}{
+		"lines":    {20 * pace.MaxLines, 1, 80 * time.Second},
+		"bytes":    {1, 2 * pace.MaxBytes, 8 * time.Second},
+		"too much": {1 << 40, 1 << 40, 4 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var alone pace.Pace
+				var shared pace.Shared
+				for what, wait := range map[string]func(done <-chan struct{}, lines, bytes int){"alone": alone.Wait, "shared": shared.Wait} {
+					wait(nil, pace.MaxLines, 0) // the first second begins
+					began := time.Now()
+					for range 4 {
+						wait(nil, test.lines, test.bytes)
+					}
+					if took := time.Since(began); (took - test.want).Abs() > 2*time.Second {
+						t.Errorf("%s, it took %v, want about %v", what, took, test.want)
+					}
+				}
+			})
+		})
+	}
+}
+
 // SPEC S2, N2: several streams that share a pace are read as slowly together as one, and who was slow is not held
 // up for long by what others have read.
 func TestS2StreamsShareAPace(t *testing.T) {

@@ -16,8 +16,9 @@ import (
 )
 
 // Receive passes a message, or each message of a batch, to its call or to the Handler. It returns how many
-// messages were not answers to calls. It waits only if there is no room for an answer, or for a short time
-// for a turn to work on a large one, and only while no call of another caller would wait too.
+// messages were not answers to calls. Of a batch, it drops what is beyond maxBatch. It waits only if there is
+// no room for an answer, or for a short time for a turn to work on a large one, and only while no call of
+// another caller would wait too.
 func (c *Conn) Receive(text []byte) (unasked int) {
 	c.heard.Store(int64(time.Since(c.made)))
 	c.unasked = 0
@@ -95,16 +96,40 @@ func (c *Conn) take(text []byte) {
 	case '{':
 		c.takeMessage(text, len(text))
 	default: // a batch, which older peers may answer with
-		rawjson.Elements(text, func(m json.RawMessage) bool {
-			c.unasked++
-			if m[0] == '{' {
-				c.takeMessage(m, len(text))
-			} else {
-				c.opts.Handler.Noise(shortened(m), "not a JSON-RPC message")
-			}
-			return true
-		})
+		c.takeBatch(text)
 	}
+}
+
+const (
+	// maxBatch is how many messages of a batch are taken that do not answer calls.
+	maxBatch = 1024
+	// maxSlice is how long a turn for a batch is before the next caller gets one.
+	maxSlice = 5 * time.Millisecond
+)
+
+// takeBatch takes the messages of a batch, in several turns if it works for long. From the first one that is too
+// many, it takes nothing more.
+func (c *Conn) takeBatch(text []byte) {
+	one := c.unasked // the batch itself
+	began := time.Now()
+	rawjson.Elements(text, func(m json.RawMessage) bool {
+		if c.unasked-one == maxBatch {
+			c.opts.Handler.Noise(shortened(m), fmt.Sprintf("a batch of more than %d messages that answer no call; the rest is dropped", maxBatch))
+			return false
+		}
+		c.unasked++
+		if c.works != nil && time.Since(began) >= maxSlice {
+			c.endWork()
+			c.beginWork()
+			began = time.Now()
+		}
+		if m[0] == '{' {
+			c.takeMessage(m, len(text))
+		} else {
+			c.opts.Handler.Noise(shortened(m), "not a JSON-RPC message")
+		}
+		return true
+	})
 }
 
 // Noise tells the Handler of what is not a message, with the reason why.
