@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -137,6 +138,88 @@ func TestT73TheCommandLineIsKilled(t *testing.T) {
 	if left := b.left(); len(left) > 0 || p.Exit().Err == nil {
 		t.Errorf("%v is left; %+v", left, p.Exit())
 	}
+}
+
+// slowly returns an engine whose podman, for a command line with the word made-slowly, starts a process as it starts
+// conmon, with the name of the container, and knows the container only when it was asked to kill it by SIGKILL three
+// times. conmon returns whether that process was started and lives, or is not reaped yet.
+func slowly(t *testing.T) (b *bench, conmon func() (started, alive bool)) {
+	t.Helper()
+	dir := t.TempDir()
+	monitor := filepath.Join(dir, "conmon")
+	if err := os.WriteFile(monitor, []byte("#!/bin/sh\nsleep 98765 &\nwait\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b = newBench(t, func(o *container.EngineOptions) {
+		o.Program = script(t, fmt.Sprintf(`cd %q
+case "$*" in
+*made-slowly*)
+	for arg; do case $arg in --name=*) name=${arg#--name=};; esac; done
+	(
+		env -i PATH="$PATH" setsid ./conmon -n "$name" </dev/null >/dev/null 2>&1 &
+		echo $! >writing && mv writing started
+	)
+	until [ "$(grep -c KILL asked)" -ge 3 ]; do sleep 0.05; done
+	touch known
+	while kill -0 -- "-$(cat started)" 2>/dev/null; do sleep 0.05; done
+	exit 137;;
+kill*)
+	echo "$*" >>asked
+	[ -e known ] || { echo "no such container" >&2; exit 125; }
+	pid=$(cat started)
+	exec kill -KILL -- "-$pid";;
+esac
+exec %q "$@"
+`, dir, o.Program))
+	})
+	if !b.podman.IsPodman() {
+		t.Skip("docker has no conmon")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "asked"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pid := func() int {
+		text, _ := os.ReadFile(filepath.Join(dir, "started")) // it may not be started yet
+		n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		return n
+	}
+	t.Cleanup(func() {
+		if n := pid(); n > 0 {
+			_ = syscall.Kill(-n, syscall.SIGKILL) // it should be gone
+		}
+	})
+	return b, func() (started, alive bool) {
+		n := pid()
+		return n > 0, n > 0 && syscall.Kill(-n, 0) == nil
+	}
+}
+
+// SPEC C4, SPEC-TOOLS 7.3: podman is not killed while it makes a container, or conmon and the container's first
+// process would stay: podman would not know of them.
+func TestT73PodmanIsNotKilledWhileItMakesAContainer(t *testing.T) {
+	b, conmon := slowly(t)
+	spec := sh(": made-slowly")
+	spec.Grace = 100 * time.Millisecond
+	p := b.start(b.launcher(b.ours()), spec)
+	eventually(t, "conmon runs", func() bool { started, _ := conmon(); return started })
+	p.Stop()
+	within(t, "its end", p.Gone())
+	if exit := p.Exit(); exit.Signal != 0 {
+		t.Errorf("podman run was ended by %v", exit.Signal)
+	}
+	eventually(t, "conmon ends", func() bool { _, alive := conmon(); return !alive })
+}
+
+// SPEC C4, SPEC-TOOLS 7.3: if podman is killed while it makes a container, what it does not know of is ended too.
+func TestT73NothingOfAHalfMadeContainerIsLeft(t *testing.T) {
+	b, conmon := slowly(t)
+	p := b.start(b.launcher(b.ours()), sh(": made-slowly"))
+	eventually(t, "conmon runs", func() bool { started, _ := conmon(); return started })
+	if err := syscall.Kill(p.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "its end", p.Gone())
+	eventually(t, "conmon ends", func() bool { _, alive := conmon(); return !alive })
 }
 
 // asOrla makes the test binary an Orla that starts a container and is killed.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
@@ -114,37 +115,45 @@ func (p *process) endsByItself() bool {
 	}
 }
 
-// askPause is the pause between two attempts to signal a container that may not run yet.
-const askPause = 50 * time.Millisecond
+// askPause is the first pause between two attempts to signal a container that may not run yet. It doubles up to
+// maxAskPause: each attempt is a process of the engine.
+const (
+	askPause    = 50 * time.Millisecond
+	maxAskPause = 400 * time.Millisecond
+)
 
 // endsWhenAsked sends SIGTERM by the container's name, and waits for the grace. It does not signal
 // the command line: while that makes the container, the signal may be lost.
 func (p *process) endsWhenAsked(ctx context.Context) bool {
 	p.ordered = true
 	grace := cmp.Or(p.plan.spec.Grace, launch.DefaultGrace)
-	ctx, cancel := p.untilEnd(ctx, grace)
+	ctx, cancel := p.untilEnd(ctx, p.kill, grace)
 	defer cancel()
-	for p.signal(ctx, "TERM") != nil {
-		select {
-		case <-time.After(askPause):
-			continue
-		case <-ctx.Done():
-		}
-		break
-	}
+	p.signalled(ctx, "TERM")
 	<-ctx.Done()
 	return launch.IsClosed(p.cli.Exited())
 }
 
-// untilEnd returns a context that ends with the command line, at Kill, and after most.
-func (p *process) untilEnd(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+// signalled sends a signal to the container until the engine has passed it on, or ctx ends. It reports whether
+// the signal was passed on.
+func (p *process) signalled(ctx context.Context, name string) bool {
+	for pause := askPause; p.signal(ctx, name) != nil; pause = min(2*pause, maxAskPause) {
+		if !pace.Sleep(ctx, pause) {
+			return false
+		}
+	}
+	return true
+}
+
+// untilEnd returns a context that ends with the command line, when kill is closed, and after most.
+func (p *process) untilEnd(ctx context.Context, kill <-chan struct{}, most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	done := make(chan struct{})
 	go func() { // returns at cancel
 		defer close(done)
 		select {
 		case <-p.cli.Exited():
-		case <-p.kill:
+		case <-kill:
 		case <-ctx.Done():
 		}
 		cancel()
@@ -158,25 +167,27 @@ func (p *process) signal(ctx context.Context, name string) error {
 	return err
 }
 
-// killPatience is how long an engine may take to kill a container.
-const killPatience = 5 * time.Second
+// killPatience is how long an engine may take to kill a container, which it may have to make before.
+const killPatience = 20 * time.Second
 
 // drainPatience is how long a command line may take to end after its container.
 const drainPatience = 3 * time.Second
 
-// end kills the container by its name, and then the command line.
+// end kills the container by its name, and then the command line. It does not kill a command line that still
+// makes the container, except after killPatience: podman would leave processes that it does not know.
 func (p *process) end(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	ctx, cancel := p.untilEnd(ctx, nil, killPatience)
 	defer cancel()
-	if p.signal(ctx, "KILL") == nil {
+	if p.signalled(ctx, "KILL") {
 		select {
 		case <-p.cli.Exited():
-			return
 		case <-time.After(drainPatience):
 		}
 	}
-	p.cli.Kill()
-	<-p.cli.Gone() // SIGKILL ends it, or Orla stops waiting for it
+	if !launch.IsClosed(p.cli.Exited()) {
+		p.cli.Kill()
+		<-p.cli.Gone() // SIGKILL ends it, or Orla stops waiting for it
+	}
 }
 
 // Exit codes that may be those of the engine's command line.
@@ -268,8 +279,18 @@ func (e *Engine) lasting(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // remove removes a container by its name, running or not, until the engine reports that it was
-// removed or, looks times in a row, that it does not exist.
+// removed or, looks times in a row, that it does not exist. If looks is over one, the engine may have been
+// killed while it made the container; then remove also ends the processes that the engine does not know.
 func (e *Engine) remove(ctx context.Context, m *made, name string, looks int) error {
+	err := e.removeKnown(ctx, m, name, looks)
+	if err == nil && looks > 1 && m.podman {
+		err = endMonitors(ctx, name)
+	}
+	return err
+}
+
+// removeKnown removes what the engine knows of a container.
+func (e *Engine) removeKnown(ctx context.Context, m *made, name string, looks int) error {
 	args := []string{m.path, "rm", "--force", "--volumes"}
 	if m.podman {
 		args = append(args, "--time=0") // else podman sends SIGTERM first and waits ten seconds
