@@ -166,10 +166,10 @@ func TestT36OptionsGuard(t *testing.T) {
 // the argument; nothing has run.
 func TestT36TemplateErrors(t *testing.T) {
 	for template, want := range map[string]string{
-		"{{.a.b}}":         "cli.args[1]: template error: 1:4: executing \"arg\" at <.a.b>: can't evaluate field b in type interface {}",
+		"{{.a.b}}":         "cli.args[1]: template error: 1:4: executing \"arg\" at <.a.b>: can't evaluate field b in type string",
 		"{{index .l 5}}":   "cli.args[1]: template error: 1:2: executing \"arg\" at <index .l 5>: error calling index: index out of range: 5",
 		"{{eq .a .l}}":     "cli.args[1]: template error: 1:2: executing \"arg\" at <eq .a .l>: error calling eq: incompatible types for comparison: string and []interface {}",
-		"{{call .a}}":      "cli.args[1]: template error: 1:2: executing \"arg\" at <call .a>: error calling call: non-function .a of type string",
+		"{{call .a}}":      "cli.args[1]: template error: 1:2: executing \"arg\" at <call .a>: error calling call: non-function of type string",
 		"{{.nul}}":         "cli.args[1]: a value holds a NUL byte, which no argument can",
 		"{{printf .fmt}}x": "cli.args[1]: template error: functions make more than 4194304 bytes",
 	} {

@@ -6,11 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"text/template/parse"
 	"time"
 
@@ -27,10 +24,12 @@ const (
 	// maxParts bounds what the templates of a call evaluate, in nodes of templates; an action has three
 	// or four, and so many bytes as perPart count as one more where a function reads them. After
 	// partsAtOnce, the call waits for a turn of its caller, which it has for turnLength while others wait.
-	maxParts    = 1_000_000
-	perPart     = 100
-	partsAtOnce = 10_000
-	turnLength  = 5 * time.Millisecond
+	// Every partsBetween it looks whether that is over, or the call has ended.
+	maxParts     = 1_000_000
+	perPart      = 100
+	partsAtOnce  = 10_000
+	partsBetween = 1000
+	turnLength   = 5 * time.Millisecond
 	// maxNested bounds the nested templates of one argument, each of which takes stack space while it runs.
 	maxNested = 1000
 	// maxMade bounds the output of all functions of a call's arguments, and so their time. Variables may
@@ -38,20 +37,10 @@ const (
 	maxMade = 4 << 20
 )
 
-// Names of functions that templates cannot use: rewrite adds them to the parsed templates.
-const (
-	stepName  = "_step"  // called at the start of a loop's round, with the parts of the round
-	nestName  = "_nest"  // called at the start of a nested template, with its parts
-	readName  = "_read"  // called for each value that a comparison reads
-	valueName = "_value" // last function of each pipeline whose result is printed
-	ownName   = "_own"   // the same, for a result that begins with a - of the template's own
-)
-
 // argument is one argument of a command.
 type argument struct {
 	literal string                 // its constant value, if trees is nil
-	trees   map[string]*parse.Tree // the rewritten template; read-only
-	parts   int                    // of the template, without the rounds of loops and nested templates
+	trees   map[string]*parse.Tree // read-only
 	uses    uses
 }
 
@@ -67,17 +56,7 @@ func argumentsOf(templates []string) ([]argument, error) {
 			list = append(list, argument{literal: text})
 			continue
 		}
-		used, whole := usesOf(trees), 0
-		for name, tree := range trees {
-			parts := partsOf(tree.Root)
-			rewrite(tree.Root)
-			if name == manifest.TemplateName {
-				whole = parts
-			} else {
-				tree.Root.Nodes = slices.Insert(tree.Root.Nodes, 0, counting(tree.Root.Pos, 1, nestName, parts))
-			}
-		}
-		list = append(list, argument{trees: trees, parts: whole, uses: used})
+		list = append(list, argument{trees: trees, uses: usesOf(trees)})
 	}
 	return list, nil
 }
@@ -94,11 +73,7 @@ func (c *cli) render(ctx context.Context, values any) ([]string, error) {
 		text := a.literal
 		if a.trees != nil {
 			r := rendering{work: &w, room: room, ended: ended}
-			err := w.add(a.parts)
-			if err == nil {
-				err = r.run(a.trees, values)
-			}
-			if err != nil {
+			if err := r.evaluate(a.trees, manifest.TemplateName, values); err != nil {
 				return nil, refusal(ctx, i, err)
 			}
 			text = r.out.String()
@@ -124,9 +99,6 @@ var (
 	errTooLarge = fmt.Errorf("template error: functions make more than %d bytes", maxMade)
 )
 
-// withRead matches a value as rewritePipe has written it.
-var withRead = regexp.MustCompile(`\(` + readName + ` ([^()]*)\)`)
-
 // refusal is the error for an argument that cannot be made.
 func refusal(ctx context.Context, i int, err error) error {
 	if ctx.Err() != nil {
@@ -140,8 +112,7 @@ func refusal(ctx context.Context, i int, err error) error {
 	}
 	if reason == "" {
 		const enough = 500 // it repeats a part of the template
-		text := withRead.ReplaceAllString(err.Error(), "$1")
-		reason = "template error: " + brief.Cut(strings.TrimPrefix(text, "template: "+manifest.TemplateName+":"), enough)
+		reason = "template error: " + brief.Cut(strings.TrimPrefix(err.Error(), "template: "+manifest.TemplateName+":"), enough)
 	}
 	f := fault.New(fault.InvalidInput, "cli.args[%d]: %s", i, reason)
 	f.Logged = fmt.Sprintf("cli.args[%d] cannot be made of the arguments", i) // the message may quote values (SPEC I2)
@@ -152,6 +123,7 @@ func refusal(ctx context.Context, i int, err error) error {
 type work struct {
 	ctx    context.Context //nolint:containedctx // of the call, whose templates it counts
 	parts  int             // nodes that were evaluated
+	next   int             // at how many parts add looks at ctx and the turn
 	made   int             // bytes that functions have made, which variables may keep
 	inTurn *turns.Account  // whose turn it is; nil before partsAtOnce
 	since  time.Time       // when the turn began
@@ -163,6 +135,10 @@ func (w *work) add(parts int) error {
 	if w.parts += parts; w.parts > maxParts {
 		return errParts
 	}
+	if w.parts < w.next {
+		return nil
+	}
+	w.next = w.parts + partsBetween
 	account := turns.AccountOf(w.ctx)
 	if account == nil || w.parts <= partsAtOnce || w.inTurn != nil && time.Since(w.since) < turnLength {
 		return w.ctx.Err()
@@ -197,35 +173,6 @@ type rendering struct {
 	nested int
 }
 
-// run executes a template.
-func (r *rendering) run(trees map[string]*parse.Tree, values any) error {
-	t := template.New(manifest.TemplateName).Funcs(template.FuncMap{
-		stepName: r.step, nestName: r.nest, valueName: r.value, ownName: r.own, readName: r.read,
-		"print": func(args ...any) (string, error) {
-			return r.made(args, func(shown []any) string { return fmt.Sprint(shown...) })
-		},
-		"println": func(args ...any) (string, error) {
-			return r.made(args, func(shown []any) string { return fmt.Sprintln(shown...) })
-		},
-		"printf": r.printf,
-		"html": func(args ...any) (string, error) {
-			return r.made(args, func(shown []any) string { return template.HTMLEscaper(shown...) })
-		},
-		"js": func(args ...any) (string, error) {
-			return r.made(args, func(shown []any) string { return template.JSEscaper(shown...) })
-		},
-		"urlquery": func(args ...any) (string, error) {
-			return r.made(args, func(shown []any) string { return template.URLQueryEscaper(shown...) })
-		},
-	})
-	for name, tree := range trees {
-		if _, err := t.AddParseTree(name, tree); err != nil {
-			return err
-		}
-	}
-	return t.Execute(r, values)
-}
-
 // Write receives the output of the template.
 func (r *rendering) Write(p []byte) (int, error) {
 	switch {
@@ -239,13 +186,16 @@ func (r *rendering) Write(p []byte) (int, error) {
 	return r.out.Write(p)
 }
 
-func (r *rendering) step(parts int) (string, error) { return "", r.work.add(1 + parts) }
-
-func (r *rendering) nest(parts int) (string, error) {
-	if r.nested++; r.nested > maxNested {
-		return "", errNested
+// print writes a value. own says that it begins with a - of the template's own, if with any.
+func (r *rendering) print(v any, own bool) (err error) {
+	text := ""
+	if own {
+		text = textOf(v)
+	} else if text, err = r.value(v); err != nil {
+		return err
 	}
-	return "", r.work.add(1 + parts)
+	_, err = r.Write([]byte(text))
+	return err
 }
 
 // value returns the text of a value that is about to be printed. A value at the start of an argument
@@ -266,6 +216,25 @@ func (r *rendering) value(v any) (string, error) {
 	return text, nil
 }
 
+// saysItself reports whether the result of a pipeline begins with a - that the template wrote:
+// {{"--all"}}, {{printf "--n=%v" .n}}.
+func saysItself(pipe *parse.PipeNode) bool {
+	if len(pipe.Cmds) != 1 {
+		return false
+	}
+	args := pipe.Cmds[0].Args
+	if name, ok := args[0].(*parse.IdentifierNode); ok && len(args) > 1 && (name.Ident == "printf" || name.Ident == "print") {
+		args = args[1:]
+	}
+	switch first := args[0].(type) {
+	case *parse.StringNode:
+		return strings.HasPrefix(first.Text, "-")
+	case *parse.NumberNode:
+		return strings.HasPrefix(first.Text, "-")
+	}
+	return false
+}
+
 // isNumber reports whether a value is a number; a negative one is still a value and not an option.
 func isNumber(v any) bool {
 	switch v.(type) {
@@ -273,16 +242,6 @@ func isNumber(v any) bool {
 		return true
 	}
 	return false
-}
-
-func (r *rendering) own(v any) string { return textOf(v) }
-
-// read counts a value that is compared.
-func (r *rendering) read(v any) (any, error) {
-	if text, ok := v.(string); ok {
-		return v, r.work.read(len(text))
-	}
-	return v, nil
 }
 
 // shown converts the arguments of print and the like, so that Go's formatting does not show in them, and
@@ -309,33 +268,37 @@ func (r *rendering) shown(args []any) (list []any, size int, err error) {
 }
 
 // made calls a function that formats its arguments, unless its output might be too long.
-func (r *rendering) made(args []any, write func(shown []any) string) (string, error) {
+func (r *rendering) made(args []any, write func(shown ...any) string) (any, error) {
 	const each = 8 // how many bytes one byte may become: \u2028, &#34;, %e2%80%a8
 	list, size, err := r.shown(args)
 	switch {
 	case err != nil:
-		return "", err
+		return nil, err
 	case each*size > maxMade:
-		return "", errTooLarge
+		return nil, errTooLarge
 	}
-	return r.keep(write(list))
+	return r.keep(write(list...))
 }
 
 // keep counts what a function has made.
-func (r *rendering) keep(text string) (string, error) {
+func (r *rendering) keep(text string) (any, error) {
 	if r.work.made += len(text); r.work.made > maxMade {
-		return "", errTooLarge
+		return nil, errTooLarge
 	}
 	return text, r.work.ctx.Err()
 }
 
 // printf is fmt.Sprintf with a bound for its output, which is checked before: the format may be a
 // value of the call.
-func (r *rendering) printf(format string, args ...any) (string, error) {
+func (r *rendering) printf(args []any) (any, error) {
 	const each = 12 // how many bytes one byte may become, with %+q or % #x
-	args, _, err := r.shown(args)
+	format, ok := args[0].(string)
+	if !ok {
+		return nil, fmt.Errorf("wrong type for value; expected string; got %T", args[0])
+	}
+	args, _, err := r.shown(args[1:])
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	longest := 0
 	for _, arg := range args {
@@ -352,19 +315,19 @@ func (r *rendering) printf(format string, args ...any) (string, error) {
 		// This treats width, precision and argument indexes alike.
 		for digits := 0; rest != "" && strings.IndexByte("0123456789.[]*", rest[0]) >= 0; rest = rest[1:] {
 			if rest[0] == '*' {
-				return "", errors.New("a width * is not for templates of arguments")
+				return nil, errors.New("a width * is not for templates of arguments")
 			}
 			if rest[0] < '0' || rest[0] > '9' {
 				digits = 0
 				continue
 			}
 			if digits = digits*10 + int(rest[0]-'0'); digits > maxMade {
-				return "", errTooLarge
+				return nil, errTooLarge
 			}
 			size += digits
 		}
 		if size > maxMade {
-			return "", errTooLarge
+			return nil, errTooLarge
 		}
 	}
 	return r.keep(fmt.Sprintf(format, args...))

@@ -36,11 +36,11 @@ func TestN2TemplatesGiveTheirTurnToOthers(t *testing.T) {
 			other.EndWork()
 		}()
 		synctest.Wait()
-		if err := w.add(1); err != nil || had {
+		if err := w.add(partsBetween); err != nil || had {
 			t.Fatalf("before its turn is over, another has one: %v, %v", had, err)
 		}
 		time.Sleep(turnLength)
-		if err := w.add(1); err != nil || !had {
+		if err := w.add(partsBetween); err != nil || !had {
 			t.Errorf("after its turn, another has had one: %v, %v", had, err)
 		}
 		w.end()

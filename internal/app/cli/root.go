@@ -35,7 +35,6 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		Short:         "Serve the executables in ./tools to MCP clients",
 		Long:          "Orla finds executables and packages in ./tools and serves each as a tool of one\nMCP endpoint. Without a command it serves.",
 		Example:       rootExample,
-		Version:       version.Version(),
 		Args:          noCommand,
 		RunE:          serveHere,
 		SilenceErrors: true,
@@ -45,7 +44,6 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	root.SetIn(std.In)
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
-	root.SetVersionTemplate("orla {{.Version}}\n")
 	flags.Add(root.PersistentFlags())
 	groupFlags(root)
 	root.AddCommand(
@@ -80,8 +78,31 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	)
 	root.AddCommand(newOperate(flags, std)...)
 	endWell(root)
+	addVersionFlag(root)
 	groupCommands(root)
 	return root
+}
+
+// addVersionFlag adds --version as cobra would for a command with a Version. Cobra's own prints another text
+// or a template's, and a template brings text/template into the program (docs/decisions/0041).
+func addVersionFlag(root *cobra.Command) {
+	const name = "version"
+	asked := root.Flags().BoolP(name, "v", false, "version for "+root.Name())
+	_ = root.Flags().SetAnnotation(name, cobra.FlagSetByCobraAnnotation, []string{"true"}) // the flag exists
+	args, run := root.Args, root.RunE
+	root.Args = func(cmd *cobra.Command, words []string) error {
+		if *asked {
+			return nil
+		}
+		return args(cmd, words)
+	}
+	root.RunE = func(cmd *cobra.Command, words []string) error {
+		if !*asked {
+			return run(cmd, words)
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", root.Name(), version.Version())
+		return err
+	}
 }
 
 // noCommand refuses a word that is not a command. cobra suggests similar ones only for a root without
