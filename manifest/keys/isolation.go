@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
@@ -86,7 +87,7 @@ func (d *Description) CheckBounds(k Resources, at func(string) string) {
 // is, so that it must not be mistaken for anything else.
 func SetNetwork(i *manifest.Isolation, name string) error {
 	switch {
-	case !networkName.MatchString(name):
+	case !networkName().MatchString(name):
 		return errors.New("must be the name of a network: letters, digits and _ . -, with no - at the front; none means no network")
 	case i.Mode == manifest.IsolationKubernetes && name != "none" && name != "cluster":
 		return errors.New("must be none or cluster with isolation_mode kubernetes: the cluster decides what a pod can reach")
@@ -104,16 +105,18 @@ func SetNetwork(i *manifest.Isolation, name string) error {
 
 // networkName has no colon and no slash: container:ID and ns:PATH are the
 // networks of somebody else.
-var networkName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+var networkName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`) })
 
 // imageName is the grammar of references to images: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
-var imageName = regexp.MustCompile(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?/)?` +
-	`[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*` +
-	`(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$`)
+var imageName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?/)?` +
+		`[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*` +
+		`(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$`)
+})
 
 // CheckImage says why an engine is not given a name of an image as it is.
 func CheckImage(name string) error {
-	if len(name) > 512 || !imageName.MatchString(name) {
+	if len(name) > 512 || !imageName().MatchString(name) {
 		return fmt.Errorf("must be the name of an image, such as docker.io/library/alpine:3.20: [HOST/]NAME[:TAG][@sha256:DIGEST], got %q", name)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/yamldoc"
@@ -31,7 +32,7 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 var resourceExtensions = []string{".yaml", ".yml", ".json"}
 
 // braced is what begins with a brace, as JSON does.
-var braced = regexp.MustCompile(`^(?:\x{feff}|\s|#.*\n|---)*\{`)
+var braced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\x{feff}|\s|#.*\n|---)*\{`) })
 
 // mayHold reports whether a file that begins so may hold resources. It is quick,
 // and right about nearly all data; what it lets through is looked at closely.
@@ -49,7 +50,7 @@ const indented = 32
 
 // hasKind reports whether a document of a file that begins so may have such a kind.
 func hasKind(head []byte, such func(kind string) bool) bool {
-	key, flow := []byte("kind"), braced.Match(head)
+	key, flow := []byte("kind"), braced().Match(head)
 	for at := 0; ; at += len(key) {
 		i := bytes.Index(head[at:], key)
 		if i < 0 {
@@ -171,7 +172,7 @@ func (l Loader) read(path string) (Content, error) {
 			return Content{}, regularfile.ReadError(err)
 		}
 		rule, ours, err := l.largeRule(f, maxSearched)
-		ours = ours || versionLine.Match(head)
+		ours = ours || versionLine().Match(head)
 		return Content{Size: max(info.Size(), maxManifest), Rule: rule, Ours: ours}, err
 	}
 	switch {

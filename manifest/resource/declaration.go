@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/service/secret"
@@ -22,9 +23,11 @@ const maxDocuments = 1000
 // versionLine, kindLine and headLine, which is anybody's, find what a document
 // says of itself where it cannot be parsed. Only what begins a line is certain not to be about something else.
 var (
-	versionLine = regexp.MustCompile(`(?m)^(?:[ \t]*\{)?[ \t]*["']?apiVersion["']?[ \t]*:[ \t]*["']?(orloj\.dev/[^\s"',}]*)`)
-	kindLine    = regexp.MustCompile(`(?m)^["']?kind["']?[ \t]*:[ \t]*["']?([A-Za-z]+)`)
-	headLine    = regexp.MustCompile(`(?m)^["']?(?:apiVersion|kind)["']?[ \t]*:`)
+	versionLine = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^(?:[ \t]*\{)?[ \t]*["']?apiVersion["']?[ \t]*:[ \t]*["']?(orloj\.dev/[^\s"',}]*)`)
+	})
+	kindLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^["']?kind["']?[ \t]*:[ \t]*["']?([A-Za-z]+)`) })
+	headLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^["']?(?:apiVersion|kind)["']?[ \t]*:`) })
 )
 
 // Declaration is one document of a file of resources, on its way to being what
@@ -75,7 +78,7 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 		case !doc.Empty() && doc.Err() == nil && !doc.Has("apiVersion") && !doc.Has("kind"):
 			stray := doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", APIVersion)
 			list = append(list, &Declaration{Description: keys.Description{Doc: doc, Warnings: []error{stray}}, File: f})
-		case doc.Err() != nil && !headLine.Match(document.Data): // it may be the rest of a resource
+		case doc.Err() != nil && !headLine().Match(document.Data): // it may be the rest of a resource
 			list = append(list, &Declaration{Description: keys.Description{Doc: doc}, File: f})
 		}
 	}
@@ -117,7 +120,7 @@ func declare(f File, doc *yamldoc.Doc, data []byte) (*Declaration, bool) {
 	kind, _ := doc.Text("kind")
 	parsed := doc.Err() == nil
 	if !parsed {
-		version, kind = firstGroup(versionLine, data), firstGroup(kindLine, data)
+		version, kind = firstGroup(versionLine(), data), firstGroup(kindLine(), data)
 	}
 	ours := strings.HasPrefix(version, "orloj.dev/")
 	rule := mayRule(doc, data)

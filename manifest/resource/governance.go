@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
@@ -28,11 +29,11 @@ var ruleKeys = []string{"operation_rules", "required_permissions", "blocked_tool
 var suspicious = slices.Concat([]string{"orloj", "!binary", ":binary"}, ruleWords, ruleKeys)
 
 // tagged finds a tag that is written in another way than it is read.
-var tagged = regexp.MustCompile(`(?m)^\x{feff}?%TAG\s|!\S*%`)
+var tagged = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\x{feff}?%TAG\s|!\S*%`) })
 
 // isSuspicious reports whether a file with that text may hold resources, as its words say.
 func isSuspicious(text []byte) bool {
-	return holdsWord(text, suspicious) || bytes.IndexByte(text, '%') >= 0 && tagged.Match(text)
+	return holdsWord(text, suspicious) || bytes.IndexByte(text, '%') >= 0 && tagged().Match(text)
 }
 
 // otherKinds are the kinds of resources that Orla knows of and has no use for.
@@ -41,11 +42,13 @@ var otherKinds = []string{"Agent", "AgentSystem", "EvalDataset", "EvalRun", "Mem
 
 var (
 	// ruleWord finds the name of one of the rules anywhere.
-	ruleWord = regexp.MustCompile(`(?i)` + strings.Join(ruleWords, "|"))
+	ruleWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)` + strings.Join(ruleWords, "|")) })
 	// rulePlural is one of the rules, or a list of them, without its case, dashes and blanks.
-	rulePlural = regexp.MustCompile(`^(?:toolpermissions?|agentroles?|agentpolic(?:y|ys|ies))(?:list)?$`)
+	rulePlural = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:toolpermissions?|agentroles?|agentpolic(?:y|ys|ies))(?:list)?$`)
+	})
 	// anyKind finds the first kind of a document that cannot be parsed.
-	anyKind = regexp.MustCompile(`\bkind["']?\s*:\s*["']?([A-Za-z]+)`)
+	anyKind = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\bkind["']?\s*:\s*["']?([A-Za-z]+)`) })
 )
 
 // squashed takes the dashes and blanks out of a kind.
@@ -55,7 +58,7 @@ var squashed = strings.NewReplacer("_", "", "-", "", " ", "")
 // in the plural; "" for none.
 func ruleKind(kind string) string {
 	word := squashed.Replace(strings.ToLower(strings.TrimSpace(visible(kind))))
-	if !rulePlural.MatchString(word) {
+	if !rulePlural().MatchString(word) {
 		return ""
 	}
 	const differs = len("agentp")
@@ -178,11 +181,11 @@ func mayRule(doc *yamldoc.Doc, data []byte) bool {
 	if rule, known := ruleInJSON(data); known {
 		return rule
 	}
-	kind := firstGroup(anyKind, data)
-	if first := firstGroup(kindLine, data); first != "" {
+	kind := firstGroup(anyKind(), data)
+	if first := firstGroup(kindLine(), data); first != "" {
 		kind = first
 	}
-	return mentions() || isOurs(firstGroup(versionLine, data)) && !isHarmless(kind)
+	return mentions() || isOurs(firstGroup(versionLine(), data)) && !isHarmless(kind)
 }
 
 // ruleInJSON looks through JSON, which may be more than one text, or the beginning of
@@ -204,7 +207,7 @@ func (d *Declaration) readRule(kind, version string, data []byte) {
 	const denied = "and cannot be read as one: every call is denied while it is there"
 	d.Rule = true
 	rule, line, column := ruleIn(d.Doc)
-	at := ruleWord.FindIndex(data)
+	at := ruleWord().FindIndex(data)
 	switch near := nearRule(kind); {
 	case rule != "" && ruleKind(kind) == rule:
 		d.checkVersion(version)

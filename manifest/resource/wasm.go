@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/yamldoc"
@@ -25,7 +26,7 @@ type wasmKeys struct {
 	ImagePullSecret string       `json:"image_pull_secret,omitempty" jsonschema:"The secret to pull an oci:// module with"`
 }
 
-var digest = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
+var digest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`@sha256:[0-9a-f]{64}$`) })
 
 // readWASM checks spec.wasm, and returns what it says.
 func (d *Declaration) readWASM(k wasmKeys) *manifest.WASM {
@@ -58,14 +59,16 @@ func (d *Declaration) readWASM(k wasmKeys) *manifest.WASM {
 }
 
 var (
-	schemeLike = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+	schemeLike = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`) })
 	// A repository and a tag (OCI distribution specification, "Pulling manifests").
-	ociReference = regexp.MustCompile(`^oci://[^/?#]+(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`)
+	ociReference = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^oci://[^/?#]+(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$`)
+	})
 )
 
 // module finds out where a module is.
 func (d *Declaration) module(text string, w *manifest.WASM) error {
-	ref := digest.ReplaceAllString(text, "")
+	ref := digest().ReplaceAllString(text, "")
 	if strings.Contains(ref, "@sha256:") {
 		return errors.New("a digest is @sha256: and 64 hexadecimal digits in lower case, at the end")
 	}
@@ -81,7 +84,7 @@ func (d *Declaration) module(text string, w *manifest.WASM) error {
 	switch {
 	case scheme != "https" && scheme != "oci":
 		got := ""
-		if schemeLike.MatchString(scheme) { // else a password may stand before the ://
+		if schemeLike().MatchString(scheme) { // else a password may stand before the ://
 			got = ", got " + scheme + "://"
 		}
 		return errors.New("must be a path inside the file's folder, https:// or oci://" + got)
@@ -91,7 +94,7 @@ func (d *Declaration) module(text string, w *manifest.WASM) error {
 	if err := address.CheckDialled(u); err != nil {
 		return err
 	}
-	if scheme == "oci" && !ociReference.MatchString(ref) {
+	if scheme == "oci" && !ociReference().MatchString(ref) {
 		return errors.New("must be oci://REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST, the repository in lower case")
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
@@ -72,19 +73,23 @@ func readHead(file, display string) (head, error) {
 	return h, errors.Join(serr, err)
 }
 
-var nearlyOpening = regexp.MustCompile(`(?m)^[ \t]*(#|//|--|;)[ \t]*///[ \t]*[Tt]ools?[ \t\r]*$`)
+var nearlyOpening = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^[ \t]*(#|//|--|;)[ \t]*///[ \t]*[Tt]ools?[ \t\r]*$`)
+})
 
 // strayOpening is the line, from 1, that its author may take for the opening of
 // a metadata block: below the code, indented, or misspelt. 0 is none.
 func strayOpening(text []byte) int {
-	at := nearlyOpening.FindIndex(text)
+	at := nearlyOpening().FindIndex(text)
 	if at == nil {
 		return 0
 	}
 	return 1 + bytes.Count(text[:at[0]], []byte("\n"))
 }
 
-var isolates = regexp.MustCompile(`\bisolation_mode["']?[ \t]*:[ \t]*["']?(sandboxed|container|kubernetes|wasm)\b`)
+var isolates = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\bisolation_mode["']?[ \t]*:[ \t]*["']?(sandboxed|container|kubernetes|wasm)\b`)
+})
 
 // strayIsolation refuses a script that asks to be isolated where nobody reads it:
 // in the comments from a line that its author takes for the opening of a block.
@@ -100,7 +105,7 @@ func strayIsolation(display string, text []byte, opening int) error {
 		case number < opening:
 		case !slices.ContainsFunc(signs, func(sign string) bool { return strings.HasPrefix(trimmed, sign) }):
 			return nil
-		case isolates.MatchString(trimmed):
+		case isolates().MatchString(trimmed):
 			return (&blockScan{file: display}).fault(number, "isolation_mode would have no effect: line %d does not open a metadata block; one must be above all code and open with \"# /// tool\" (or //, --, ;) at the left edge", opening)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -37,7 +38,7 @@ func ShebangFor(file string) (line string, ok bool) {
 func LooksLikeTool(file string) bool {
 	head := FirstBytes(file, firstRead)
 	return bytes.HasPrefix(head, []byte("#!")) || filepath.Ext(file) == "" && isProgramFile(head) ||
-		!bytes.ContainsRune(head, 0) && nearlyOpening.Match(head)
+		!bytes.ContainsRune(head, 0) && nearlyOpening().Match(head)
 }
 
 // programs are the first bytes of files that a system runs as they are, or that another
@@ -72,7 +73,7 @@ func cannotRun(file string, head []byte) error {
 }
 
 // misspelt is a first line that was meant to be a shebang.
-var misspelt = regexp.MustCompile(`^(?:#|!#|#[ \t]+!|!)(/[^ \t]*bin/[^ \t].*)`)
+var misspelt = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:#|!#|#[ \t]+!|!)(/[^ \t]*bin/[^ \t].*)`) })
 
 // nearShebang says what was meant to be the shebang of a file that has none; "" if nothing.
 func nearShebang(head []byte) string {
@@ -87,7 +88,7 @@ func nearShebang(head []byte) string {
 		if bytes.HasPrefix(text, []byte("#!")) {
 			return fmt.Sprintf("line %d looks like one, and nothing may stand before its #!, no space and no other line", n)
 		}
-		if m := misspelt.FindSubmatch(text); n == 1 && m != nil {
+		if m := misspelt().FindSubmatch(text); n == 1 && m != nil {
 			return fmt.Sprintf("its first line is %q; write #!%s", text, m[1])
 		}
 	}

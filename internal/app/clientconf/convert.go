@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -210,7 +211,7 @@ func (c *conversion) keep(name, value string) secret.Ref {
 	return ref
 }
 
-var notInKey = regexp.MustCompile(`^[.-]|[^A-Za-z0-9_.-]`)
+var notInKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[.-]|[^A-Za-z0-9_.-]`) })
 
 // maxKey leaves room in what a word may have, for those that begin alike.
 const maxKey = 100
@@ -218,7 +219,7 @@ const maxKey = 100
 // ref is what a value of the server's Secret is called, and no other, neither there
 // nor as a variable.
 func (c *conversion) ref(name string) secret.Ref {
-	key := notInKey.ReplaceAllString(name, "_")
+	key := notInKey().ReplaceAllString(name, "_")
 	ref := secret.Ref{Namespace: secret.DefaultNamespace, Name: c.name, Key: key[:min(len(key), maxKey)]}
 	for slices.Contains(c.refs, ref.Variable()) {
 		ref.Key += "_"

@@ -4,31 +4,36 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Whether a text is secret is a guess, and errs on the side of secrecy: what is
 // no secret works as well as one.
 var (
-	secretName = regexp.MustCompile(`(?i)token|secret|passw|passphrase|credential|api_?-?key|auth([^o]|ori[sz]|$)|cookie|private|dsn|bearer|` +
-		`(^|[_-])(key|keys|pass|pwd|pat|pin|session|sig|signature)([_-]|$)|[a-z]Key$|_KEY`)
+	secretName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)token|secret|passw|passphrase|credential|api_?-?key|auth([^o]|ori[sz]|$)|cookie|private|dsn|bearer|` +
+			`(^|[_-])(key|keys|pass|pwd|pat|pin|session|sig|signature)([_-]|$)|[a-z]Key$|_KEY`)
+	})
 	// What services begin their tokens with, a JSON Web Token, and a private key.
-	secretValue = regexp.MustCompile(`^(sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[a-z]|xapp|npm|pypi|hf|AKIA|ASIA|AIza|ya29|dop_v1|shpat|lin_api|secret|ntn|figd|tvly|fc)[-_.A-Za-z0-9]{8,}` +
-		`|^eyJ[A-Za-z0-9_-]{8,}\.|-----BEGIN `)
-	assignment = regexp.MustCompile(`^-{0,2}([A-Za-z][A-Za-z0-9_.-]*)[=:]\s*(.+)$`)
+	secretValue = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[a-z]|xapp|npm|pypi|hf|AKIA|ASIA|AIza|ya29|dop_v1|shpat|lin_api|secret|ntn|figd|tvly|fc)[-_.A-Za-z0-9]{8,}` +
+			`|^eyJ[A-Za-z0-9_-]{8,}\.|-----BEGIN `)
+	})
+	assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-{0,2}([A-Za-z][A-Za-z0-9_.-]*)[=:]\s*(.+)$`) })
 	// A user and a password in a URL, of which url.Parse wants some characters escaped.
-	userPart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^\s/@:?#\[]*:[^\s@]+@`)
-	flag     = regexp.MustCompile(`^-{1,2}([A-Za-z][A-Za-z0-9_-]*)$`)
+	userPart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^\s/@:?#\[]*:[^\s@]+@`) })
+	flag     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-{1,2}([A-Za-z][A-Za-z0-9_-]*)$`) })
 )
 
 // isSecret reports whether what is called name looks like a secret.
 func isSecret(name, value string) bool {
-	return value != "" && (secretName.MatchString(name) || secretText(value))
+	return value != "" && (secretName().MatchString(name) || secretText(value))
 }
 
 // secretText reports whether a text looks like a secret whatever it is called,
 // or like a URL with one in it.
 func secretText(value string) bool {
-	if secretValue.MatchString(value) {
+	if secretValue().MatchString(value) {
 		return true
 	}
 	if !strings.Contains(value, "://") {
@@ -39,7 +44,7 @@ func secretText(value string) bool {
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.User == nil && u.Fragment != "" { // "s3cret#1" ends where the fragment begins
-		return userPart.MatchString(value)
+		return userPart().MatchString(value)
 	}
 	_, password := u.User.Password()
 	return password
@@ -50,7 +55,7 @@ func secretQuery(text string) bool {
 	_, query, _ := strings.Cut(text, "?")
 	for pair := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(pair, "=")
-		if isSecret(unescaped(name), unescaped(value)) || secretValue.MatchString(pair) {
+		if isSecret(unescaped(name), unescaped(value)) || secretValue().MatchString(pair) {
 			return true
 		}
 	}
@@ -69,13 +74,13 @@ func unescaped(text string) string {
 // itself or by the flag before it. What the program replaces itself is none.
 func secretArg(line []string) bool {
 	arg := line[len(line)-1]
-	if m := assignment.FindStringSubmatch(arg); m != nil {
-		return !variables.MatchString(m[2]) && (isSecret(m[1], m[2]) && !strings.HasPrefix(m[2], "//") || secretText(m[2]) || secretText(arg))
+	if m := assignment().FindStringSubmatch(arg); m != nil {
+		return !variables().MatchString(m[2]) && (isSecret(m[1], m[2]) && !strings.HasPrefix(m[2], "//") || secretText(m[2]) || secretText(arg))
 	}
-	if variables.MatchString(arg) {
+	if variables().MatchString(arg) {
 		return false
 	}
-	if m := flag.FindStringSubmatch(line[len(line)-2]); m != nil && len(line) > 2 && !strings.HasPrefix(arg, "-") {
+	if m := flag().FindStringSubmatch(line[len(line)-2]); m != nil && len(line) > 2 && !strings.HasPrefix(arg, "-") {
 		return isSecret(m[1], arg)
 	}
 	return secretText(arg)

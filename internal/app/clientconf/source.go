@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
@@ -125,11 +126,11 @@ func (s *source) parse() (node, error) {
 }
 
 // notJSON says where and why hujson could not read a text.
-var notJSON = regexp.MustCompile(`(?s)^hujson: line (\d+), column (\d+): (.*)$`)
+var notJSON = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^hujson: line (\d+), column (\d+): (.*)$`) })
 
 // faultOf is what hujson says is wrong.
 func (s *source) faultOf(err error) yamldoc.Fault {
-	said := notJSON.FindStringSubmatch(err.Error())
+	said := notJSON().FindStringSubmatch(err.Error())
 	if said == nil {
 		return s.fault(0, "", "is not JSON")
 	}

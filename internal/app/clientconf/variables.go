@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // reference is a variable of a client's, as ${…} names it: ${env:NAME},
@@ -16,10 +17,12 @@ type reference struct {
 }
 
 var (
-	variables   = regexp.MustCompile(`\$\{([^{}]*)\}`)
-	environName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(:-.*)?$`)
+	variables   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^{}]*)\}`) })
+	environName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(:-.*)?$`) })
 	// clients are variables of clients; all others are of the environment.
-	clients = regexp.MustCompile(`^(workspaceFolder|workspaceFolderBasename|userHome|cwd|pathSeparator|/|file.*|config:.*|command:.*|selectedText|lineNumber|relativeFile.*|execPath|defaultBuildTask|extensionInstallFolder.*)$`)
+	clients = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(workspaceFolder|workspaceFolderBasename|userHome|cwd|pathSeparator|/|file.*|config:.*|command:.*|selectedText|lineNumber|relativeFile.*|execPath|defaultBuildTask|extensionInstallFolder.*)$`)
+	})
 )
 
 func referenceOf(inside string) reference {
@@ -27,10 +30,10 @@ func referenceOf(inside string) reference {
 		inside = name
 	} else if id, ok := strings.CutPrefix(inside, "input:"); ok {
 		return reference{scope: "input", name: id}
-	} else if clients.MatchString(inside) {
+	} else if clients().MatchString(inside) {
 		return reference{scope: "client", name: inside}
 	}
-	if m := environName.FindStringSubmatch(inside); m != nil {
+	if m := environName().FindStringSubmatch(inside); m != nil {
 		return reference{scope: "env", name: m[1], fallback: m[2]}
 	}
 	return reference{scope: "client", name: inside}
@@ -39,7 +42,7 @@ func referenceOf(inside string) reference {
 // oneVariable returns the reference to a person or to the environment that a
 // text is as a whole, and none for any other text.
 func oneVariable(text string) reference {
-	m := variables.FindStringSubmatch(text)
+	m := variables().FindStringSubmatch(text)
 	if m == nil || m[0] != text {
 		return reference{}
 	}
@@ -53,7 +56,7 @@ func oneVariable(text string) reference {
 // here is a fault. own are variables that the program itself replaces.
 func (c *conversion) plainText(at node, key, text string, own []member) (string, bool) {
 	whole := true
-	out := variables.ReplaceAllStringFunc(text, func(all string) string {
+	out := variables().ReplaceAllStringFunc(text, func(all string) string {
 		r := referenceOf(all[2 : len(all)-1])
 		if value, ok := c.valueOf(r); ok {
 			return value

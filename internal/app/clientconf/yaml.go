@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
@@ -145,7 +146,9 @@ func withoutQuery(endpoint string) string {
 
 // plainScalar is what stands in YAML without quotes and cannot be taken for a
 // number, a date, a bool, null or a comment.
-var plainScalar = regexp.MustCompile(`^((--?)?[A-Za-z/][A-Za-z0-9_./=@+,-]*(:[A-Za-z0-9_./=@+,-]+)*|https?://[A-Za-z0-9_./?=&~+%-]+(:[0-9]+[A-Za-z0-9_./?=&~+%-]*)?)$`)
+var plainScalar = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^((--?)?[A-Za-z/][A-Za-z0-9_./=@+,-]*(:[A-Za-z0-9_./=@+,-]+)*|https?://[A-Za-z0-9_./?=&~+%-]+(:[0-9]+[A-Za-z0-9_./?=&~+%-]*)?)$`)
+})
 
 // scalar is text, which is UTF-8, as a YAML scalar.
 func scalar(text string) string {
@@ -153,7 +156,7 @@ func scalar(text string) string {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
 		return strconv.Quote(text)
 	}
-	if plainScalar.MatchString(text) {
+	if plainScalar().MatchString(text) {
 		return text
 	}
 	quoted := strconv.Quote(text) // Go's escapes of UTF-8 are YAML's as well

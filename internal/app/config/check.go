@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/service/address"
@@ -174,7 +175,7 @@ func (v *verdict) address() {
 	}
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
+var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`) })
 
 // webOrigin returns why a text is not an origin as browsers send it.
 func webOrigin(text string) error {
@@ -210,7 +211,7 @@ func wellFormed(host, port string) error {
 		return errors.New("no port")
 	}
 	ip, _, _ := strings.Cut(host, "%") // fe80::1%eth0
-	if host != "" && net.ParseIP(ip) == nil && !hostName.MatchString(host) {
+	if host != "" && net.ParseIP(ip) == nil && !hostName().MatchString(host) {
 		return errors.New("no host")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orla-project/orla/internal/file/yamldoc"
@@ -94,9 +95,9 @@ func (c *Loaded) ceilings() {
 }
 
 var (
-	userAndGroup = regexp.MustCompile(`^(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,9})$`)
-	wordLike     = regexp.MustCompile(`^[A-Za-z0-9_.:/@+-]*$`)
-	dnsLabel     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	userAndGroup = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,9})$`) })
+	wordLike     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.:/@+-]*$`) })
+	dnsLabel     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) })
 )
 
 // isolation checks the keys of IsolationConfig.
@@ -113,21 +114,21 @@ func (v *verdict) isolation() {
 		v.wrong("sandbox_backend", "is container, but tool_container_engine is none")
 	}
 	for key, word := range map[string]string{"tool_container_image": v.ContainerImage, "tool_container_runtime": v.ContainerRuntime} {
-		if strings.HasPrefix(word, "-") || !wordLike.MatchString(word) { // it becomes an argument of the engine
+		if strings.HasPrefix(word, "-") || !wordLike().MatchString(word) { // it becomes an argument of the engine
 			v.wrong(key, "%q is not a valid value", word)
 		}
 	}
 	for i, network := range v.ContainerNetworks {
-		if network == "" || strings.HasPrefix(network, "-") || !wordLike.MatchString(network) {
+		if network == "" || strings.HasPrefix(network, "-") || !wordLike().MatchString(network) {
 			v.wrongItem("tool_container_networks", i, "%q is not the name of a network", network)
 		}
 	}
-	if !userAndGroup.MatchString(v.ContainerUser) {
+	if !userAndGroup().MatchString(v.ContainerUser) {
 		v.wrong("tool_container_user", "must be two numbers, UID:GID, such as %s, got %q", sandboxUser, v.ContainerUser)
 	}
 	v.bounds()
 	v.modules()
-	if !dnsLabel.MatchString(v.K8sNamespace) {
+	if !dnsLabel().MatchString(v.K8sNamespace) {
 		v.wrong("tool_k8s_namespace", "%q is not the name of a namespace", v.K8sNamespace)
 	}
 	if v.K8sTTL < yamldoc.Duration(time.Second) {
