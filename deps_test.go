@@ -103,7 +103,7 @@ var imports = map[string][]string{
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
 	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container": {"internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
+	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
 	"internal/launch/kube":      {"internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
