@@ -197,13 +197,18 @@ func TestT36TheCommandLineIsBounded(t *testing.T) {
 // What templates do is bounded, whatever a call makes of them.
 func TestT36TemplatesAreBounded(t *testing.T) {
 	list := `[` + strings.Repeat("1,", 2000) + `1]`
-	args := fmt.Sprintf(`{"l":%s,"m":[%s1],"big":%q,"n":1000000000000}`, list, strings.Repeat("1,", 20_000), strings.Repeat("'", 300<<10))
+	var object strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&object, `"k%d":1,`, i)
+	}
+	args := fmt.Sprintf(`{"o":{%s"k":1},"l":%s,"m":[%s1],"big":%q,"n":1000000000000}`, object.String(), list, strings.Repeat("1,", 20_000), strings.Repeat("'", 300<<10))
 	for template, want := range map[string]string{
 		"{{range .l}}{{range $.l}}{{range $.l}}{{$x := 1}}{{end}}{{end}}{{end}}":                     "more than",
 		"{{if eq .big " + strings.Repeat("$.big ", 400) + "}}{{end}}":                                "more than",
 		strings.Repeat(`{{printf "%.0s" .m}}`, 3000):                                                 "more than",
 		strings.Repeat(`{{if .l}}{{end}}`, 4000) + `{{range .l}}{{if eq $.big $.big}}{{end}}{{end}}`: "more than",
-		"{{range .n}}{{end}}": "more than",
+		"{{range .n}}{{end}}":                                                                                                "more than",
+		strings.Repeat("{{range .o}}{{break}}{{end}}", 20):                                                                   "more than", // each sorts the keys
 		"{{range .l}}" + strings.Repeat("{{$.none}}", 6000) + "{{end}}":                                                      "more than",
 		"{{range .l}}{{if and " + strings.Repeat("true ", 8000) + "}}{{end}}{{end}}":                                         "more than",
 		`{{define "x"}}` + strings.Repeat("{{if false}}{{end}}", 3000) + `{{end}}` + strings.Repeat(`{{template "x"}}`, 500): "more than",

@@ -128,6 +128,9 @@ func (e *evaluation) branch(dot any, n *parse.BranchNode, with bool) flow {
 	return onward
 }
 
+// sortedKey is how much the order of a key in a range counts: it is made before the first round.
+const sortedKey = 4
+
 func (e *evaluation) loop(dot any, n *parse.RangeNode) flow {
 	defer e.forget(len(e.vars))
 	value := e.pipeline(dot, n.Pipe)
@@ -155,6 +158,7 @@ func (e *evaluation) loop(dot any, n *parse.RangeNode) flow {
 		if !ok {
 			e.fail("range can't iterate over %v", v)
 		}
+		e.must(e.work.add(sortedKey * len(object)))
 		for _, key := range slices.Sorted(maps.Keys(object)) {
 			if !round(key, object[key]) {
 				break
