@@ -27,7 +27,7 @@ func (r Rules) With(other Rules) Rules {
 func with[T any](all, others []T, name func(T) string) []T {
 	for _, other := range others {
 		if !slices.ContainsFunc(all, func(one T) bool { return strings.EqualFold(name(one), name(other)) }) {
-			all = append(all[:len(all):len(all)], other)
+			all = append(slices.Clip(all), other)
 		}
 	}
 	return all

@@ -186,13 +186,15 @@ func equal(r *rendering, args []any) (any, error) {
 	if len(args) == 1 {
 		return nil, errors.New("missing argument for comparison")
 	}
-	err := r.reads(args...)
-	for i, is := 1, false; i < len(args) && err == nil; i++ {
-		if is, err = same(args[0], args[i]); is {
-			return true, nil
+	if err := r.reads(args...); err != nil {
+		return false, err
+	}
+	for _, other := range args[1:] {
+		if is, err := same(args[0], other); is || err != nil {
+			return is, err
 		}
 	}
-	return false, err
+	return false, nil
 }
 
 // unequal is for any two values, also those without an order.
@@ -239,10 +241,10 @@ func (r *rendering) reads(values ...any) error {
 // comparison returns a function that compares two values by their order.
 func comparison(holds func(less, same bool) bool) function {
 	return function{2, false, func(r *rendering, args []any) (any, error) {
-		less, err := false, r.reads(args...)
-		if err != nil {
+		if err := r.reads(args...); err != nil {
 			return nil, err
 		}
+		var less bool
 		a, b := widened(args[0]), widened(args[1])
 		switch x := a.(type) {
 		case int64:

@@ -188,13 +188,14 @@ func (r *rendering) Write(p []byte) (int, error) {
 
 // print writes a value. own says that it begins with a - of the template's own, if with any.
 func (r *rendering) print(v any, own bool) (err error) {
-	text := ""
 	if own {
-		text = textOf(v)
-	} else if text, err = r.value(v); err != nil {
+		_, err = r.Write([]byte(textOf(v)))
 		return err
 	}
-	_, err = r.Write([]byte(text))
+	text, err := r.value(v)
+	if err == nil {
+		_, err = r.Write([]byte(text))
+	}
 	return err
 }
 

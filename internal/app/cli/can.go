@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -67,13 +68,14 @@ func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) 
 	says := map[manifest.Verdict]string{
 		manifest.Allow: "may call", manifest.Deny: "may not call", manifest.ApprovalRequired: "needs an approval to call",
 	}
-	text := fmt.Sprintf("%s %s %s", said.Caller, says[said.Verdict], said.Tool)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s %s", said.Caller, says[said.Verdict], said.Tool)
 	if said.Why != "" {
-		text += ": " + said.Why
+		text.WriteString(": " + said.Why)
 	}
-	text += fmt.Sprintf("\n  what a call does: %s\n", join(said.Classes))
+	fmt.Fprintf(&text, "\n  what a call does: %s\n", strings.Join(said.Classes, ", "))
 	for _, p := range said.Problems {
-		text += "  " + p.Err.Error() + "\n"
+		text.WriteString("  " + p.Err.Error() + "\n")
 	}
 	for _, s := range said.Steps {
 		verdict := string(s.Verdict)
@@ -83,20 +85,10 @@ func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) 
 		if s.Why != "" {
 			verdict += ", " + s.Why
 		}
-		text += fmt.Sprintf("  %s: %s\n", s.Rule, verdict)
+		fmt.Fprintf(&text, "  %s: %s\n", s.Rule, verdict)
 	}
-	if _, err := fmt.Fprint(std.Out, terminal.PrintableLines(text)); err != nil {
+	if _, err := fmt.Fprint(std.Out, terminal.PrintableLines(text.String())); err != nil {
 		return err
 	}
 	return denied
-}
-
-func join(classes []manifest.OperationClass) (text string) {
-	for i, c := range classes {
-		if i > 0 {
-			text += ", "
-		}
-		text += string(c)
-	}
-	return text
 }

@@ -15,17 +15,17 @@ import (
 
 // Permission is what the rules say of calls of a tool by a caller.
 type Permission struct {
-	Caller   string                    `json:"caller"`
-	Groups   []string                  `json:"groups,omitempty"`
-	Agent    string                    `json:"agent,omitempty"`
-	Task     string                    `json:"task,omitempty"`
-	Tool     string                    `json:"tool"`
-	Classes  []manifest.OperationClass `json:"classes"`
-	Verdict  manifest.Verdict          `json:"verdict"`
-	Rule     string                    `json:"rule,omitempty"`
-	Why      string                    `json:"why,omitempty"`
-	Steps    []rules.Step              `json:"steps"`
-	Problems []manifest.Problem        `json:"-"` // documents because of which every call is denied
+	Caller   string             `json:"caller"`
+	Groups   []string           `json:"groups,omitempty"`
+	Agent    string             `json:"agent,omitempty"`
+	Task     string             `json:"task,omitempty"`
+	Tool     string             `json:"tool"`
+	Classes  []string           `json:"classes"`
+	Verdict  manifest.Verdict   `json:"verdict"`
+	Rule     string             `json:"rule,omitempty"`
+	Why      string             `json:"why,omitempty"`
+	Steps    []rules.Step       `json:"steps"`
+	Problems []manifest.Problem `json:"-"` // documents because of which every call is denied
 }
 
 // Can says what the rules of a configuration and of its folders say of a call, without starting anything.
@@ -49,9 +49,13 @@ func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Per
 	}
 	set := p.Governance.Rules()
 	d := set.Decide(caller, target)
+	var classes []string
+	for _, class := range target.Classes() {
+		classes = append(classes, string(class))
+	}
 	said := Permission{
 		Caller: caller.Name, Groups: caller.Groups, Agent: caller.Agent, Task: caller.Task, Tool: tool,
-		Classes: target.Classes(), Verdict: d.Verdict, Rule: d.Rule, Why: d.Why, Steps: set.Explain(caller, target),
+		Classes: classes, Verdict: d.Verdict, Rule: d.Rule, Why: d.Why, Steps: set.Explain(caller, target),
 	}
 	if said.Problems = slices.DeleteFunc(found.Problems, func(p manifest.Problem) bool { return !p.Denies }); len(said.Problems) > 0 {
 		said.Verdict, said.Rule = manifest.Deny, cmp.Or(said.Problems[0].Path, said.Rule)

@@ -61,7 +61,7 @@ func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
 		a.to.Refused()
 		return
 	}
-	a.entry(ctx, &call, "").ended(&supervisor.Answer{}, err)
+	a.entry(ctx, &call, "").ended(&supervisor.Answer{}, err) //nolint:contextcheck // an entry is the context
 }
 
 // entry is a call on its way to the audit log, and the context that the call uses: it has the Decision.

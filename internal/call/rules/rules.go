@@ -5,6 +5,7 @@ package rules
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/orla-project/orla/manifest"
 )
@@ -194,14 +195,11 @@ func (s *Set) View(c Caller) string {
 		return ""
 	}
 	slices.Sort(who.names)
-	view := ""
-	for _, name := range who.names {
-		view += name + "\x00"
-	}
+	view := slices.Clone(who.names)
 	for _, b := range who.bindings {
-		view += "\x01" + cmp.Or(b.Caller, "\x02"+b.Group)
+		view = append(view, "\x01"+cmp.Or(b.Caller, "\x02"+b.Group))
 	}
-	return view
+	return strings.Join(view, "\x00")
 }
 
 // identity is what the rules know of a caller.

@@ -240,8 +240,13 @@ func TestN1ToolsetsNarrow(t *testing.T) {
 		groups []string
 		want   manifest.Verdict
 	}{
-		{"fetch", nil, manifest.Allow}, {"Search__x", nil, manifest.Allow}, {"search_x", nil, manifest.Deny}, {"write", nil, manifest.Deny},
-		{"fetch", []string{"staff"}, manifest.Allow}, {"search__x", []string{"Staff"}, manifest.Deny}, {"read1", []string{"staff"}, manifest.Deny},
+		{"fetch", nil, manifest.Allow},
+		{"Search__x", nil, manifest.Allow},
+		{"search_x", nil, manifest.Deny},
+		{"write", nil, manifest.Deny},
+		{"fetch", []string{"staff"}, manifest.Allow},
+		{"search__x", []string{"Staff"}, manifest.Deny},
+		{"read1", []string{"staff"}, manifest.Deny},
 	} {
 		d := set.Decide(rules.Caller{Name: "ann", Groups: c.groups}, rules.NewTarget([]string{c.tool}, nil, nil))
 		if d.Verdict != c.want {

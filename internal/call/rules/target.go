@@ -2,6 +2,7 @@ package rules
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unicode"
@@ -46,10 +47,8 @@ func NewTarget(names []string, classes []manifest.OperationClass, capabilities [
 }
 
 func appendNew(list []string, one string) []string {
-	for _, other := range list {
-		if other == one {
-			return list
-		}
+	if slices.Contains(list, one) {
+		return list
 	}
 	return append(list, one)
 }
@@ -70,8 +69,8 @@ func (t *Target) judgementOf(s *Set) *judgement {
 	j := &judgement{set: s, policies: s.blocked["*"], permissions: s.required["*"]}
 	for _, name := range t.names {
 		if name != "*" {
-			j.policies = append(j.policies[:len(j.policies):len(j.policies)], s.blocked[name]...)
-			j.permissions = append(j.permissions[:len(j.permissions):len(j.permissions)], s.required[name]...)
+			j.policies = append(slices.Clip(j.policies), s.blocked[name]...)
+			j.permissions = append(slices.Clip(j.permissions), s.required[name]...)
 		}
 	}
 	t.judged.Store(j)
@@ -128,10 +127,8 @@ func (r *rights) grants(required manifest.Right, t *Target) bool {
 		return anyOf(r.capabilities, []string{fold(required.Capability)})
 	}
 	name := fold(required.Tool)
-	for _, own := range t.names {
-		if own == name {
-			return anyOf(r.tools, t.names)
-		}
+	if slices.Contains(t.names, name) {
+		return anyOf(r.tools, t.names)
 	}
 	return anyOf(r.tools, []string{name})
 }

@@ -209,7 +209,11 @@ func TestT37Credentials(t *testing.T) {
 		broken := tool(t, module)
 		broken.Resource.Auth = of.Resource.Auth
 		a, err := call(t, build(t, broken, withKey), "")
-		raw, _ := json.Marshal(a)
+		raw, failed := json.Marshal(a.Result)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		raw = append(raw, a.Raw...)
 		if err == nil || strings.Contains(err.Error()+string(raw), key) || !strings.Contains(err.Error()+string(raw), "[redacted]") {
 			t.Errorf("%s: %v, %s", name, err, raw)
 		}
