@@ -101,10 +101,11 @@ var imports = map[string][]string{
 	"internal/launch/guard":  {"internal/launch/cgroup", "internal/launch/procfs", "internal/launch/trees"},
 
 	// Where processes live (docs/decisions/0019).
-	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
-	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
-	"internal/launch/kube":      {"internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"internal/launch/sandbox":      {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
+	"internal/launch/shim":         {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
+	"internal/launch/container":    {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
+	"internal/launch/kube/kubeapi": {"internal/file/yamldoc"}, // the requests that Jobs need, and kubeconfigs
+	"internal/launch/kube":         {"internal/launch/kube/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasm/wasmfuel": {},
@@ -217,11 +218,8 @@ var owners = map[string][]string{
 	"google.golang.org/protobuf":               {"internal/observe/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
 	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/testing/bench"},          // which measures a module without meters
 	"oras.land/oras-go/v2":                     {"internal/wasm/artifact"},
-	"github.com/opencontainers/go-digest":      {"internal/wasm/artifact"}, // in oras-go's own types
-	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"}, // the same
-	"k8s.io/client-go":                         {"internal/launch/kube"},
-	"k8s.io/apimachinery":                      {"internal/launch/kube"},
-	"k8s.io/klog/v2":                           {"internal/launch/kube"},               // to silence it
+	"github.com/opencontainers/go-digest":      {"internal/wasm/artifact"},             // in oras-go's own types
+	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},             // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},             // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit"}, // versions; signed notes
 	"golang.org/x/sys":                         {"internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},

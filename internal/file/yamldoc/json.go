@@ -110,3 +110,14 @@ func appendString(out []byte, s string) []byte {
 	}
 	return append(out, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }
+
+// Whole returns the whole of data as JSON. It is for files of others, whose keys are not all known here.
+func Whole(file string, data []byte, opts Options) (JSON, error) {
+	doc := Parse(file, data, opts)
+	if doc.root == nil {
+		return nil, doc.Err()
+	}
+	walk := decoder{doc: doc}
+	raw, _ := walk.appendJSON(nil, doc.root, "", 0)
+	return raw, doc.Err()
+}

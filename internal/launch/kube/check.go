@@ -2,13 +2,11 @@ package kube
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 )
 
 // Right is a permission that Orla may need.
@@ -17,24 +15,24 @@ type Right struct{ Verb, Group, Resource string }
 // Rights lists the permissions that a Cluster may need. deploy/kubernetes grants them.
 func Rights() []Right {
 	return []Right{
-		{"create", jobs.Group, jobs.Resource},
-		{"get", jobs.Group, jobs.Resource},
-		{"list", jobs.Group, jobs.Resource},
-		{"patch", jobs.Group, jobs.Resource},
-		{"delete", jobs.Group, jobs.Resource},
-		{"list", "", pods.Resource},
-		{"watch", "", pods.Resource},
-		{"get", "", pods.Resource + "/log"},
-		{"create", "", secrets.Resource},
-		{"delete", "", secrets.Resource},
-		{"list", policies.Group, policies.Resource},
-		{"create", policies.Group, policies.Resource},
-		{"list", "", events.Resource},
+		{"create", jobs.Group, jobs.Name},
+		{"get", jobs.Group, jobs.Name},
+		{"list", jobs.Group, jobs.Name},
+		{"patch", jobs.Group, jobs.Name},
+		{"delete", jobs.Group, jobs.Name},
+		{"list", "", pods.Name},
+		{"watch", "", pods.Name},
+		{"get", "", pods.Name + "/log"},
+		{"create", "", secrets.Name},
+		{"delete", "", secrets.Name},
+		{"list", policies.Group, policies.Name},
+		{"create", policies.Group, policies.Name},
+		{"list", "", events.Name},
 	}
 }
 
 // reviews are questions about permissions, which every authenticated user may ask.
-var reviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+var reviews = kubeapi.Resource{Group: "authorization.k8s.io", Version: "v1", Name: "selfsubjectaccessreviews"}
 
 // Check connects to the cluster and asks whether Orla has the permissions that it needs. It creates
 // nothing. The error is a *fault.Error.
@@ -42,19 +40,22 @@ func (c *Cluster) Check(ctx context.Context) error {
 	var missing []string
 	for _, right := range Rights() {
 		resource, part, _ := strings.Cut(right.Resource, "/")
-		review := &unstructured.Unstructured{Object: object{
-			"apiVersion": reviews.GroupVersion().String(),
+		review := object{
+			"apiVersion": reviews.APIVersion(),
 			"kind":       "SelfSubjectAccessReview",
 			"spec": object{"resourceAttributes": object{
 				"namespace": c.opts.Namespace, "verb": right.Verb, "group": right.Group, "resource": resource, "subresource": part,
 			}},
-		}}
+		}
 		allowed := false
 		err := c.try(ctx, taskOf("create", reviews), func(ctx context.Context, client *client) error {
-			answer, err := client.objects.Resource(reviews).Create(ctx, review, metav1.CreateOptions{})
-			if err == nil {
-				allowed, _, _ = unstructured.NestedBool(answer.Object, "status", "allowed")
+			var answer struct {
+				Status struct {
+					Allowed bool `json:"allowed"`
+				} `json:"status"`
 			}
+			err := client.Do(ctx, kubeapi.Request{Method: http.MethodPost, Of: reviews, Body: review}, &answer)
+			allowed = answer.Status.Allowed
 			return err
 		})
 		if err != nil {

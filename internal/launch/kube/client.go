@@ -2,35 +2,27 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 )
 
 // The resources that Orla uses. deploy/kubernetes grants access to no others.
 var (
-	jobs     = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	pods     = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	events   = schema.GroupVersionResource{Version: "v1", Resource: "events"}
-	policies = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
+	jobs     = kubeapi.Resource{Group: "batch", Version: "v1", Name: "jobs"}
+	pods     = kubeapi.Resource{Version: "v1", Name: "pods"}
+	secrets  = kubeapi.Resource{Version: "v1", Name: "secrets"}
+	events   = kubeapi.Resource{Version: "v1", Name: "events"}
+	policies = kubeapi.Resource{Group: "networking.k8s.io", Version: "v1", Name: "networkpolicies"}
 )
 
 // maxBody bounds an answer that is not a log, including a whole watch.
@@ -38,22 +30,34 @@ const maxBody = 16 << 20
 
 // client makes requests to a cluster.
 type client struct {
-	http      *http.Client
-	host      string
-	namespace string
-	objects   dynamic.Interface
-	core      rest.Interface // for logs
-}
+	*kubeapi.Client
 
-// in returns the client for a resource in the namespace.
-func (c *client) in(r schema.GroupVersionResource) dynamic.ResourceInterface {
-	return c.objects.Resource(r).Namespace(c.namespace)
+	namespace string
 }
 
 func (c *client) close() {
 	if c != nil {
-		utilnet.CloseIdleConnectionsFor(c.http.Transport)
+		c.Close()
 	}
+}
+
+// get reads an object.
+func (c *client) get(ctx context.Context, r kubeapi.Resource, name string, into any) error {
+	return c.Do(ctx, kubeapi.Request{Method: http.MethodGet, Of: r, Namespace: c.namespace, Name: name}, into)
+}
+
+// listing is a list of objects.
+type listing struct {
+	Metadata struct {
+		Version  string `json:"resourceVersion"`
+		Continue string `json:"continue"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+func (c *client) list(ctx context.Context, r kubeapi.Resource, query url.Values) (found listing, err error) {
+	err = c.Do(ctx, kubeapi.Request{Method: http.MethodGet, Of: r, Namespace: c.namespace, Query: query}, &found)
+	return found, err
 }
 
 // connect returns the client, and makes it if there is none. It sends nothing.
@@ -78,56 +82,24 @@ func (c *Cluster) forget(old *client) {
 	defer c.mu.Unlock()
 	if c.client == old {
 		c.client = nil
+		old.close()
 	}
 }
-
-// silence keeps the library from writing to stderr: everything that matters is returned as an error.
-// It must be called once, before anything else.
-var silence = sync.OnceFunc(func() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) })
 
 func newClient(opts Options) (*client, error) {
-	silence()
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = opts.Kubeconfig
-	rules.WarnIfAllMissing = false
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: opts.Context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	config, err := kubeapi.Load(opts.Kubeconfig, opts.Context)
 	switch {
-	case clientcmd.IsEmptyConfig(err):
+	case errors.Is(err, kubeapi.ErrNone):
 		return nil, fault.New(fault.IsolationUnavailable, "isolation_mode kubernetes: no cluster is configured: "+
 			"name a kubeconfig with tool_k8s_kubeconfig or $KUBECONFIG, write ~/.kube/config, or run Orla in a pod")
-	case err != nil: // the error may quote the file
-		return nil, fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the kubeconfig cannot be used%s: %s", named(opts), withoutData(err))
+	case err != nil:
+		return nil, fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the kubeconfig cannot be used%s: %s", named(opts), clip(err.Error()))
 	}
-	config.UserAgent = managedBy
-	config.QPS = -1 // the server limits the rate itself
-	config.WarningHandler = rest.NoWarnings{}
-	if config.ExecProvider != nil {
-		config.ExecProvider.StdinUnavailable = true // stdin belongs to an MCP client
-		config.ExecProvider.StdinUnavailableMessage = "Orla has no terminal"
+	api, err := kubeapi.New(config, managedBy, func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
+	if err != nil {
+		return nil, fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the kubeconfig's cluster or user cannot be used: %s", clip(err.Error()))
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
-	return clientOf(config, opts.Namespace)
-}
-
-func clientOf(config *rest.Config, namespace string) (*client, error) {
-	unusable := func(err error) (*client, error) {
-		return nil, fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the kubeconfig's cluster or user cannot be used: %s", withoutData(err))
-	}
-	c := &client{host: config.Host, namespace: namespace}
-	var err error
-	if c.http, err = rest.HTTPClientFor(config); err != nil {
-		return unusable(err)
-	}
-	if c.objects, err = dynamic.NewForConfigAndClient(config, c.http); err != nil {
-		return unusable(err)
-	}
-	core := dynamic.ConfigFor(config)
-	core.GroupVersion, core.APIPath = &schema.GroupVersion{Version: "v1"}, "/api"
-	if c.core, err = rest.RESTClientForConfigAndClient(core, c.http); err != nil {
-		return unusable(err)
-	}
-	return c, nil
+	return &client{api, opts.Namespace}, nil
 }
 
 // named says which file and context were asked for.
@@ -142,20 +114,8 @@ func named(opts Options) string {
 	return text
 }
 
-// withoutData returns the message of a kubeconfig error, without quoted lines of the file.
-func withoutData(err error) string {
-	text := err.Error()
-	if i := strings.Index(text, "yaml:"); i >= 0 {
-		text = text[:i] + "it is not valid YAML"
-	}
-	return clip(text)
-}
-
 // bounded is a RoundTripper that ends answers that are too large.
 type bounded struct{ next http.RoundTripper }
-
-// WrappedRoundTripper lets the library find the transport below.
-func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -218,7 +178,7 @@ func (c *Cluster) try(ctx context.Context, what task, request func(context.Conte
 			return context.Cause(ctx)
 		}
 		if !passes(err) || !pace.Sleep(all, pause) {
-			if apierrors.IsUnauthorized(err) {
+			if means(err, http.StatusUnauthorized, "Unauthorized") {
 				c.forget(client)
 			}
 			return c.explain(client, what, err)
@@ -234,9 +194,8 @@ func once(ctx context.Context, client *client, request func(context.Context, *cl
 
 // passes reports whether a failure may be temporary.
 func passes(err error) bool {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsServerTimeout(err) ||
-			apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || status.Status().Code >= http.StatusInternalServerError
+	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
+		return status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError
 	}
 	if opErr := (*url.Error)(nil); errors.As(err, &opErr) {
 		return !neverSent(err)

@@ -4,13 +4,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
@@ -22,34 +21,35 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 	unavailable := func(format string, args ...any) *fault.Error {
 		return fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: "+format, args...)
 	}
-	status := apierrors.APIStatus(nil)
-	if !errors.As(err, &status) {
-		f := unavailable("the cluster's API at %s cannot be reached: %s; check the kubeconfig's server and the network", client.host, wire(err))
+	status, ok := errors.AsType[*kubeapi.StatusError](err)
+	if !ok {
+		f := unavailable("the cluster's API at %s cannot be reached: %s; check the kubeconfig's server and the network", client.Host(), wire(err))
 		retry := true
 		f.Retry = &retry
 		return f
 	}
-	said := clip(status.Status().Message)
+	said := clip(status.Message)
 	switch {
-	case apierrors.IsUnauthorized(err):
-		return unavailable("the cluster at %s does not take Orla's credentials (401); renew those of the kubeconfig", client.host)
-	case apierrors.IsForbidden(err) && overQuota(said):
+	case status.Means(http.StatusUnauthorized, "Unauthorized"):
+		return unavailable("the cluster at %s does not take Orla's credentials (401); renew those of the kubeconfig", client.Host())
+	case status.Means(http.StatusForbidden, "Forbidden") && overQuota(said):
 		f := unavailable("the quota of namespace %s is used up: %s", client.namespace, said)
 		again := true // once other pods have ended
 		f.Retry = &again
 		return f
-	case apierrors.IsForbidden(err):
+	case status.Means(http.StatusForbidden, "Forbidden"):
 		return unavailable("Orla may not %s %s in namespace %s: %s; grant it a role that does (deploy/kubernetes/orla.yaml)",
 			what.verb, what.resource, client.namespace, said)
-	case apierrors.IsNotFound(err) && what.verb == "create":
+	case gone(err) && what.verb == "create":
 		return unavailable("namespace %s is not there, or the cluster has no %s: %s", client.namespace, what.resource, said)
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
-		if what.resource == secrets.Resource {
+	case status.Means(http.StatusUnprocessableEntity, "Invalid"), status.Means(http.StatusBadRequest, "BadRequest"),
+		status.Code == http.StatusRequestEntityTooLarge:
+		if what.resource == secrets.Name {
 			said = "the API does not accept it" // the message may quote the object
 		}
 		return fault.Wrap(fault.RuntimePolicyInvalid, err, "isolation_mode kubernetes: the cluster refuses the tool's definition: %s", said)
 	}
-	f := unavailable("the cluster's API at %s could not %s %s (%d): %s", client.host, what.verb, what.resource, status.Status().Code, said)
+	f := unavailable("the cluster's API at %s could not %s %s (%d): %s", client.Host(), what.verb, what.resource, status.Code, said)
 	retry := passes(err)
 	f.Retry = &retry
 	return f
@@ -79,14 +79,20 @@ func neverSent(err error) bool {
 }
 
 // gone reports whether the object does not exist.
-func gone(err error) bool { return apierrors.IsNotFound(err) }
+func gone(err error) bool { return means(err, http.StatusNotFound, "NotFound") }
 
 // exists reports whether an object of that name already exists.
-func exists(err error) bool { return apierrors.IsAlreadyExists(err) }
+func exists(err error) bool { return means(err, http.StatusConflict, "AlreadyExists") }
+
+// means reports whether err is an error of the API with a reason, which has a code.
+func means(err error, code int, reason string) bool {
+	status, ok := errors.AsType[*kubeapi.StatusError](err)
+	return ok && status.Means(code, reason)
+}
 
 // taskOf returns the task for a verb and a resource.
-func taskOf(verb string, r schema.GroupVersionResource) task {
-	resource := r.Resource
+func taskOf(verb string, r kubeapi.Resource) task {
+	resource := r.Name
 	if r.Group != "" {
 		resource += "." + r.Group
 	}

@@ -9,16 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 	"github.com/orla-project/orla/internal/service/secret"
 )
 
 // object and list are JSON values of the API.
 type (
-	object = map[string]any
+	object = kubeapi.Object
 	list   = []any
 )
 
@@ -69,9 +68,9 @@ func (c *Cluster) podLabels(p *plan) object {
 }
 
 // job is the Job of a plan. If it needs Secrets, it is suspended.
-func (c *Cluster) job(p *plan) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: object{
-		"apiVersion": jobs.GroupVersion().String(),
+func (c *Cluster) job(p *plan) object {
+	return object{
+		"apiVersion": jobs.APIVersion(),
 		"kind":       "Job",
 		"metadata": object{
 			"name":        p.name,
@@ -91,7 +90,7 @@ func (c *Cluster) job(p *plan) *unstructured.Unstructured {
 				"spec":     podSpec(p),
 			},
 		},
-	}}
+	}
 }
 
 // podSpec isolates the process (SPEC-TOOLS 7.4).
@@ -198,18 +197,24 @@ func environment(p *plan) list {
 // a valid key.
 func secretKey(i int) string { return "value-" + strconv.Itoa(i) }
 
+// secretObject is a Secret that is not created yet.
+type secretObject struct {
+	name   string
+	object object
+}
+
 // secretsOf returns the Secrets of a plan. The Job owns them: the cluster deletes them with it.
-func (c *Cluster) secretsOf(p *plan, uid string) []*unstructured.Unstructured {
-	made := func(name, kind string, data object) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: object{
-			"apiVersion": secrets.GroupVersion().String(),
+func (c *Cluster) secretsOf(p *plan, uid string) (all []secretObject) {
+	made := func(name, kind string, data object) secretObject {
+		return secretObject{name, object{
+			"apiVersion": secrets.APIVersion(),
 			"kind":       "Secret",
 			"metadata": object{
 				"name":      name,
 				"namespace": c.opts.Namespace,
 				"labels":    c.labels(p.tool),
 				"ownerReferences": list{object{
-					"apiVersion": jobs.GroupVersion().String(), "kind": "Job", "name": p.name, "uid": uid,
+					"apiVersion": jobs.APIVersion(), "kind": "Job", "name": p.name, "uid": uid,
 				}},
 			},
 			"type":      kind,
@@ -217,7 +222,6 @@ func (c *Cluster) secretsOf(p *plan, uid string) []*unstructured.Unstructured {
 			"data":      data,
 		}}
 	}
-	var all []*unstructured.Unstructured
 	if len(p.spec.Secrets) > 0 {
 		data := object{}
 		for i, kv := range p.spec.Secrets {

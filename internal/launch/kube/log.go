@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/url"
 	"strconv"
 	"syscall"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 )
 
 const (
@@ -89,8 +92,9 @@ func (p *process) readLog(passed *int64, follow bool) error {
 		bound := time.AfterFunc(requestTime, cancel)
 		defer bound.Stop()
 	}
-	stream, err := client.core.Get().Namespace(client.namespace).Resource("pods").Name(p.pod).SubResource("log").
-		Param("container", container).Param("follow", strconv.FormatBool(follow)).Param("limitBytes", strconv.Itoa(maxLog)).Stream(ctx)
+	stream, err := client.Stream(ctx, kubeapi.Request{Method: http.MethodGet, Of: pods, Namespace: client.namespace, Name: p.pod, Part: "log", Query: url.Values{
+		"container": {container}, "follow": {strconv.FormatBool(follow)}, "limitBytes": {strconv.Itoa(maxLog)},
+	}})
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
+	"slices"
 
 	"github.com/orla-project/orla/internal/call/fault"
 )
@@ -21,17 +18,54 @@ type policy struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
 	Spec struct {
-		PodSelector metav1.LabelSelector `json:"podSelector"`
-		PolicyTypes []string             `json:"policyTypes"`
-		Ingress     []json.RawMessage    `json:"ingress"`
-		Egress      []json.RawMessage    `json:"egress"`
+		PodSelector selector          `json:"podSelector"`
+		PolicyTypes []string          `json:"policyTypes"`
+		Ingress     []json.RawMessage `json:"ingress"`
+		Egress      []json.RawMessage `json:"egress"`
 	} `json:"spec"`
+}
+
+// selector chooses pods by their labels.
+type selector struct {
+	Labels      map[string]string `json:"matchLabels"`
+	Expressions []struct {
+		Key      string   `json:"key"`
+		Operator string   `json:"operator"`
+		Values   []string `json:"values"`
+	} `json:"matchExpressions"`
+}
+
+// matches reports whether a pod is chosen. It reports false for known if the selector has an operator that
+// Orla does not know.
+func (s selector) matches(pod map[string]string) (chosen, known bool) {
+	for key, want := range s.Labels {
+		if have, ok := pod[key]; !ok || have != want {
+			return false, true
+		}
+	}
+	chosen = true
+	for _, e := range s.Expressions {
+		have, ok := pod[e.Key]
+		switch e.Operator {
+		case "In":
+			ok = ok && slices.Contains(e.Values, have)
+		case "NotIn":
+			ok = !ok || !slices.Contains(e.Values, have)
+		case "Exists":
+		case "DoesNotExist":
+			ok = !ok
+		default:
+			return false, false
+		}
+		chosen = chosen && ok
+	}
+	return chosen, true
 }
 
 // denyNetwork makes sure that the namespace's policies deny all traffic of a plan's pod. Policies
 // only add up: so no other policy may allow traffic either.
 func (c *Cluster) denyNetwork(ctx context.Context, p *plan) error {
-	pod := labels.Set{}
+	pod := map[string]string{}
 	for name, value := range c.podLabels(p) {
 		pod[name], _ = value.(string)
 	}
@@ -43,7 +77,7 @@ func (c *Cluster) denyNetwork(ctx context.Context, p *plan) error {
 	if err != nil || denied {
 		return err
 	}
-	if _, err := c.make(ctx, policies, c.policy()); err != nil {
+	if _, err := c.make(ctx, policies, policyName, c.policy()); err != nil {
 		return err
 	}
 	if denied, err = c.readPolicies(ctx, pod); err == nil && !denied {
@@ -54,15 +88,15 @@ func (c *Cluster) denyNetwork(ctx context.Context, p *plan) error {
 
 // readPolicies reports whether a policy denies all traffic of the pod. It is an error if another
 // policy allows some.
-func (c *Cluster) readPolicies(ctx context.Context, pod labels.Set) (denied bool, err error) {
+func (c *Cluster) readPolicies(ctx context.Context, pod map[string]string) (denied bool, err error) {
 	err = c.try(ctx, taskOf("list", policies), func(ctx context.Context, client *client) error {
 		denied = false
-		found, err := client.in(policies).List(ctx, metav1.ListOptions{})
+		found, err := client.list(ctx, policies, nil)
 		if err != nil {
 			return err
 		}
-		for i := range found.Items {
-			has, err := c.readPolicy(&found.Items[i], pod)
+		for _, raw := range found.Items {
+			has, err := c.readPolicy(raw, pod)
 			if err != nil {
 				return err
 			}
@@ -73,18 +107,14 @@ func (c *Cluster) readPolicies(ctx context.Context, pod labels.Set) (denied bool
 	return denied, err
 }
 
-func (c *Cluster) readPolicy(u *unstructured.Unstructured, pod labels.Set) (denies bool, err error) {
-	raw, err := u.MarshalJSON()
+func (c *Cluster) readPolicy(raw json.RawMessage, pod map[string]string) (denies bool, err error) {
 	var p policy
-	if err == nil {
-		err = json.Unmarshal(raw, &p)
-	}
-	selector, selectorErr := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-	if err != nil || selectorErr != nil {
-		return false, c.opened(u.GetName()) // a selector that Orla cannot read may match the pod
-	}
+	err = json.Unmarshal(raw, &p)
+	chosen, known := p.Spec.PodSelector.matches(pod)
 	switch {
-	case !selector.Matches(pod):
+	case err != nil || !known:
+		return false, c.opened(p.Metadata.Name) // a selector that Orla cannot read may match the pod
+	case !chosen:
 		return false, nil
 	case len(p.Spec.Ingress) > 0 || len(p.Spec.Egress) > 0:
 		return false, c.opened(p.Metadata.Name)
@@ -102,9 +132,9 @@ func (c *Cluster) opened(name string) error {
 }
 
 // policy denies all traffic of Jobs without a network, for every Orla.
-func (c *Cluster) policy() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: object{
-		"apiVersion": policies.GroupVersion().String(),
+func (c *Cluster) policy() object {
+	return object{
+		"apiVersion": policies.APIVersion(),
 		"kind":       "NetworkPolicy",
 		"metadata": object{
 			"name":      policyName,
@@ -115,5 +145,5 @@ func (c *Cluster) policy() *unstructured.Unstructured {
 			"podSelector": object{"matchLabels": object{labelNetwork: noneValue}},
 			"policyTypes": list{"Ingress", "Egress"},
 		},
-	}}
+	}
 }

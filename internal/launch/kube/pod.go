@@ -3,11 +3,10 @@ package kube
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -17,9 +16,10 @@ import (
 // pod has the fields of a pod that Orla reads.
 type pod struct {
 	Metadata struct {
-		Name              string `json:"name"`
-		UID               string `json:"uid"`
-		DeletionTimestamp string `json:"deletionTimestamp"`
+		Name              string    `json:"name"`
+		UID               string    `json:"uid"`
+		Made              time.Time `json:"creationTimestamp"`
+		DeletionTimestamp string    `json:"deletionTimestamp"`
 	} `json:"metadata"`
 	Spec   podDesired `json:"spec"`
 	Status struct {
@@ -94,12 +94,8 @@ type terminated struct {
 	Message  string `json:"message"`
 }
 
-// readPod converts a pod from the API.
-func readPod(u *unstructured.Unstructured) (*pod, error) {
-	raw, err := u.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
+// readPod reads a pod of the API.
+func readPod(raw json.RawMessage) (*pod, error) {
 	p := &pod{}
 	if err := json.Unmarshal(raw, p); err != nil {
 		return nil, fmt.Errorf("a pod that cannot be read: %w", err)
@@ -226,13 +222,53 @@ func (p *pod) limits() cgroup.Limits {
 	if w == nil {
 		return l
 	}
-	if q, err := resource.ParseQuantity(w.Resources.Limits["memory"]); err == nil {
-		l.Memory = q.Value()
+	if n, ok := quantity(w.Resources.Limits["memory"], 1); ok {
+		l.Memory = n
 	}
-	if q, err := resource.ParseQuantity(w.Resources.Limits["cpu"]); err == nil {
-		l.CPUs = float64(q.MilliValue()) / 1000
+	if n, ok := quantity(w.Resources.Limits["cpu"], 1000); ok {
+		l.CPUs = float64(n) / 1000
 	}
 	return l
+}
+
+// suffixes are those of quantities, with what they multiply by.
+var suffixes = []struct {
+	text string
+	by   *big.Rat
+}{
+	{"Ki", big.NewRat(1<<10, 1)}, {"Mi", big.NewRat(1<<20, 1)}, {"Gi", big.NewRat(1<<30, 1)},
+	{"Ti", big.NewRat(1<<40, 1)}, {"Pi", big.NewRat(1<<50, 1)}, {"Ei", big.NewRat(1<<60, 1)},
+	{"n", big.NewRat(1, 1e9)}, {"u", big.NewRat(1, 1e6)}, {"m", big.NewRat(1, 1e3)},
+	{"k", big.NewRat(1e3, 1)}, {"M", big.NewRat(1e6, 1)}, {"G", big.NewRat(1e9, 1)},
+	{"T", big.NewRat(1e12, 1)}, {"P", big.NewRat(1e15, 1)}, {"E", big.NewRat(1e18, 1)},
+}
+
+// quantity reads a quantity of the API, such as 128Mi, 500m or 1e3, in parts of which one has so many. It is
+// rounded up. It reports false for what is not one.
+func quantity(text string, parts int64) (int64, bool) {
+	by := big.NewRat(parts, 1)
+	for _, s := range suffixes {
+		if number, ok := strings.CutSuffix(text, s.text); ok {
+			text = number
+			by.Mul(by, s.by)
+			break
+		}
+	}
+	const longest = 32 // characters; an exponent of three digits is none of a quantity
+	number, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	if len(text) > longest || len(strings.TrimLeft(exponent, "+-")) > 2 || strings.Trim(number, "+-.0123456789") != "" {
+		return 0, false
+	}
+	value, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return 0, false
+	}
+	value.Mul(value, by)
+	whole, rest := new(big.Int).QuoRem(value.Num(), value.Denom(), new(big.Int))
+	if rest.Sign() > 0 {
+		whole.Add(whole, big.NewInt(1))
+	}
+	return whole.Int64(), whole.IsInt64()
 }
 
 // loosened says which restriction of a pod the cluster has loosened; "" if none. Admission

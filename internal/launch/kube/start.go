@@ -2,19 +2,18 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 )
 
 // start creates the Job of a process, and waits until its container runs. If that fails, the objects
@@ -68,7 +67,7 @@ func (l *launcher) plan(ctx context.Context, spec launch.Spec) (*plan, error) {
 
 // create creates the Job, and then its Secrets, which the Job owns.
 func (c *Cluster) create(ctx context.Context, plan *plan, p *process) error {
-	uid, err := c.make(ctx, jobs, c.job(plan))
+	uid, err := c.make(ctx, jobs, plan.name, c.job(plan))
 	if err != nil {
 		return err
 	}
@@ -76,41 +75,44 @@ func (c *Cluster) create(ctx context.Context, plan *plan, p *process) error {
 		return nil
 	}
 	for _, s := range c.secretsOf(plan, uid) {
-		if _, err := c.make(ctx, secrets, s); err != nil {
+		if _, err := c.make(ctx, secrets, s.name, s.object); err != nil {
 			return err
 		}
-		p.secrets = append(p.secrets, s.GetName())
+		p.secrets = append(p.secrets, s.name)
 	}
 	return c.try(ctx, taskOf("patch", jobs), func(ctx context.Context, client *client) error {
-		resume := []byte(`{"spec":{"suspend":false}}`)
-		_, err := client.in(jobs).Patch(ctx, plan.name, types.MergePatchType, resume, metav1.PatchOptions{})
-		return err
+		resume := object{"spec": object{"suspend": false}}
+		return client.Do(ctx, kubeapi.Request{Method: http.MethodPatch, Of: jobs, Namespace: client.namespace, Name: plan.name, Body: resume}, nil)
 	})
 }
 
 // make creates an object and returns its uid. It is not an error if the object exists: names are
 // unique, so an earlier request has created it and its answer was lost.
-func (c *Cluster) make(ctx context.Context, kind schema.GroupVersionResource, o *unstructured.Unstructured) (uid string, err error) {
+func (c *Cluster) make(ctx context.Context, kind kubeapi.Resource, name string, o object) (uid string, err error) {
+	var made struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+	}
 	err = c.try(ctx, taskOf("create", kind), func(ctx context.Context, client *client) error {
-		made, err := client.in(kind).Create(ctx, o, metav1.CreateOptions{})
+		err := client.Do(ctx, kubeapi.Request{Method: http.MethodPost, Of: kind, Namespace: client.namespace, Body: o}, &made)
 		if exists(err) && kind == jobs {
-			made, err = client.in(kind).Get(ctx, o.GetName(), metav1.GetOptions{})
-		} else if exists(err) {
-			return nil
+			return client.get(ctx, kind, name, &made)
 		}
-		if err == nil {
-			uid = string(made.GetUID())
+		if exists(err) {
+			return nil
 		}
 		return err
 	})
-	return uid, err
+	return made.Metadata.UID, err
 }
 
 // remove deletes an object. It is not an error if it does not exist.
-func (c *Cluster) remove(ctx context.Context, kind schema.GroupVersionResource, name string) error {
+func (c *Cluster) remove(ctx context.Context, kind kubeapi.Resource, name string) error {
 	return c.try(ctx, taskOf("delete", kind), func(ctx context.Context, client *client) error {
-		after := metav1.DeletePropagationBackground // the pod gets its grace, and the Secrets are deleted too
-		err := client.in(kind).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &after})
+		// The pod gets its grace, and the Secrets are deleted too.
+		after := object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+		err := client.Do(ctx, kubeapi.Request{Method: http.MethodDelete, Of: kind, Namespace: client.namespace, Name: name, Body: after}, nil)
 		if gone(err) {
 			return nil
 		}
@@ -200,19 +202,21 @@ func (p *process) begin(ctx context.Context) error {
 func (c *Cluster) failed(ctx context.Context, job string) error {
 	var failure error
 	err := c.try(ctx, taskOf("get", jobs), func(ctx context.Context, client *client) error {
-		found, err := client.in(jobs).Get(ctx, job, metav1.GetOptions{})
-		if err != nil {
+		var found struct {
+			Status struct {
+				Conditions []condition `json:"conditions"`
+			} `json:"status"`
+		}
+		if err := client.get(ctx, jobs, job, &found); err != nil {
 			return err
 		}
-		conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
-		for _, each := range conditions {
-			switch c, _ := each.(object); {
-			case c["type"] != "Failed" || c["status"] != "True":
-			case c["reason"] == "DeadlineExceeded":
+		for _, c := range found.Status.Conditions {
+			switch {
+			case c.Type != "Failed" || c.Status != "True":
+			case c.Reason == "DeadlineExceeded":
 				failure = fault.New(fault.Timeout, "isolation_mode kubernetes: the cluster ended the Job at its deadline")
 			default:
-				said, _ := c["message"].(string)
-				failure = lost("the Job's pod is gone, and it was not Orla who deleted it (%v): %s", c["reason"], clip(said))
+				failure = lost("the Job's pod is gone, and it was not Orla who deleted it (%s): %s", c.Reason, clip(c.Message))
 			}
 		}
 		return nil
@@ -252,23 +256,25 @@ func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error
 	}
 	ctx, cancel := context.WithTimeout(ctx, hesitation)
 	defer cancel()
-	found, err := client.in(events).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Job,involvedObject.name=" + job, Limit: 50})
+	found, err := client.list(ctx, events, url.Values{"fieldSelector": {"involvedObject.kind=Job,involvedObject.name=" + job}, "limit": {"50"}})
 	if err != nil {
 		return "", nil // see above
 	}
 	why = "its pod is not there yet; kubectl describe job tells more"
 	refusals, said := int64(0), ""
-	for _, event := range found.Items {
-		kind, _, _ := unstructured.NestedString(event.Object, "type")
-		reason, _, _ := unstructured.NestedString(event.Object, "reason")
-		message, _, _ := unstructured.NestedString(event.Object, "message")
-		if kind != "Warning" {
+	for _, raw := range found.Items {
+		var event struct {
+			Type    string `json:"type"`
+			Reason  string `json:"reason"`
+			Message string `json:"message"`
+			Count   int64  `json:"count"`
+		}
+		if json.Unmarshal(raw, &event) != nil || event.Type != "Warning" {
 			continue
 		}
-		why = fmt.Sprintf("%s: %s", reason, clip(message))
-		if reason == "FailedCreate" {
-			times, _, _ := unstructured.NestedInt64(event.Object, "count")
-			refusals, said = refusals+max(1, times), clip(message)
+		why = fmt.Sprintf("%s: %s", event.Reason, clip(event.Message))
+		if event.Reason == "FailedCreate" {
+			refusals, said = refusals+max(1, event.Count), clip(event.Message)
 		}
 	}
 	if refusals < finalRefusals {

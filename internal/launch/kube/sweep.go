@@ -2,10 +2,10 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/orla-project/orla/internal/call/recovered"
 )
@@ -35,35 +35,52 @@ func (c *Cluster) sweep(ctx context.Context) error {
 	const page = 200
 	next := ""
 	for {
-		var found *unstructured.UnstructuredList
+		var found listing
 		err := c.try(ctx, taskOf("list", jobs), func(ctx context.Context, client *client) (err error) {
-			found, err = client.in(jobs).List(ctx, metav1.ListOptions{LabelSelector: labelManaged + "=" + managedBy, Limit: page, Continue: next})
+			query := url.Values{"labelSelector": {labelManaged + "=" + managedBy}, "limit": {strconv.Itoa(page)}}
+			if next != "" {
+				query.Set("continue", next)
+			}
+			found, err = client.list(ctx, jobs, query)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		for i := range found.Items {
-			if name := found.Items[i].GetName(); c.left(&found.Items[i]) {
-				if err := c.remove(ctx, jobs, name); err != nil {
-					return err
-				}
-				c.opts.Log.Info("removed a Job that an earlier Orla left", "job", name)
+		for _, raw := range found.Items {
+			var job remnant
+			if json.Unmarshal(raw, &job) != nil || !c.left(&job) {
+				continue // what is not a Job is not Orla's
 			}
+			if err := c.remove(ctx, jobs, job.Metadata.Name); err != nil {
+				return err
+			}
+			c.opts.Log.Info("removed a Job that an earlier Orla left", "job", job.Metadata.Name)
 		}
-		if next = found.GetContinue(); next == "" {
+		if next = found.Metadata.Continue; next == "" {
 			return nil
 		}
 	}
 }
 
+// remnant has the fields of a Job that say whose it is.
+type remnant struct {
+	Metadata struct {
+		Name   string            `json:"name"`
+		Labels map[string]string `json:"labels"`
+		Made   time.Time         `json:"creationTimestamp"`
+	} `json:"metadata"`
+	Spec struct {
+		Suspend bool `json:"suspend"`
+	} `json:"spec"`
+}
+
 // left reports whether a Job's Orla has ended.
-func (c *Cluster) left(job *unstructured.Unstructured) bool {
-	labels := job.GetLabels()
+func (c *Cluster) left(job *remnant) bool {
+	labels := job.Metadata.Labels
 	if labels[labelInstance] == c.instance && !alive(labels[labelLife]) {
 		return true
 	}
-	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
 	ours := labels[labelInstance] != "" && labels[labelLife] != "" // "orla" may be somebody else's word as well
-	return ours && suspended && time.Since(job.GetCreationTimestamp().Time) > forgotten
+	return ours && job.Spec.Suspend && time.Since(job.Metadata.Made) > forgotten
 }

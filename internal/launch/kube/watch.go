@@ -2,14 +2,14 @@ package kube
 
 import (
 	"context"
+	"net/http"
+	"net/url"
+	"strconv"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 )
 
 // sight is the state of a Job's pod at one moment.
@@ -74,19 +74,18 @@ func (c *Cluster) follow(ctx context.Context, job string, seen chan<- sight) {
 // look lists the Job's pod: the newest, if there are several. p is nil if there is none yet.
 func (c *Cluster) look(ctx context.Context, job string) (p *pod, version string, err error) {
 	err = c.try(ctx, taskOf("list", pods), func(ctx context.Context, client *client) error {
-		found, err := client.in(pods).List(ctx, metav1.ListOptions{LabelSelector: labelJob + "=" + job})
+		found, err := client.list(ctx, pods, url.Values{"labelSelector": {labelJob + "=" + job}})
 		if err != nil {
 			return err
 		}
-		version, p = found.GetResourceVersion(), nil
-		var newest time.Time
-		for i := range found.Items {
-			item := &found.Items[i]
-			if made := item.GetCreationTimestamp().Time; p == nil || made.After(newest) {
-				newest = made
-				if p, err = readPod(item); err != nil {
-					return err
-				}
+		version, p = found.Metadata.Version, nil
+		for _, raw := range found.Items {
+			one, err := readPod(raw)
+			if err != nil {
+				return err
+			}
+			if p == nil || one.Metadata.Made.After(p.Metadata.Made) {
+				p = one
 			}
 		}
 		return nil
@@ -103,37 +102,26 @@ func (c *Cluster) watch(ctx context.Context, job, version string, known *string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchTime+attemptTime)
 	defer cancel()
-	lasts := int64(watchTime / time.Second)
-	changes, err := client.in(pods).Watch(ctx, metav1.ListOptions{
-		LabelSelector: labelJob + "=" + job, ResourceVersion: version, TimeoutSeconds: &lasts,
-	})
-	if err != nil {
-		return false
-	}
-	defer changes.Stop()
-	for {
-		select {
-		case change, open := <-changes.ResultChan():
-			if !open {
-				return false
-			}
-			u, isPod := change.Object.(*unstructured.Unstructured)
-			if change.Type == watch.Error || change.Type == watch.Bookmark || !isPod {
-				return false // such as 410: the caller must list the pod again
-			}
-			p, err := readPod(u)
-			if err != nil {
-				return !tell(sight{err: fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the cluster tells of a pod what is no pod")})
-			}
-			if *known = p.Metadata.UID; !tell(sight{pod: p}) {
-				return true
-			}
-			if change.Type == watch.Deleted {
-				tell(sight{gone: true})
-				return true
-			}
-		case <-ctx.Done():
+	err = client.Watch(ctx, kubeapi.Request{Method: http.MethodGet, Of: pods, Namespace: client.namespace, Query: url.Values{
+		"labelSelector": {labelJob + "=" + job}, "resourceVersion": {version}, "timeoutSeconds": {strconv.Itoa(int(watchTime / time.Second))},
+	}}, func(change kubeapi.Event) (more bool) {
+		if change.Type != "ADDED" && change.Type != "MODIFIED" && change.Type != "DELETED" {
+			return false // such as 410: the caller must list the pod again
+		}
+		p, err := readPod(change.Object)
+		if err != nil {
+			over = !tell(sight{err: fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the cluster tells of a pod what is no pod")})
 			return false
 		}
-	}
+		if *known = p.Metadata.UID; !tell(sight{pod: p}) {
+			over = true
+			return false
+		}
+		if change.Type == "DELETED" {
+			tell(sight{gone: true})
+			over = true
+		}
+		return !over
+	})
+	return over && err == nil
 }
