@@ -55,6 +55,7 @@ var uncontained = map[string]struct {
 	"internal/app/control.presence.move":               {1, below},
 	"internal/call/pace.Await":                         {1, waits},
 	"internal/kind/webhook.wait.endSoonLocked":         {1, waits},
+	"internal/launch/kube/kubeapi.New":                 {1, own},
 	"internal/launch/kube/kubeapi.tlsOf":               {2, own},
 	"internal/launch/trees.Tagger.Begin":               {1, own},
 	"internal/launch.Local.Start":                      {1, own},
