@@ -64,7 +64,15 @@ func (b *Bridge) visible(whole *listed, from *client.Origin) *listed {
 
 // only returns what a caller may use.
 func (l *listed) only(set *rules.Set, caller rules.Caller) *listed {
-	may := func(target *rules.Target) bool { return target == nil || set.Reads(caller, target) }
+	reads := map[*rules.Target]bool{nil: true} // of each provider once
+	may := func(target *rules.Target) bool {
+		is, known := reads[target]
+		if !known {
+			is = set.Reads(caller, target)
+			reads[target] = is
+		}
+		return is
+	}
 	return &listed{
 		of:        l.of,
 		tools:     l.tools.Only(func(t *mcp.Tool) bool { return set.Calls(caller, l.of.Target(t.Name)) }),

@@ -51,6 +51,7 @@ func (s *Supervisor) publish() {
 			l.tools, l.offers = offers.Tools, offers
 			l.forget()
 			next.known = next.known && offers.Known
+			next.silent = next.silent || offers.Silent
 			next.peers = append(next.peers, l.peer)
 		}
 	}
@@ -63,7 +64,7 @@ func (s *Supervisor) publish() {
 	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
 	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
 	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
-	next.govern()
+	next.govern(s.aliases)
 	if s.opts.Published != nil {
 		s.opts.Published(next)
 	}

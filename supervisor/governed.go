@@ -14,6 +14,8 @@ import (
 type Namer interface {
 	// OwnTool returns the peer's own name of a tool.
 	OwnTool(listed string) string
+	// Original returns a tool by the peer's own name. known is false until the peer has listed its tools.
+	Original(own string) (tool *mcp.Tool, known bool)
 }
 
 // governed is what rules have to know of a catalog, as far as it is not made at the first call.
@@ -25,8 +27,12 @@ type governed struct {
 // original is a tool of a provider, by the name of its manifest and the tool's own name.
 type original struct{ provider, tool string }
 
-// govern notes what has several names (SPEC-TOOLS 8.4).
-func (c *Catalog) govern() {
+// KnowAliases tells of tools of type mcp that are not applied, so that rules for their names hold. It is called
+// before Apply.
+func (s *Supervisor) KnowAliases(tools []manifest.Tool) { s.aliases = tools }
+
+// govern notes what has several names (SPEC-TOOLS 8.4). others are tools that are there and not served.
+func (c *Catalog) govern(others []manifest.Tool) {
 	c.governed.aliases = map[original][]string{}
 	for name, e := range c.entries {
 		if tool := &e.of.tool; tool.Kind == manifest.MCP {
@@ -34,8 +40,15 @@ func (c *Catalog) govern() {
 			c.governed.aliases[of] = append(c.governed.aliases[of], name)
 		}
 	}
-	for _, names := range c.governed.aliases {
+	for _, tool := range others {
+		if tool.Kind == manifest.MCP {
+			of := original{tool.Resource.Server, tool.Resource.ServerTool}
+			c.governed.aliases[of] = append(c.governed.aliases[of], tool.Name)
+		}
+	}
+	for of, names := range c.governed.aliases {
 		slices.Sort(names)
+		c.governed.aliases[of] = slices.Compact(names)
 	}
 	c.governed.peers = sync.OnceValue(c.peerTargets)
 }
@@ -70,15 +83,24 @@ func (c *Catalog) TargetOfTemplate(uriTemplate string) *rules.Target {
 	return c.TargetOfPeer(c.templates[uriTemplate])
 }
 
-// Named reports whether a tool has a name, whatever its case is.
+// Named reports whether rules for a folded name are about a tool, or about a provider.
 func (c *Catalog) Named(folded string) bool {
-	return slices.ContainsFunc(c.Tools, func(t *mcp.Tool) bool { return rules.Folded(t.Name) == folded })
+	for _, e := range c.entries {
+		if c.targetOf(e).IsCalled(folded) {
+			return true
+		}
+	}
+	return false
 }
+
+// Told reports whether all peers have said what they offer: none has only let its time to do so pass.
+func (c *Catalog) Told() bool { return c.known && !c.silent }
 
 // governedEntry is what rules have to know of an entry.
 type governedEntry struct {
 	of      original // what the tool is at its provider; zero where it has no name of its own there
 	aliases []string
+	shown   string // the name that clients have for it; "" if it is not known
 	target  *rules.Target
 }
 
@@ -86,11 +108,24 @@ type governedEntry struct {
 // of the tool are others: an entry outlives its catalog.
 func (c *Catalog) targetOf(e *entry) *rules.Target {
 	g := e.target.Load()
-	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) {
+	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) || g.shown != c.shownAs(g.of) {
 		g = c.newTarget(e)
 		e.target.Store(g)
 	}
 	return g.target
+}
+
+// shownAs returns the name that clients have for a tool of a provider; "" if it is not known, or there is none.
+func (c *Catalog) shownAs(of original) string {
+	if of == (original{}) {
+		return ""
+	}
+	if p, ok := c.named[of.provider].(Namer); ok {
+		if tool, _ := p.Original(of.tool); tool != nil {
+			return tool.Name
+		}
+	}
+	return ""
 }
 
 func (c *Catalog) newTarget(e *entry) *governedEntry {
@@ -107,12 +142,15 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 		g.aliases = c.governed.aliases[of]
 		names = append(names, of.provider, of.provider+"__"+of.tool, of.provider+"--"+of.tool, manifest.Dashed(of.provider)+"--"+manifest.Dashed(of.tool))
 		names = append(names, g.aliases...)
+		if g.shown = c.shownAs(of); g.shown != "" {
+			names = append(names, g.shown)
+		}
 	}
 	var capabilities []string
 	if tool.Resource != nil {
 		capabilities = tool.Resource.Capabilities
 	}
-	g.target = rules.NewTarget(names, classesOf(tool, e.listed), capabilities)
+	g.target = rules.NewTarget(names, g.of.tool, classesOf(tool, e.listed), capabilities)
 	return g
 }
 
@@ -139,7 +177,7 @@ func classesOf(tool *manifest.Tool, listed *mcp.Tool) []manifest.OperationClass 
 func (c *Catalog) peerTargets() map[Peer]*rules.Target {
 	all := make(map[Peer]*rules.Target, len(c.named))
 	for name, p := range c.named {
-		all[p] = rules.NewTarget([]string{name}, []manifest.OperationClass{manifest.ClassRead}, nil)
+		all[p] = rules.NewTarget([]string{name}, "", []manifest.OperationClass{manifest.ClassRead}, nil)
 	}
 	for _, e := range c.entries {
 		if p, ok := e.provider.(Peer); ok && all[p] != nil {

@@ -150,6 +150,7 @@ type Catalog struct {
 	named     map[string]Peer // by the name of a manifest
 	peers     []Peer          // in the order of their manifests' names
 	known     bool            // what all of the peers offer
+	silent    bool            // of some it is known only that they have not said it
 	governed  governed
 	admit     func(context.Context, peer.Request, func() *rules.Target) error // see Options.AdmitRequest
 	log       *slog.Logger
@@ -175,7 +176,8 @@ type Supervisor struct {
 	catalog atomic.Pointer[Catalog]
 
 	updated  chan string
-	applying sync.Mutex // guards living and gates; taken before nothing else
+	aliases  []manifest.Tool // see KnowAliases
+	applying sync.Mutex      // guards living and gates; taken before nothing else
 	living   map[string]*living
 	warned   warned             // of the last catalog
 	claims   map[claim][]string // who served first what several offer, by the names of manifests

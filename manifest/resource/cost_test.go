@@ -12,8 +12,11 @@ import (
 func TestS1TheCostOfLists(t *testing.T) {
 	const head = "apiVersion: orloj.dev/v1\nmetadata: {name: a}\n"
 	for name, c := range map[string]struct{ text, item string }{
-		"capabilities": {head + "kind: Tool\nspec:\n  endpoint: http://127.0.0.1:1\n  capabilities:\n", "  - c%d\n"},
-		"tool_filter":  {head + "kind: McpServer\nspec:\n  endpoint: http://127.0.0.1:1\n  transport: http\n  tool_filter:\n    include:\n", "    - t%d\n"},
+		"capabilities":         {head + "kind: Tool\nspec:\n  endpoint: http://127.0.0.1:1\n  capabilities:\n", "  - c%d\n"},
+		"tool_filter":          {head + "kind: McpServer\nspec:\n  endpoint: http://127.0.0.1:1\n  transport: http\n  tool_filter:\n    include:\n", "    - t%d\n"},
+		"permissions":          {head + "kind: AgentRole\nspec:\n  permissions:\n", "    - tool:t%d:invoke\n"},
+		"required_permissions": {head + "kind: ToolPermission\nspec:\n  required_permissions:\n", "    - tool:t%d:invoke\n"},
+		"blocked_tools":        {head + "kind: AgentPolicy\nspec:\n  apply_mode: global\n  blocked_tools:\n", "    - t%d\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			costtest.Check(t, 10_000, func(n int) func() {

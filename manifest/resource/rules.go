@@ -2,7 +2,6 @@ package resource
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/manifest"
@@ -143,13 +142,15 @@ func (d *Declaration) at(key string) string {
 
 // references reads a list of names. Each is there once, without regard to case.
 func (d *Declaration) references(key string, names []string) (list []manifest.Reference) {
+	seen := make(map[string]bool, len(names))
 	for i, name := range names {
 		at := key + keys.Indexed(i)
 		name = strings.TrimSpace(name)
 		if name == "" {
 			d.Doc.Faultf(at, "must not be empty")
 		}
-		if !slices.ContainsFunc(list, func(r manifest.Reference) bool { return strings.EqualFold(r.Name, name) }) {
+		if folded := strings.ToLower(name); !seen[folded] {
+			seen[folded] = true
 			list = append(list, manifest.Reference{Name: name, At: d.at(at)})
 		}
 	}
@@ -158,12 +159,14 @@ func (d *Declaration) references(key string, names []string) (list []manifest.Re
 
 // rights reads a list of permissions.
 func (d *Declaration) rights(key string, texts []string) (list []manifest.Right) {
+	seen := make(map[string]bool, len(texts))
 	for i, text := range texts {
 		right, ok := parseRight(text)
 		if !ok {
 			d.Doc.Faultf(key+keys.Indexed(i), "wants tool:NAME:invoke or capability:NAME, got %q", text)
 		}
-		if !slices.ContainsFunc(list, func(r manifest.Right) bool { return strings.EqualFold(r.String(), right.String()) }) {
+		if folded := strings.ToLower(right.String()); !seen[folded] {
+			seen[folded] = true
 			list = append(list, right)
 		}
 	}

@@ -22,7 +22,7 @@ func (v *verdict) callers() {
 	}
 	seen := map[string]bool{}
 	for i, c := range v.Callers {
-		key := strings.ToLower(fmt.Sprintf("%q %q", c.Name, c.Group))
+		key := fmt.Sprintf("%q %q", c.Name, c.Group)
 		switch {
 		case (c.Name == "") == (c.Group == ""):
 			v.wrongItem("callers", i, "wants either name or group")

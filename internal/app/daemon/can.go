@@ -33,7 +33,9 @@ type Permission struct {
 // NoToolError.
 func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Permission, error) {
 	found := discovery.Find(cfg, home)
-	p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler))
+	quiet := *cfg
+	quiet.AuditLog = "" // nothing is called
+	p, err := wiring.Join(&quiet, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return Permission{}, &exit.Error{Code: exit.Failed, Err: err}
 	}

@@ -38,7 +38,7 @@ func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
 	set := rules.New(found.Rules, bindings, toolsets)
 	known := rules.Known{
 		Tool: func(name string) bool {
-			return IsNamed(found.Tools, name) || IsNamed(others, name) || mayBeOfCapsule(found.Tools) || mayBeOfCapsule(others) ||
+			return isNamed(found.Tools, name) || isNamed(others, name) || mayBeOfCapsule(found.Tools) || mayBeOfCapsule(others) ||
 				slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Tool != "" && rules.Folded(p.Tool) == name })
 		},
 		Caller: callersOf(cfg),
@@ -52,17 +52,19 @@ func problemOf(f rules.Fault) manifest.Problem {
 	return manifest.Problem{Path: f.File(), Severity: manifest.Fault, Err: f, Denies: true}
 }
 
-// IsNamed reports whether a folded name is that of a tool, or is one that a provider gives to its tools.
-func IsNamed(tools []manifest.Tool, folded string) bool {
-	isOwn := func(name string) bool {
-		return slices.ContainsFunc(tools, func(t manifest.Tool) bool { return rules.Folded(t.Name) == name })
-	}
+// isTool reports whether a manifest has a folded name.
+func isTool(tools []manifest.Tool, folded string) bool {
+	return slices.ContainsFunc(tools, func(t manifest.Tool) bool { return rules.Folded(t.Name) == folded })
+}
+
+// isNamed reports whether a folded name is that of a manifest, or may be that of a tool of a provider.
+func isNamed(tools []manifest.Tool, folded string) bool {
 	isProvider := func(name string) bool {
 		return slices.ContainsFunc(tools, func(t manifest.Tool) bool {
 			return t.Kind == manifest.Capsule && (rules.Folded(t.Name) == name || rules.Folded(manifest.Dashed(t.Name)) == name)
 		})
 	}
-	return isOwn(folded) || rules.InProvider(folded, isProvider)
+	return isTool(tools, folded) || rules.InProvider(folded, isProvider)
 }
 
 // mayBeOfCapsule reports whether a capsule may offer a tool by any name: only its process knows the names.

@@ -4,7 +4,10 @@ package governance
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,6 +40,7 @@ type Gate struct {
 	seen      map[string]bool        // folded names that tools had since Orla started
 	known     bool                   // all tools are
 	told      map[rules.Fault]bool   // those of unnamed that are in the log
+	ruled     string                 // the folder of tools, while there are rules
 	changed   chan struct{}          // closed when the rules change
 }
 
@@ -86,6 +90,12 @@ func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 	next.limits, next.groups = limitsOf(cfg)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if _, err := os.Stat(cfg.ToolsDir); g.ruled == cfg.ToolsDir && errors.Is(err, fs.ErrNotExist) {
+		found.Problems = append(found.Problems, manifest.Problem{Path: cfg.ToolsDir, Severity: manifest.Fault, Denies: true,
+			Err: errors.New("is gone, and the rules in it; every call is denied until it is back, or Orla starts again")})
+	} else if g.ruled = ""; !found.Rules.Empty() {
+		g.ruled = cfg.ToolsDir
+	}
 	documents := slices.DeleteFunc(slices.Clone(found.Problems), func(p manifest.Problem) bool { return !p.Denies })
 	for _, old := range g.documents {
 		unread := func(p manifest.Problem) bool {
@@ -99,7 +109,7 @@ func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 	g.documents = documents
 	g.unnamed, g.known = map[string]rules.Fault{}, g.known && g.now().closed // what is closed opens in Listed
 	if !g.Partial {
-		for _, f := range next.set.Nameless(rules.Known{Tool: func(name string) bool { return g.seen[name] || IsNamed(found.Tools, name) }}) {
+		for _, f := range next.set.Nameless(rules.Known{Tool: func(name string) bool { return g.seen[name] || isTool(found.Tools, name) }}) {
 			if f.Tool != "" {
 				g.unnamed[f.Tool] = f
 			}
@@ -132,7 +142,7 @@ func (g *Gate) Listed(c *supervisor.Catalog) {
 			delete(g.unnamed, name)
 		}
 	}
-	g.known = c.Known()
+	g.known = c.Told()
 	s := *g.now()
 	if s.closed || len(g.unnamed) > 0 {
 		g.publish(&s)

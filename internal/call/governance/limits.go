@@ -6,13 +6,12 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/call/rules"
 )
 
 // limiter counts the calls of callers that have limits (SPEC N1).
 type limiter struct {
 	mu    sync.Mutex
-	usage map[string]*usage // by the folded name
+	usage map[string]*usage // by the name
 	swept time.Time
 }
 
@@ -20,19 +19,20 @@ type limiter struct {
 type usage struct {
 	inFlight int
 	tokens   float64 // calls that it may make now; more come with time
+	per      int     // calls a minute, when it called last; 0 for no limit
 	at       time.Time
 }
 
-// limitsOf returns the limits of callers and of groups, by their folded names.
+// limitsOf returns the limits of callers and of groups, by their names.
 func limitsOf(cfg *config.Loaded) (callers, groups map[string]config.LimitsConfig) {
 	callers, groups = map[string]config.LimitsConfig{}, map[string]config.LimitsConfig{}
 	for _, c := range cfg.Callers {
 		switch {
 		case c.Limits == (config.LimitsConfig{}):
 		case c.Name != "":
-			callers[rules.Folded(c.Name)] = c.Limits
+			callers[c.Name] = c.Limits
 		default:
-			groups[rules.Folded(c.Group)] = c.Limits
+			groups[c.Group] = c.Limits
 		}
 	}
 	return callers, groups
@@ -45,7 +45,7 @@ func (s *state) limitOf(name string, groups []string) (l config.LimitsConfig) {
 		return l
 	}
 	for _, group := range groups {
-		of := s.groups[rules.Folded(group)]
+		of := s.groups[group]
 		l.CallsInFlight = strictest(l.CallsInFlight, of.CallsInFlight)
 		l.CallsPerMinute = strictest(l.CallsPerMinute, of.CallsPerMinute)
 	}
@@ -64,7 +64,7 @@ func (l *limiter) enter(s *state, caller string, groups []string) (done func(), 
 	if len(s.limits)+len(s.groups) == 0 {
 		return nil, nil
 	}
-	name := rules.Folded(caller)
+	name := caller
 	limit := s.limitOf(name, groups)
 	if limit == (config.LimitsConfig{}) {
 		return nil, nil
@@ -75,13 +75,17 @@ func (l *limiter) enter(s *state, caller string, groups []string) (done func(), 
 	l.sweep(now)
 	u := l.usage[name]
 	if u == nil {
-		u = &usage{tokens: float64(limit.CallsPerMinute), at: now}
+		u = &usage{at: now}
 		l.usage[name] = u
 	}
 	if limit.CallsInFlight > 0 && u.inFlight >= limit.CallsInFlight {
 		return nil, fault.Unsent(fault.New(fault.RateLimited, "too many calls: %s may make %d at one time; wait for answers and try again", caller, limit.CallsInFlight))
 	}
 	if per := float64(limit.CallsPerMinute); per > 0 {
+		if u.per == 0 {
+			u.tokens = per
+		}
+		u.per = limit.CallsPerMinute
 		u.tokens = min(per, u.tokens+now.Sub(u.at).Minutes()*per)
 		u.at = now
 		if u.tokens < 1 {

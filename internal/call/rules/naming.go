@@ -42,7 +42,7 @@ func (s *Set) Nameless(known Known) (list []Fault) {
 		switch {
 		case r.sort == aTool && name != "*" && !known.Tool(name):
 			list = append(list, Fault{At: r.At, Tool: name, Msg: fmt.Sprintf("%s is for the tool %q, and there is none; correct the name, or take the rule out", r.by, r.Name)})
-		case r.sort == aCaller && known.Caller != nil && !s.isBound(name) && !known.Caller(name):
+		case r.sort == aCaller && known.Caller != nil && !s.bound[name] && !known.Caller(name):
 			list = append(list, Fault{At: r.At, Msg: fmt.Sprintf("%s is for %q, which is no caller, group or agent in the configuration; correct the name, or add it to callers", r.by, r.Name)})
 		}
 	}
@@ -67,36 +67,8 @@ func (f Fault) File() string {
 	return file
 }
 
-// isBound reports whether a caller, group or agent is named in callers.
-func (s *Set) isBound(name string) bool {
-	if s.byCaller[name] != nil || s.byGroup[name] != nil {
-		return true
-	}
-	for _, all := range []map[string]*binding{s.byCaller, s.byGroup} {
-		for _, b := range all {
-			if b.speaks[name] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // Folded makes a name comparable with others, whatever their case and Unicode form are.
 func Folded(name string) string { return fold(name) }
-
-// ToolNames returns the folded names of tools that the set needs to be there.
-func (s *Set) ToolNames() (list []string) {
-	if s == nil {
-		return nil
-	}
-	for _, r := range s.references {
-		if name := fold(r.Name); r.sort == aTool && name != "*" {
-			list = append(list, name)
-		}
-	}
-	return list
-}
 
 // InProvider reports whether a name can be that of a tool of a provider: NAME__TOOL or NAME--TOOL.
 func InProvider(folded string, isProvider func(folded string) bool) bool {

@@ -51,8 +51,9 @@ type Decision struct {
 type Set struct {
 	blocked    map[string][]*policy // by the folded name of a tool; "*" for all tools
 	required   map[string][]*permission
-	byCaller   map[string]*binding
-	byGroup    map[string]*binding
+	byCaller   map[string]*binding  // by the exact name: subjects of an issuer may differ in their case alone
+	byGroup    map[string]*binding  // the same
+	bound      map[string]bool      // folded names of both, and of agents that they may act for
 	mentioned  map[string]bool      // callers, groups and agents that a rule or a binding names
 	byTask     bool                 // a policy names a task
 	references []reference          // what has to name something
@@ -87,7 +88,7 @@ func New(documents manifest.Rules, bindings []Binding, toolsets []Toolset) *Set 
 	}
 	s := &Set{
 		blocked: map[string][]*policy{}, required: map[string][]*permission{},
-		byCaller: map[string]*binding{}, byGroup: map[string]*binding{},
+		byCaller: map[string]*binding{}, byGroup: map[string]*binding{}, bound: map[string]bool{},
 		mentioned: map[string]bool{}, roles: map[string]*rights{},
 	}
 	for _, role := range documents.Roles {
@@ -139,8 +140,8 @@ func (s *Set) addPermission(p manifest.Permission) {
 func (s *Set) bind(b Binding, toolsets map[string]*globs) {
 	one := &binding{Binding: b, hasRoles: len(b.Roles) > 0, speaks: map[string]bool{}, rights: newRights(nil)}
 	for _, agent := range b.MaySpeakFor {
-		one.speaks[fold(agent)] = true
-		s.mentioned[fold(agent)] = true
+		one.speaks[exact(agent)] = true
+		s.mentioned[fold(agent)], s.bound[fold(agent)] = true, true
 	}
 	for _, role := range b.Roles {
 		if r, ok := s.roles[fold(role.Name)]; ok {
@@ -163,8 +164,8 @@ func (s *Set) bind(b Binding, toolsets map[string]*globs) {
 	if b.Group != "" {
 		of, name = s.byGroup, b.Group
 	}
-	s.mentioned[fold(name)] = true
-	of[fold(name)] = one
+	s.mentioned[fold(name)], s.bound[fold(name)] = true, true
+	of[exact(name)] = one
 }
 
 // mention notes that a rule names callers, groups or agents.
@@ -211,19 +212,17 @@ type identity struct {
 }
 
 func (s *Set) identify(c Caller) (who identity) {
-	name := fold(c.Name)
-	if s.mentioned[name] {
+	if name := fold(c.Name); s.mentioned[name] {
 		who.names = append(who.names, name)
 	}
-	if b := s.byCaller[name]; b != nil {
+	if b := s.byCaller[exact(c.Name)]; b != nil {
 		who.bindings = append(who.bindings, b)
 	}
 	for _, group := range c.Groups {
-		group = fold(group)
-		if s.mentioned[group] && !slices.Contains(who.names, group) {
-			who.names = append(who.names, group)
+		if folded := fold(group); s.mentioned[folded] && !slices.Contains(who.names, folded) {
+			who.names = append(who.names, folded)
 		}
-		if b := s.byGroup[group]; b != nil && !slices.Contains(who.bindings, b) {
+		if b := s.byGroup[exact(group)]; b != nil && !slices.Contains(who.bindings, b) {
 			who.bindings = append(who.bindings, b)
 		}
 	}
@@ -248,5 +247,5 @@ func (who *identity) has(test func(*rights) bool) bool {
 
 // speaksFor reports whether the caller may act for an agent.
 func (who *identity) speaksFor(agent string) bool {
-	return slices.ContainsFunc(who.bindings, func(b *binding) bool { return b.speaks[fold(agent)] })
+	return slices.ContainsFunc(who.bindings, func(b *binding) bool { return b.speaks[exact(agent)] })
 }

@@ -21,6 +21,7 @@ type Target struct {
 
 	shown        string   // its name, as clients have it
 	names        []string // folded
+	ruled        []string // folded: names, and those by which rules hold and roles grant nothing
 	classes      []manifest.OperationClass
 	capabilities []string // folded
 
@@ -34,11 +35,17 @@ type judgement struct {
 	permissions []*permission
 }
 
-// NewTarget returns a Target. The first of its names is the one that clients have.
-func NewTarget(names []string, classes []manifest.OperationClass, capabilities []string) *Target {
+// NewTarget returns a Target. The first of its names is the one that clients have. own is what its provider calls
+// it, or "": several providers may have tools of that name, so that rules for it hold, and no role grants
+// anything by it.
+func NewTarget(names []string, own string, classes []manifest.OperationClass, capabilities []string) *Target {
 	t := &Target{shown: names[0], classes: classes}
 	for _, name := range names {
 		t.names = appendNew(t.names, fold(name))
+	}
+	t.ruled = t.names
+	if own != "" {
+		t.ruled = appendNew(slices.Clip(t.names), fold(own))
 	}
 	for _, c := range capabilities {
 		t.capabilities = appendNew(t.capabilities, fold(c))
@@ -53,8 +60,8 @@ func appendNew(list []string, one string) []string {
 	return append(list, one)
 }
 
-// Names returns the names of the target, folded.
-func (t *Target) Names() []string { return t.names }
+// IsCalled reports whether rules for a folded name hold for the target.
+func (t *Target) IsCalled(folded string) bool { return slices.Contains(t.ruled, folded) }
 
 // Classes returns what a call of the target does.
 func (t *Target) Classes() []manifest.OperationClass { return t.classes }
@@ -67,7 +74,7 @@ func (t *Target) judgementOf(s *Set) *judgement {
 		return j
 	}
 	j := &judgement{set: s, policies: s.blocked["*"], permissions: s.required["*"]}
-	for _, name := range t.names {
+	for _, name := range t.ruled {
 		if name != "*" {
 			j.policies = append(slices.Clip(j.policies), s.blocked[name]...)
 			j.permissions = append(slices.Clip(j.permissions), s.required[name]...)
@@ -176,6 +183,9 @@ func (g *globs) match(names []string) bool {
 	}
 	return false
 }
+
+// exact is a name of a caller, which is compared with regard to its case.
+func exact(name string) string { return norm.NFC.String(name) }
 
 // fold makes names comparable that differ in their case or in their Unicode form.
 func fold(name string) string {

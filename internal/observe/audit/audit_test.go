@@ -3,6 +3,7 @@ package audit_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"log/slog"
@@ -298,6 +299,14 @@ func TestT88RotationContinuesTheChain(t *testing.T) {
 	}
 	if p.verify(t, second, first).OK() || p.verify(t, first[:bytes.LastIndexByte(first[:len(first)-1], '\n')+1], second).OK() {
 		t.Error("files out of order, or a file without its end, are not found")
+	}
+	// Nobody writes after the end of a file that was rotated.
+	whole := bytes.Split(bytes.TrimSuffix(first, []byte("\n")), []byte("\n"))
+	last := whole[len(whole)-1]
+	forged := fmt.Appendf(nil, `{"seq":%d,"prev":"%x","time":"2026-11-26T08:07:28Z","event":"call","caller":"bob","tool":"x","verdict":"allow","outcome":"ok","call_id":"A","duration_ms":1,"args_sha256":"%[2]x"}`+"\n",
+		len(whole)+1, sha256.Sum256(last))
+	if p.verify(t, append(bytes.Clone(first), forged...), second).OK() {
+		t.Error("a line after the end of a rotated file is not found")
 	}
 	// The next start continues in the new file.
 	p.write(t, 1)

@@ -227,7 +227,7 @@ func (v *Verifier) follows(l *Line) {
 		v.begun, v.report.First = true, l.Seq
 		v.begins(l, prev)
 	case l.Seq == v.last.seq+1 && prev == v.last.hash:
-	case l.Event == eventStart && v.head.seq > 0 && (v.line == 1 || v.Stream) && l.Seq == v.head.seq+1 && prev == v.head.hash:
+	case l.Event == eventStart && l.Why != whyRotated && v.head.seq > 0 && (v.line == 1 || v.Stream) && l.Seq == v.head.seq+1 && prev == v.head.hash:
 		v.note("it follows head %d: Orla was killed, and the lines after that head are not linked to what follows; whoever could write them can have changed or removed them", v.head.seq)
 	case l.Seq == v.last.seq+1 && v.line > 1:
 		v.find(v.line-1, "it was changed, or another line is in its place: line %d has the hash of another", v.line)

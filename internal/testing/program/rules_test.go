@@ -207,6 +207,34 @@ func TestT86EachCallerHasItsOwnLists(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.4: a rule for a name that only the capsule uses, or that clients had for a tool before the capsule
+// got another one, holds for the tool and for its aliases; one for a tool that the capsule does not have closes.
+func TestT84RulesHoldForTheCapsulesOwnNames(t *testing.T) {
+	t.Parallel()
+	r := serveRuled(t, "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: no-looking}\nspec: {apply_mode: global, blocked_tools: [look]}\n", "")
+	for _, tool := range []string{"box__look", "peek"} {
+		if r.mayCall("ann", tool) {
+			t.Errorf("%s is called", tool)
+		}
+	}
+	if !r.mayCall("ann", "box__wipe") {
+		t.Error("another tool is not called")
+	}
+	if s := r.orla("call", "box__look", "--config", filepath.Join(r.dir, "orla.yaml"), "--socket", "none"); s.code != 1 || !strings.Contains(s.err, "tool_permission_denied") {
+		t.Errorf("orla call without a running Orla ends with %d: %s%s", s.code, s.out, s.err)
+	}
+	r.write("tools/rules.yaml", "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: no-looking}\nspec: {apply_mode: global, blocked_tools: [peek]}\n")
+	r.reload()
+	if s := r.orla("call", "box__look", "--config", filepath.Join(r.dir, "orla.yaml"), "--socket", "none"); s.code != 1 || !strings.Contains(s.err, "tool_permission_denied") {
+		t.Errorf("a rule for an alias: orla call without a running Orla ends with %d: %s%s", s.code, s.out, s.err)
+	}
+	r.write("tools/rules.yaml", "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: no-looking}\nspec: {apply_mode: global, blocked_tools: [box__lok]}\n")
+	r.reload()
+	if r.mayCall("ann", "hello") {
+		t.Error("a rule for a tool that the capsule does not have denies nothing")
+	}
+}
+
 // SPEC-TOOLS 8.3: a rule that names nothing denies every call, and is told with its place; orla can explains.
 func TestT83ARuleThatNamesNothingDeniesEveryCall(t *testing.T) {
 	t.Parallel()
@@ -271,6 +299,32 @@ func TestT88TheAuditLogHasTheRule(t *testing.T) {
 	}
 	if s := r.orla("audit", "verify", filepath.Join(r.dir, "audit.jsonl"), "--config", filepath.Join(r.dir, "orla.yaml")); s.code != 0 {
 		t.Errorf("orla audit verify ends with %d: %s%s", s.code, s.out, s.err)
+	}
+}
+
+// SPEC-TOOLS 8.3: rules do not cease to hold because their folder is gone.
+func TestT83AFolderOfRulesThatIsGoneDeniesEveryCall(t *testing.T) {
+	t.Parallel()
+	r := serveRuled(t, ruledDocuments, "")
+	testkit.WriteTool(t, filepath.Join(r.home(), ".orla", "tools"), "mine", "#!/bin/sh\necho mine\n")
+	r.reload()
+	if !r.mayCall("ann", "mine") {
+		t.Fatal("a tool of the user is not called")
+	}
+	tools := filepath.Join(r.dir, "tools")
+	if err := os.Rename(tools, tools+".away"); err != nil {
+		t.Fatal(err)
+	}
+	r.reload()
+	if r.mayCall("ann", "mine") {
+		t.Error("without their folder, no rule holds")
+	}
+	if err := os.Rename(tools+".away", tools); err != nil {
+		t.Fatal(err)
+	}
+	r.reload()
+	if !r.mayCall("ann", "mine") {
+		t.Error("the folder is back, and calls are denied")
 	}
 }
 
