@@ -127,7 +127,7 @@ var imports = map[string][]string{
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor":                    {"internal/call/rules", "internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
-	"mcpbridge/client":              {"internal/mcp/rawjson", "internal/call/recovered", "internal/call/trace", "internal/call/turns", "mcpbridge/wire"}, // who asks
+	"mcpbridge/client":              {"internal/call/rules", "internal/mcp/rawjson", "internal/call/recovered", "internal/call/trace", "internal/call/turns", "mcpbridge/wire"}, // who asks
 	"mcpbridge/wire":                {"internal/mcp/rawjson", "internal/observe/brief"},                                                                  // the messages of clients
 	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},              // what clients get of a call
 	"mcpbridge/listing":             {"internal/call/turns", "mcpbridge/wire"},                                                                           // the lists that clients get

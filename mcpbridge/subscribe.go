@@ -68,6 +68,7 @@ func (b *Bridge) followFor(ctx context.Context, r *Request, who *client.Inbox, u
 	if err := b.opts.Rules.May(callerOf(&r.from), target); err != nil {
 		return b.refused(ctx, r.Method, err)
 	}
+	who.SetReader(callerOf(&r.from))
 	return b.followResource(ctx, who, uri, r.from.As)
 }
 
@@ -208,8 +209,11 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 		select {
 		case uri := <-b.catalog.Updated():
 			began := time.Now()
+			target := func() *rules.Target { return b.catalog.Catalog().TargetOfResource(uri) }
 			for _, who := range b.subscriptions.followers(uri) {
-				who.ResourceUpdated(uri)
+				if b.opts.Rules.May(who.Reader(), target) == nil { // the rules may be others since it follows
+					who.ResourceUpdated(uri)
+				}
 			}
 			if !pace.Sleep(ctx, time.Since(began)) {
 				return

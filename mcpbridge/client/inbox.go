@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -42,6 +43,24 @@ type Inbox struct {
 	by      *Notifier                // gives it turns; nil while nobody passes its news on
 	caller  turns.Owner              // whose turns these are
 	waits   bool                     // it is waiting for a turn, or has one
+	reader  *rules.Caller            // who follows resources by it; nil for nobody
+}
+
+// SetReader says who follows resources by it.
+func (i *Inbox) SetReader(who rules.Caller) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.reader = &who
+}
+
+// Reader returns who follows resources by it.
+func (i *Inbox) Reader() rules.Caller {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.reader == nil {
+		return rules.Caller{}
+	}
+	return *i.reader
 }
 
 // NewInbox is that of a session, which hears of all lists.
