@@ -128,10 +128,10 @@ var imports = map[string][]string{
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor":                    {"internal/call/rules", "internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
 	"mcpbridge/client":              {"internal/call/rules", "internal/mcp/rawjson", "internal/call/recovered", "internal/call/trace", "internal/call/turns", "mcpbridge/wire"}, // who asks
-	"mcpbridge/wire":                {"internal/mcp/rawjson", "internal/observe/brief"},                                                                  // the messages of clients
-	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},              // what clients get of a call
-	"mcpbridge/listing":             {"internal/call/turns", "mcpbridge/wire"},                                                                           // the lists that clients get
-	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                               // the bytes of requests
+	"mcpbridge/wire":                {"internal/mcp/rawjson", "internal/observe/brief"},                                                                                         // the messages of clients
+	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},                                     // what clients get of a call
+	"mcpbridge/listing":             {"internal/call/turns", "mcpbridge/wire"},                                                                                                  // the lists that clients get
+	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                                                      // the bytes of requests
 	"mcpbridge":                     {"internal/call/rules", "mcpbridge/listing", "mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/mcp/rawjson", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
 	"mcpbridge/transport/httpfront": {"internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/stdio", "mcpbridge/wire"},

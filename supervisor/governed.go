@@ -131,7 +131,10 @@ func (c *Catalog) shownAs(of original) string {
 func (c *Catalog) newTarget(e *entry) *governedEntry {
 	tool := &e.of.tool
 	g := &governedEntry{}
-	names := []string{e.listed.Name, tool.Name}
+	names, own := []string{e.listed.Name, tool.Name}, []string(nil)
+	if _, taken := c.named[e.listed.Name]; taken && e.listed.Name != tool.Name { // a role means that provider
+		names, own = []string{tool.Name}, []string{e.listed.Name}
+	}
 	switch provider, isNamer := e.provider.(Namer); {
 	case tool.Kind == manifest.MCP:
 		g.of = original{tool.Resource.Server, tool.Resource.ServerTool}
@@ -141,7 +144,7 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 	if of := g.of; of != (original{}) {
 		g.aliases = c.governed.aliases[of]
 		names = append(names, of.provider, of.provider+"__"+of.tool, of.provider+"--"+of.tool, manifest.Dashed(of.provider)+"--"+manifest.Dashed(of.tool))
-		names = append(names, g.aliases...)
+		names, own = append(names, g.aliases...), append(own, of.tool)
 		if g.shown = c.shownAs(of); g.shown != "" {
 			names = append(names, g.shown)
 		}
@@ -150,7 +153,7 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 	if tool.Resource != nil {
 		capabilities = tool.Resource.Capabilities
 	}
-	g.target = rules.NewTarget(names, g.of.tool, classesOf(tool, e.listed), capabilities)
+	g.target = rules.NewTarget(names, own, classesOf(tool, e.listed), capabilities)
 	return g
 }
 
@@ -177,7 +180,7 @@ func classesOf(tool *manifest.Tool, listed *mcp.Tool) []manifest.OperationClass 
 func (c *Catalog) peerTargets() map[Peer]*rules.Target {
 	all := make(map[Peer]*rules.Target, len(c.named))
 	for name, p := range c.named {
-		all[p] = rules.NewTarget([]string{name}, "", []manifest.OperationClass{manifest.ClassRead}, nil)
+		all[p] = rules.NewTarget([]string{name}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
 	}
 	for _, e := range c.entries {
 		if p, ok := e.provider.(Peer); ok && all[p] != nil {

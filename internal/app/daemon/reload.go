@@ -206,10 +206,14 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 		return applied{}
 	}
 	denied := s.Governance.Denies()
-	s.Governance.Set(&found, cfg) // before a tool is served that a document may forbid
+	whole := found // with the rules that are gone now, until the tools are gone that they may forbid
+	whole.Rules = found.Rules.With(s.Governance.Documents())
+	s.Governance.Set(&whole, cfg) // before a tool is served that a document may forbid
+	found.Problems = whole.Problems
 	kept := s.keepLiving(&found, cfg)
 	s.Services.Declare(found) // before the tools that may use them
 	diff := s.Supervisor.Apply(found.Tools)
+	s.Governance.Set(&found, cfg)
 	s.Governance.Listed(s.Supervisor.Catalog())
 	for _, name := range slices.Sorted(maps.Keys(diff.Failed)) {
 		found.Problems = append(found.Problems, manifest.Problem{Tool: name, Severity: manifest.Fault, Err: diff.Failed[name]})

@@ -105,7 +105,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		Audit:    auditLog,
 		log:      log,
 	}
-	p.Governance.Log = log
+	p.Governance.Log, p.Governance.Partial = log, cfg.Only != "" // of orla dev
 	p.cgroup, p.Launcher = root, launcher
 	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))

@@ -36,11 +36,12 @@ func Bindings(cfg *config.Loaded) (bindings []rules.Binding, toolsets []rules.To
 func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
 	bindings, toolsets := Bindings(cfg)
 	set := rules.New(found.Rules, bindings, toolsets)
+	all, any := namesOf(found.Tools, others), mayBeOfCapsule(found.Tools) || mayBeOfCapsule(others)
+	for _, p := range found.Problems {
+		all.tools[rules.Folded(p.Tool)] = true // it is there, and has a fault
+	}
 	known := rules.Known{
-		Tool: func(name string) bool {
-			return isNamed(found.Tools, name) || isNamed(others, name) || mayBeOfCapsule(found.Tools) || mayBeOfCapsule(others) ||
-				slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Tool != "" && rules.Folded(p.Tool) == name })
-		},
+		Tool:   func(name string) bool { return any || all.mayHave(name) },
 		Caller: callersOf(cfg),
 	}
 	for _, f := range set.Nameless(known) {
@@ -52,19 +53,25 @@ func problemOf(f rules.Fault) manifest.Problem {
 	return manifest.Problem{Path: f.File(), Severity: manifest.Fault, Err: f, Denies: true}
 }
 
-// isTool reports whether a manifest has a folded name.
-func isTool(tools []manifest.Tool, folded string) bool {
-	return slices.ContainsFunc(tools, func(t manifest.Tool) bool { return rules.Folded(t.Name) == folded })
+// nameSet are the folded names of manifests, and of those that have tools of their own.
+type nameSet struct{ tools, providers map[string]bool }
+
+func namesOf(lists ...[]manifest.Tool) nameSet {
+	all := nameSet{map[string]bool{}, map[string]bool{}}
+	for _, tools := range lists {
+		for _, t := range tools {
+			all.tools[rules.Folded(t.Name)] = true
+			if t.Kind == manifest.Capsule {
+				all.providers[rules.Folded(t.Name)], all.providers[rules.Folded(manifest.Dashed(t.Name))] = true, true
+			}
+		}
+	}
+	return all
 }
 
-// isNamed reports whether a folded name is that of a manifest, or may be that of a tool of a provider.
-func isNamed(tools []manifest.Tool, folded string) bool {
-	isProvider := func(name string) bool {
-		return slices.ContainsFunc(tools, func(t manifest.Tool) bool {
-			return t.Kind == manifest.Capsule && (rules.Folded(t.Name) == name || rules.Folded(manifest.Dashed(t.Name)) == name)
-		})
-	}
-	return isTool(tools, folded) || rules.InProvider(folded, isProvider)
+// mayHave reports whether a folded name is that of a manifest, or may be that of a tool of a provider.
+func (n nameSet) mayHave(folded string) bool {
+	return n.tools[folded] || rules.InProvider(folded, func(name string) bool { return n.providers[name] })
 }
 
 // mayBeOfCapsule reports whether a capsule may offer a tool by any name: only its process knows the names.

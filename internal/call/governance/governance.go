@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -36,12 +37,18 @@ type Gate struct {
 
 	mu        sync.Mutex // guards the fields that follow
 	documents []manifest.Problem
-	unnamed   map[string]rules.Fault // what no tool has been called by yet, by the folded name
-	seen      map[string]bool        // folded names that tools had since Orla started
-	known     bool                   // all tools are
-	told      map[rules.Fault]bool   // those of unnamed that are in the log
-	ruled     string                 // the folder of tools, while there are rules
-	changed   chan struct{}          // closed when the rules change
+	naming
+	from    source        // of the rules in force
+	ruled   string        // the folder of tools, while there are rules
+	changed chan struct{} // closed when the rules change
+}
+
+// naming is what is known of the names in rules.
+type naming struct {
+	unnamed map[string]rules.Fault // what no tool has been called by yet, by the folded name
+	seen    map[string]bool        // folded names that tools had since Orla started
+	known   bool                   // all tools are
+	told    map[rules.Fault]bool   // those of unnamed that are in the log
 }
 
 // state is what holds at one moment.
@@ -53,6 +60,20 @@ type state struct {
 }
 
 var open = &state{}
+
+// source is what a rules.Set is made of.
+type source struct {
+	documents manifest.Rules
+	bindings  []rules.Binding
+	toolsets  []rules.Toolset
+}
+
+// Documents returns the governance documents in force.
+func (g *Gate) Documents() manifest.Rules {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.from.documents
+}
 
 func (g *Gate) now() *state {
 	if s := g.state.Load(); s != nil {
@@ -86,13 +107,20 @@ var errClosed = fault.New(fault.PermissionDenied,
 // stays in force, and is added to the problems.
 func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 	bindings, toolsets := Bindings(cfg)
-	next := &state{set: rules.New(found.Rules, bindings, toolsets)}
+	next := &state{}
 	next.limits, next.groups = limitsOf(cfg)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if from := (source{found.Rules, bindings, toolsets}); reflect.DeepEqual(from, g.from) {
+		next.set = g.now().set
+	} else {
+		next.set, g.from = rules.New(found.Rules, bindings, toolsets), from
+	}
 	if _, err := os.Stat(cfg.ToolsDir); g.ruled == cfg.ToolsDir && errors.Is(err, fs.ErrNotExist) {
-		found.Problems = append(found.Problems, manifest.Problem{Path: cfg.ToolsDir, Severity: manifest.Fault, Denies: true,
-			Err: errors.New("is gone, and the rules in it; every call is denied until it is back, or Orla starts again")})
+		addOnce(&found.Problems, manifest.Problem{
+			Path: cfg.ToolsDir, Severity: manifest.Fault, Denies: true,
+			Err: errors.New("is gone, and the rules in it; every call is denied until it is back, or Orla starts again"),
+		})
 	} else if g.ruled = ""; !found.Rules.Empty() {
 		g.ruled = cfg.ToolsDir
 	}
@@ -102,20 +130,29 @@ func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 			return p.Unreadable() && strings.HasPrefix(old.Path, p.Path+string(filepath.Separator))
 		}
 		if slices.ContainsFunc(found.Problems, unread) {
-			documents = append(documents, old)
-			found.Problems = append(found.Problems, old)
+			addOnce(&documents, old)
+			addOnce(&found.Problems, old)
 		}
 	}
 	g.documents = documents
 	g.unnamed, g.known = map[string]rules.Fault{}, g.known && g.now().closed // what is closed opens in Listed
 	if !g.Partial {
-		for _, f := range next.set.Nameless(rules.Known{Tool: func(name string) bool { return g.seen[name] || isTool(found.Tools, name) }}) {
+		all := namesOf(found.Tools)
+		for _, f := range next.set.Nameless(rules.Known{Tool: func(name string) bool { return g.seen[name] || all.tools[name] }}) {
 			if f.Tool != "" {
 				g.unnamed[f.Tool] = f
 			}
 		}
 	}
 	g.publish(next)
+}
+
+// addOnce adds a problem that is not there.
+func addOnce(all *[]manifest.Problem, p manifest.Problem) {
+	same := func(other manifest.Problem) bool { return other.Path == p.Path && other.Err.Error() == p.Err.Error() }
+	if !slices.ContainsFunc(*all, same) {
+		*all = append(*all, p)
+	}
 }
 
 // publish puts a state into force. The caller holds mu.

@@ -156,7 +156,7 @@ func TestT83TheDecisionIsThatOfAModel(t *testing.T) {
 			for _, class := range classes {
 				of = append(of, manifest.OperationClass(class))
 			}
-			target := rules.NewTarget([]string{tool}, "", of, capabilities)
+			target := rules.NewTarget([]string{tool}, nil, of, capabilities)
 			for range 2 { // the second time from what is kept
 				if got := set.Decide(c, target); string(got.Verdict) != want {
 					t.Fatalf("seed %d: %+v calls %s %v %v: %+v, want %s\n%+v\n%+v", seed, c, tool, classes, capabilities, got, want, m.documents, bindings)
@@ -181,7 +181,7 @@ func permission(tool string, verdict manifest.Verdict) manifest.Permission {
 
 // SPEC-TOOLS 8.4: a rule is about what runs, by whatever name, in whatever case and Unicode form.
 func TestT84ARuleHoldsForAllNames(t *testing.T) {
-	target := rules.NewTarget([]string{"srv--Delete", "srv", "my-alias", "srv__Delete", "gel\u00f6scht"}, "", nil, nil)
+	target := rules.NewTarget([]string{"srv--Delete", "srv", "my-alias", "srv__Delete", "gel\u00f6scht"}, nil, nil, nil)
 	for _, name := range []string{"srv--delete", "SRV", "My-Alias", "srv__DELETE", "gelo\u0308scht", "GEL\u00d6SCHT"} {
 		set := rules.New(manifest.Rules{Permissions: []manifest.Permission{permission(name, manifest.Deny)}}, nil, nil)
 		if d := set.Decide(rules.Caller{Name: "ann"}, target); d.Verdict != manifest.Deny {
@@ -198,7 +198,7 @@ func TestT84ARuleHoldsForAllNames(t *testing.T) {
 		}
 	}
 	// The tool's own name is for rules, and not for roles: another provider may have one of that name.
-	own := rules.NewTarget([]string{"srv__wipe", "srv"}, "wipe", nil, nil)
+	own := rules.NewTarget([]string{"srv__wipe", "srv"}, []string{"wipe"}, nil, nil)
 	forbids := rules.New(manifest.Rules{Policies: []manifest.Policy{{Global: true, Blocked: refs("WIPE")}}}, nil, nil)
 	if d := forbids.Decide(rules.Caller{Name: "ann"}, own); d.Verdict != manifest.Deny {
 		t.Errorf("a policy for the tool's own name: %+v", d)
@@ -224,7 +224,7 @@ func TestN1AnAgentNarrowsWhatACallerMayDo(t *testing.T) {
 		{Caller: "ci", Roles: refs("all"), MaySpeakFor: []string{"bot"}},
 		{Caller: "bot", Roles: refs("fetcher")},
 	}, nil)
-	fetch, write := rules.NewTarget([]string{"fetch"}, "", nil, nil), rules.NewTarget([]string{"write"}, "", nil, nil)
+	fetch, write := rules.NewTarget([]string{"fetch"}, nil, nil, nil), rules.NewTarget([]string{"write"}, nil, nil, nil)
 	for _, c := range []struct {
 		caller rules.Caller
 		target *rules.Target
@@ -260,7 +260,7 @@ func TestN1ToolsetsNarrow(t *testing.T) {
 		{"search__x", []string{"staff"}, manifest.Deny},
 		{"read1", []string{"staff"}, manifest.Deny},
 	} {
-		d := set.Decide(rules.Caller{Name: "ann", Groups: c.groups}, rules.NewTarget([]string{c.tool}, "", nil, nil))
+		d := set.Decide(rules.Caller{Name: "ann", Groups: c.groups}, rules.NewTarget([]string{c.tool}, nil, nil, nil))
 		if d.Verdict != c.want {
 			t.Errorf("%s %v: %+v, want %s", c.tool, c.groups, d, c.want)
 		}
@@ -273,9 +273,9 @@ func TestT86ReadsFollowCalls(t *testing.T) {
 	docs := manifest.Rules{Roles: []manifest.Role{role}}
 	bindings := []rules.Binding{{Caller: "ann", Roles: refs("r")}}
 	provider := func(name string, tools ...string) *rules.Target {
-		p := rules.NewTarget([]string{name}, "", []manifest.OperationClass{manifest.ClassRead}, nil)
+		p := rules.NewTarget([]string{name}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
 		for _, tool := range tools {
-			p.Members = append(p.Members, rules.NewTarget([]string{tool, name}, "", nil, nil))
+			p.Members = append(p.Members, rules.NewTarget([]string{tool, name}, nil, nil, nil))
 		}
 		return p
 	}
@@ -333,7 +333,7 @@ func BenchmarkDecide(b *testing.B) {
 	set := rules.New(docs, []rules.Binding{{Caller: "ann", Roles: refs("r")}}, nil)
 	var targets []*rules.Target
 	for i := range 10_000 {
-		targets = append(targets, rules.NewTarget([]string{fmt.Sprint("tool", i)}, "", nil, nil))
+		targets = append(targets, rules.NewTarget([]string{fmt.Sprint("tool", i)}, nil, nil, nil))
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

@@ -35,17 +35,17 @@ type judgement struct {
 	permissions []*permission
 }
 
-// NewTarget returns a Target. The first of its names is the one that clients have. own is what its provider calls
-// it, or "": several providers may have tools of that name, so that rules for it hold, and no role grants
-// anything by it.
-func NewTarget(names []string, own string, classes []manifest.OperationClass, capabilities []string) *Target {
+// NewTarget returns a Target. The first of its names is the one that clients have. own are names that
+// others may have as well, such as what its provider calls it: rules for them hold, and no role grants anything
+// by them.
+func NewTarget(names, own []string, classes []manifest.OperationClass, capabilities []string) *Target {
 	t := &Target{shown: names[0], classes: classes}
 	for _, name := range names {
 		t.names = appendNew(t.names, fold(name))
 	}
 	t.ruled = t.names
-	if own != "" {
-		t.ruled = appendNew(slices.Clip(t.names), fold(own))
+	for _, name := range own {
+		t.ruled = appendNew(slices.Clip(t.ruled), fold(name))
 	}
 	for _, c := range capabilities {
 		t.capabilities = appendNew(t.capabilities, fold(c))

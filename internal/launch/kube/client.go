@@ -163,7 +163,7 @@ type task struct{ verb, resource string }
 // try makes a request until it succeeds, fails finally, or the time is over. The request must be
 // safe to repeat.
 func (c *Cluster) try(ctx context.Context, what task, request func(context.Context, *client) error) error {
-	client, err := c.connect()
+	client, err := c.connect() //nolint:contextcheck // a plugin for certificates has its own time limit
 	if err != nil {
 		return err
 	}

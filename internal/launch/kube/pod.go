@@ -236,11 +236,21 @@ var suffixes = []struct {
 	text string
 	by   *big.Rat
 }{
-	{"Ki", big.NewRat(1<<10, 1)}, {"Mi", big.NewRat(1<<20, 1)}, {"Gi", big.NewRat(1<<30, 1)},
-	{"Ti", big.NewRat(1<<40, 1)}, {"Pi", big.NewRat(1<<50, 1)}, {"Ei", big.NewRat(1<<60, 1)},
-	{"n", big.NewRat(1, 1e9)}, {"u", big.NewRat(1, 1e6)}, {"m", big.NewRat(1, 1e3)},
-	{"k", big.NewRat(1e3, 1)}, {"M", big.NewRat(1e6, 1)}, {"G", big.NewRat(1e9, 1)},
-	{"T", big.NewRat(1e12, 1)}, {"P", big.NewRat(1e15, 1)}, {"E", big.NewRat(1e18, 1)},
+	{"Ki", big.NewRat(1<<10, 1)},
+	{"Mi", big.NewRat(1<<20, 1)},
+	{"Gi", big.NewRat(1<<30, 1)},
+	{"Ti", big.NewRat(1<<40, 1)},
+	{"Pi", big.NewRat(1<<50, 1)},
+	{"Ei", big.NewRat(1<<60, 1)},
+	{"n", big.NewRat(1, 1e9)},
+	{"u", big.NewRat(1, 1e6)},
+	{"m", big.NewRat(1, 1e3)},
+	{"k", big.NewRat(1e3, 1)},
+	{"M", big.NewRat(1e6, 1)},
+	{"G", big.NewRat(1e9, 1)},
+	{"T", big.NewRat(1e12, 1)},
+	{"P", big.NewRat(1e15, 1)},
+	{"E", big.NewRat(1e18, 1)},
 }
 
 // quantity reads a quantity of the API, such as 128Mi, 500m or 1e3, in parts of which one has so many. It is

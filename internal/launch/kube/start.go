@@ -250,7 +250,7 @@ const finalRefusals = 2
 // means that the Job will not get one: admission (a LimitRange, a quota, PodSecurity, a webhook)
 // refuses it.
 func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error) {
-	client, err := c.connect()
+	client, err := c.connect() //nolint:contextcheck // a plugin for certificates has its own time limit
 	if err != nil {
 		return "", nil // events only explain; begin notices the failure
 	}

@@ -96,7 +96,7 @@ func (c *Cluster) look(ctx context.Context, job string) (p *pod, version string,
 // watch reports the changes after version until the watch ends. It returns true if there is nothing
 // more to report. A refused watch is not an error: the caller lists the pod again.
 func (c *Cluster) watch(ctx context.Context, job, version string, known *string, tell func(sight) bool) (over bool) {
-	client, err := c.connect()
+	client, err := c.connect() //nolint:contextcheck // a plugin for certificates has its own time limit
 	if err != nil {
 		return !tell(sight{err: err})
 	}

@@ -55,9 +55,9 @@ func config(address string, ca []byte, user string) string {
 		address, base64.StdEncoding.EncodeToString(ca), user)
 }
 
-func connect(t *testing.T, path, context string) *kubeapi.Client {
+func connect(t *testing.T, path string) *kubeapi.Client {
 	t.Helper()
-	c, err := kubeapi.Load(path, context)
+	c, err := kubeapi.Load(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestT74WhoAsks(t *testing.T) {
 		"its certificate": {execPlugin("cat <<E\n"+`{"apiVersion":"client.authentication.k8s.io/v1","status":{"clientCertificateData":"`+strings.ReplaceAll(cert, "\n", `\n`)+`","clientKeyData":"`+strings.ReplaceAll(key, "\n", `\n`)+`"}}`+"\nE\n", ""), " ada"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := connect(t, file(t, filepath.Join(dir, "config"), config(address, ca, test.user)), "")
+			c := connect(t, file(t, filepath.Join(dir, "config"), config(address, ca, test.user)))
 			if err := list(t, c); err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestT74PluginRunsAgain(t *testing.T) {
 	write := func(expires time.Time) *kubeapi.Client {
 		file(t, filepath.Join(dir, "plugin"), "#!/bin/sh\necho >> "+runs+"\n"+
 			`echo '{"apiVersion":"client.authentication.k8s.io/v1beta1","status":{"token":"t","expirationTimestamp":"`+expires.UTC().Format(time.RFC3339)+`"}}'`)
-		return connect(t, file(t, filepath.Join(dir, "config"), config(address, ca, "exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: ./plugin}")), "")
+		return connect(t, file(t, filepath.Join(dir, "config"), config(address, ca, "exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: ./plugin}")))
 	}
 	count := func() int {
 		raw, _ := os.ReadFile(runs)
@@ -248,7 +248,7 @@ func TestT74SeveralFiles(t *testing.T) {
 		"contexts: [{name: both, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: '%s/prefix/', certificate-authority: ca}}]\n", address))
 	file(t, filepath.Join(dir, "ca"), string(ca))
 	t.Setenv("KUBECONFIG", strings.Join([]string{filepath.Join(dir, "none"), first, second}, string(filepath.ListSeparator)))
-	c := connect(t, "", "")
+	c := connect(t, "")
 	if err := c.Do(t.Context(), kubeapi.Request{
 		Method: http.MethodGet, Of: kubeapi.Resource{Group: "batch", Version: "v1", Name: "jobs"}, Namespace: "tools", Name: "j", Part: "status", Query: url.Values{"limit": {"1"}},
 	}, nil); err != nil {
@@ -266,7 +266,7 @@ func TestT74Errors(t *testing.T) {
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, <-answers)
 	})
-	c := connect(t, file(t, filepath.Join(t.TempDir(), "config"), config(address, ca, "token: x")), "")
+	c := connect(t, file(t, filepath.Join(t.TempDir(), "config"), config(address, ca, "token: x")))
 	for answer, want := range map[string]struct {
 		exists  bool
 		message string
@@ -297,7 +297,7 @@ func TestT74RetryAfter(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	c := connect(t, file(t, filepath.Join(t.TempDir(), "config"), config(address, ca, "")), "")
+	c := connect(t, file(t, filepath.Join(t.TempDir(), "config"), config(address, ca, "")))
 	if err := list(t, c); err != nil || n.Load() != 2 {
 		t.Errorf("%v after %d requests", err, n.Load())
 	}

@@ -113,8 +113,8 @@ func Load(file, context string) (*Config, error) {
 	}
 	c, err := whole.choose(context)
 	if errors.Is(err, ErrNone) {
-		if inside, ok, insideErr := insidePod(); ok {
-			return inside, insideErr
+		if inside, ok := insidePod(); ok {
+			return inside, nil
 		}
 	}
 	if err != nil {
@@ -260,18 +260,18 @@ const (
 )
 
 // insidePod returns the configuration of the pod that this process runs in; false if it runs in none.
-func insidePod() (c *Config, ok bool, err error) {
+func insidePod() (c *Config, ok bool) {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return nil, false, nil
+		return nil, false
 	}
-	if info, err := os.Stat(podToken); err != nil || info.IsDir() {
-		return nil, false, nil
+	if info, missing := os.Stat(podToken); missing != nil || info.IsDir() {
+		return nil, false
 	}
 	c = &Config{user: user{TokenAt: podToken}}
 	c.cluster.Server = "https://" + net.JoinHostPort(host, port)
 	if _, err := os.Stat(podCA); err == nil {
 		c.cluster.CAFile = podCA
 	}
-	return c, true, nil
+	return c, true
 }
