@@ -43,7 +43,7 @@ func (s *Set) Nameless(known Known) (list []Fault) {
 		case r.sort == aTool && name != "*" && !known.Tool(name):
 			list = append(list, Fault{At: r.At, Tool: name, Msg: fmt.Sprintf("%s is for the tool %q, and there is none; correct the name, or take the rule out", r.by, r.Name)})
 		case r.sort == aCaller && known.Caller != nil && !s.bound[name] && !known.Caller(name):
-			list = append(list, Fault{At: r.At, Msg: fmt.Sprintf("%s is for %q, which is no caller, group or agent in the configuration; correct the name, or add it to callers", r.by, r.Name)})
+			list = append(list, Fault{At: r.At, Msg: fmt.Sprintf("%s is for %q, which is not a caller, group or agent in the configuration; correct the name, or add it to callers", r.by, r.Name)})
 		}
 	}
 	for _, r := range s.unbound {

@@ -156,6 +156,7 @@ func TestS2StalledAnswersOfAllServersAreBoundedTogether(t *testing.T) {
 				stop()
 				close(over)
 				reading.Wait()
+				synctest.Wait() // who is done gives back after that
 				if free := reads.Free(); free != room {
 					t.Errorf("%d bytes are free at the end, want all", free)
 				}

@@ -92,6 +92,10 @@ func attend(t *testing.T, s sdk, dir string, target ...string) *witness {
 	})
 	r := bufio.NewReader(out)
 	line, err := r.ReadBytes('\n')
+	for err == nil && object(line)["event"] == "changed" { // of lists, while it connects
+		w.note(line)
+		line, err = r.ReadBytes('\n')
+	}
 	if err != nil || json.Unmarshal(line, &w.hello) != nil || w.hello["event"] != "connected" {
 		t.Fatalf("the driver did not connect: %v %s", err, line)
 	}
