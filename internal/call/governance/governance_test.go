@@ -1,0 +1,169 @@
+package governance_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/manifest"
+)
+
+func blocks(tool string) manifest.Rules {
+	at := manifest.Reference{Name: "p", At: "a.yaml:3:1"}
+	return manifest.Rules{Policies: []manifest.Policy{{Reference: at, Global: true, Blocked: []manifest.Reference{{Name: tool, At: "a.yaml:4:1"}}}}}
+}
+
+func found(r manifest.Rules, names ...string) *manifest.Result {
+	all := &manifest.Result{Rules: r}
+	for _, name := range names {
+		all.Tools = append(all.Tools, manifest.Tool{Name: name, Kind: manifest.Simple})
+	}
+	return all
+}
+
+func configured(t *testing.T, callers ...config.CallerConfig) *config.Loaded {
+	t.Helper()
+	cfg := &config.Loaded{Config: config.Defaults()}
+	cfg.ToolsDir, cfg.Callers = t.TempDir(), callers
+	return cfg
+}
+
+// admits calls a tool, and returns the code of the refusal.
+func admits(t *testing.T, g *governance.Gate, caller, tool string) (code fault.Code, done func()) {
+	t.Helper()
+	done, err := g.Admit(t.Context(), peer.Call{Caller: caller, Tool: tool}, rules.NewTarget([]string{tool}, nil, nil, nil))
+	if err != nil {
+		code = fault.CodeOf(err)
+	}
+	return code, done
+}
+
+// SPEC-TOOLS 8.3: what is said of a tool holds; the same documents are the same rules, and other ones are told.
+func TestT83TheGateHoldsTheRulesOfTheLastSearch(t *testing.T) {
+	var g governance.Gate
+	cfg := configured(t)
+	if code, _ := admits(t, &g, "ann", "a"); code != "" {
+		t.Errorf("without a search: %s", code)
+	}
+	changed := g.Changed()
+	g.Set(found(blocks("a"), "a", "b"), cfg)
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody is told of the rules")
+	}
+	for tool, want := range map[string]fault.Code{"a": fault.PermissionDenied, "b": ""} {
+		if code, _ := admits(t, &g, "ann", tool); code != want {
+			t.Errorf("%s: %q, want %q", tool, code, want)
+		}
+	}
+	was, changed := g.Rules(), g.Changed()
+	g.Set(found(blocks("a"), "a", "b", "c"), cfg)
+	select {
+	case <-changed:
+		t.Error("the same rules are told as others")
+	default:
+	}
+	if g.Rules() != was {
+		t.Error("the same documents are other rules")
+	}
+	// orla dev serves one tool, and rules may name others.
+	dev := governance.Gate{Partial: true}
+	dev.Set(found(blocks("a"), "b"), cfg)
+	if code, _ := admits(t, &dev, "ann", "b"); code != "" {
+		t.Errorf("orla dev: %s", code)
+	}
+}
+
+// SPEC-TOOLS 8.3: a document that cannot be read denies every call, also when its folder cannot be read any more.
+func TestT83WhatCannotBeReadStaysClosed(t *testing.T) {
+	var g governance.Gate
+	cfg := configured(t)
+	faulty := found(manifest.Rules{}, "a")
+	faulty.Problems = []manifest.Problem{{Path: "tools/p.yaml", Severity: manifest.Fault, Denies: true, Err: errors.New("x")}}
+	g.Set(faulty, cfg)
+	if code, _ := admits(t, &g, "ann", "a"); code != fault.PermissionDenied || !g.Denies() {
+		t.Errorf("a faulty document: %q", code)
+	}
+	if err := g.May(rules.Caller{Name: "ann"}, nil); fault.CodeOf(err) != fault.PermissionDenied {
+		t.Errorf("reads: %v", err)
+	}
+	g.Set(found(manifest.Rules{}, "a"), cfg)
+	if g.Denies() {
+		t.Error("it is gone, and calls are denied")
+	}
+}
+
+// SPEC N1: the limits of a caller are given back, and come again with time; one that a reload adds is whole.
+func TestN1TheLimitsOfACaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g governance.Gate
+		limited := func(l config.LimitsConfig) {
+			g.Set(found(manifest.Rules{}, "a"), configured(t, config.CallerConfig{Name: "ann", Limits: l}))
+		}
+		limited(config.LimitsConfig{CallsInFlight: 2})
+		_, first := admits(t, &g, "ann", "a")
+		_, _ = admits(t, &g, "ann", "a")
+		if code, _ := admits(t, &g, "ann", "a"); code != fault.RateLimited {
+			t.Errorf("a third call at one time: %q", code)
+		}
+		if code, _ := admits(t, &g, "Ann", "a"); code != "" {
+			t.Errorf("another caller: %q", code)
+		}
+		first()
+		if code, _ := admits(t, &g, "ann", "a"); code != "" {
+			t.Errorf("after the end of one: %q", code)
+		}
+		limited(config.LimitsConfig{CallsPerMinute: 3})
+		for i := range 3 {
+			if code, _ := admits(t, &g, "ann", "a"); code != "" {
+				t.Fatalf("call %d of three: %q", i+1, code)
+			}
+		}
+		_, err := g.Admit(context.Background(), peer.Call{Caller: "ann", Tool: "a"}, rules.NewTarget([]string{"a"}, nil, nil, nil))
+		if f := fault.From(err); fault.CodeOf(err) != fault.RateLimited || f.RetryAfter <= 0 || f.RetryAfter > 20*time.Second {
+			t.Errorf("a fourth call in a minute: %v", err)
+		}
+		time.Sleep(20 * time.Second)
+		if code, _ := admits(t, &g, "ann", "a"); code != "" {
+			t.Errorf("after 20 s: %q", code)
+		}
+	})
+}
+
+// SPEC-TOOLS 8.3: before anything runs, a rule that names nothing is found, and what only a capsule can know is left.
+func TestT83NamesAreCheckedBeforeAnythingRuns(t *testing.T) {
+	cfg := configured(t)
+	for name, c := range map[string]struct {
+		tools []manifest.Tool
+		rule  string
+		want  string
+	}{
+		"a tool":                  {[]manifest.Tool{{Name: "a", Kind: manifest.Simple}}, "A", ""},
+		"no tool":                 {[]manifest.Tool{{Name: "a", Kind: manifest.Simple}}, "b", `for the tool "b"`},
+		"a tool of a server":      {[]manifest.Tool{{Name: "s_1", Kind: manifest.Capsule, Runtime: manifest.Runtime{Generated: true}}}, "s-1--x", ""},
+		"no tool beside a server": {[]manifest.Tool{{Name: "s_1", Kind: manifest.Capsule, Runtime: manifest.Runtime{Generated: true}}}, "x", `for the tool "x"`},
+		"what a capsule may have": {[]manifest.Tool{{Name: "c", Kind: manifest.Capsule}}, "x", ""},
+	} {
+		all := &manifest.Result{Rules: blocks(c.rule), Tools: c.tools}
+		governance.Check(all, cfg, nil)
+		said := ""
+		for _, p := range all.Problems {
+			said += p.Err.Error()
+			if !p.Denies || p.Path != "a.yaml" {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+		if (said == "") != (c.want == "") || !strings.Contains(said, c.want) {
+			t.Errorf("%s: %q, want %q", name, said, c.want)
+		}
+	}
+}
