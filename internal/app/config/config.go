@@ -102,7 +102,7 @@ type CallerConfig struct {
 	Limits      LimitsConfig `json:"limits,omitzero" jsonschema:"How much the caller may do."`
 }
 
-// LimitsConfig is how much one caller may do. Zero is no limit of its own.
+// LimitsConfig is how much one caller may do. Zero means no limit of its own.
 type LimitsConfig struct {
 	CallsInFlight  int `json:"calls_in_flight,omitempty" jsonschema:"Calls at the same time. Default: no limit of its own."`
 	CallsPerMinute int `json:"calls_per_minute,omitempty" jsonschema:"Calls in a minute. Default: no limit."`

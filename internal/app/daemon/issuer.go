@@ -22,7 +22,7 @@ import (
 var metadataPaths = [...]string{oauth.MetadataPath, oauth.MetadataPath + "/mcp"}
 
 // issuer is the issuer of access tokens that is in force. As a service it keeps the issuer's keys. Its
-// zero value is no issuer.
+// zero value means no issuer.
 type issuer struct {
 	mu      sync.Mutex // guards the fields that follow
 	current *issued    // nil without auth.oauth

@@ -110,7 +110,7 @@ func (c *Cluster) watch(ctx context.Context, job, version string, known *string,
 		}
 		p, err := readPod(change.Object)
 		if err != nil {
-			over = !tell(sight{err: fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the cluster tells of a pod what is no pod")})
+			over = !tell(sight{err: fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the cluster tells of a pod what is not a pod")})
 			return false
 		}
 		if *known = p.Metadata.UID; !tell(sight{pod: p}) {
