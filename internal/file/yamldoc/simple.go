@@ -28,8 +28,10 @@ func parseSimple(data []byte) *yaml.Node {
 	return root
 }
 
-// maxSimple is how deep a simple document may be nested.
-const maxSimple = 20
+const (
+	maxSimple = 20  // how deep a simple document may be nested
+	maxWord   = 512 // the length of a key; YAML allows 1 024
+)
 
 // simpleDoc goes through the lines of a document.
 type simpleDoc struct {
@@ -68,9 +70,8 @@ func (s *simpleDoc) block(indent, depth int) *yaml.Node {
 	}
 	m := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: s.number, Column: indent + 1}
 	for !s.over && s.indent == indent {
-		end := wordEnd(s.line, indent)
-		key := s.scalar(indent, end)
-		if key == nil || key.Tag != "!!str" || end == len(s.line) || s.line[end] != ':' {
+		key, end := s.key(indent)
+		if key == nil || end == len(s.line) || s.line[end] != ':' {
 			return nil
 		}
 		var value *yaml.Node
@@ -149,9 +150,8 @@ func (s *simpleDoc) items(into *yaml.Node, closing byte, depth int) (*yaml.Node,
 	}
 	for {
 		if closing == '}' {
-			end := wordEnd(s.line, at)
-			key := s.scalar(at, end)
-			if key == nil || key.Tag != "!!str" || !strings.HasPrefix(s.line[end:], ": ") {
+			key, end := s.key(at)
+			if key == nil || !strings.HasPrefix(s.line[end:], ": ") {
 				return nil, 0
 			}
 			into.Content = append(into.Content, key)
@@ -170,6 +170,16 @@ func (s *simpleDoc) items(into *yaml.Node, closing byte, depth int) (*yaml.Node,
 		}
 		at = end + 2
 	}
+}
+
+// key reads the key at a place of the line, and returns where it ends; nil if it is not simple.
+func (s *simpleDoc) key(at int) (*yaml.Node, int) {
+	end := wordEnd(s.line, at)
+	key := s.scalar(at, end)
+	if key == nil || key.Tag != "!!str" || end-at > maxWord {
+		return nil, 0
+	}
+	return key, end
 }
 
 // scalar is the text between two places of the line, if it is clear what it is.

@@ -64,6 +64,7 @@ func TestB5SimpleDocumentsAreReadAsTheParserReadsThem(t *testing.T) {
 		"a: b \n", "a: é\n", "a: b\r\n", "a: b\tc\n", "a: 'b'\n", "a: \"b\\n\"\n", "a: \"b\n  c\"\n", "a: {b: c,}\n", "a: {b: c?}\n", "a: {b}\n", "a: &x b\n", "a: *x\n",
 		"a: |\n  b\n", "a: b\n   c: d\n", "a:\n  b: c\n d: e\n", "- a\n", "a\n", "? a\n", "---\na: b\n", "a: b\n---\nc: d\n", "a: b\n...\n", "a: {b: c\n", "a: b\n   \nc: d\n", "<<: {a: b}\n",
 		"a:b\n", "a:  b\n", "a : b\n", "{a: b}\n", "a: [b]c\n", "a: {b: c} d\n", "a: [b,c]\n", "a: {b:c}\n",
+		strings.Repeat("k", 1025) + ": b\n", "a: {" + strings.Repeat("k", 1025) + ": b}\n",
 	} {
 		simply(t, text)
 	}
