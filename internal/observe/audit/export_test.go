@@ -9,12 +9,6 @@ const (
 	MaxLine    = maxLine
 )
 
-// Canonical is canonical.
-func Canonical(raw []byte) (string, bool) {
-	out, ok := new(canonicalizer).canonical([]byte("before"), raw)
-	return string(out[len("before"):]), ok
-}
-
 // OpenOver is Open with a write of the file that goes through another function.
 func OpenOver(opts Options, write func(lines []byte, next func([]byte) (int, error)) (int, error)) (*Log, error) {
 	l := newLog(opts)

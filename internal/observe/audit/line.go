@@ -72,7 +72,7 @@ type hash [sha256.Size]byte
 func (h hash) String() string { return hex.EncodeToString(h[:]) }
 
 // appendTo appends what follows seq and prev in the line of a call.
-func (c *Call) appendTo(out []byte, now time.Time, full bool, in *canonicalizer) []byte {
+func (c *Call) appendTo(out []byte, now time.Time, full bool, in *rawjson.Canonicalizer) []byte {
 	out = appendBegin(out, now, eventCall)
 	for _, m := range [...]struct{ key, text string }{
 		{`,"caller":`, c.Caller},
@@ -118,13 +118,13 @@ func appendText(out []byte, text string) []byte {
 }
 
 // appendArguments appends the hash of arguments, and themselves if full is set and they are not too large.
-func appendArguments(out, args []byte, full bool, in *canonicalizer) []byte {
+func appendArguments(out, args []byte, full bool, in *rawjson.Canonicalizer) []byte {
 	if len(args) == 0 || string(args) == "null" {
 		args = []byte("{}")
 	}
 	// The canonical form is made behind the line, and dropped.
 	size := len(out)
-	out, isCanonical := in.canonical(out, args)
+	out, isCanonical := in.Append(out, args)
 	form := args
 	if isCanonical {
 		form = out[size:]

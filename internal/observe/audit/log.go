@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/orla-project/orla/internal/app/systemd"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 const (
@@ -267,7 +268,7 @@ func (l *Log) Refused() { l.refused.Add(1) }
 // scratch is room to make a line.
 type scratch struct {
 	body []byte
-	canonicalizer
+	rawjson.Canonicalizer
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{body: make([]byte, 0, 1024)} }}
@@ -276,7 +277,7 @@ var scratches = sync.Pool{New: func() any { return &scratch{body: make([]byte, 0
 // to be written, Record waits for their write.
 func (l *Log) Record(c *Call) {
 	room := scratches.Get().(*scratch)
-	room.body = c.appendTo(room.body[:0], time.Now(), l.full.Load(), &room.canonicalizer)
+	room.body = c.appendTo(room.body[:0], time.Now(), l.full.Load(), &room.Canonicalizer)
 	l.mu.Lock()
 	for len(l.pending) > maxPending {
 		if !l.awaitLocked() {
@@ -291,7 +292,7 @@ func (l *Log) Record(c *Call) {
 		l.soon.Reset(linger)
 	}
 	l.mu.Unlock()
-	if cap(room.body)+cap(room.moved)+64*cap(room.members) <= maxLine {
+	if cap(room.body)+room.Cap() <= maxLine {
 		scratches.Put(room)
 	}
 }

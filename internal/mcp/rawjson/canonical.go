@@ -1,4 +1,4 @@
-package audit
+package rawjson
 
 import (
 	"bytes"
@@ -8,29 +8,17 @@ import (
 )
 
 const (
-	// maxCanonical is the size in bytes from which arguments are hashed as they were sent, and maxDepth the
-	// nesting from which they are.
-	maxCanonical = 256 << 10
-	maxDepth     = 200
+	// maxCanonical is the size in bytes of the largest value that has a canonical form, and maxCanonicalDepth the
+	// deepest nesting.
+	maxCanonical      = 256 << 10
+	maxCanonicalDepth = 200
 )
 
-// canonical appends a valid JSON value to out in a form that does not depend on spaces, on the order of
-// members and on escapes in strings: that of RFC 8785, but numbers keep the spelling that they have, and of
-// members with one name all stay, in their order. It reports false if the value is too large or too deep for
-// that.
-func (c *canonicalizer) canonical(out, raw []byte) ([]byte, bool) {
-	if len(raw) > maxCanonical {
-		return out, false
-	}
-	*c = canonicalizer{in: raw, out: out, members: c.members[:0], moved: c.moved[:0]}
-	ok := c.value(0)
-	out = c.out
-	c.in, c.out = nil, nil
-	return out, ok
-}
+// Canonical returns the canonical form of a valid JSON value; see Canonicalizer.
+func Canonical(raw []byte) ([]byte, bool) { return new(Canonicalizer).Append(nil, raw) }
 
-// canonicalizer is the state of canonical, which can be used again.
-type canonicalizer struct {
+// Canonicalizer makes canonical forms, and can be used again. It is not safe for concurrent use.
+type Canonicalizer struct {
 	in      []byte
 	at      int
 	out     []byte
@@ -38,10 +26,28 @@ type canonicalizer struct {
 	moved   []byte   // room for sorting
 }
 
+// Cap returns how many bytes it keeps for its next use.
+func (c *Canonicalizer) Cap() int { return cap(c.moved) + 24*cap(c.members) }
+
 // member is where a member of an object is in out.
 type member struct{ start, key, end int }
 
-func (c *canonicalizer) next() byte {
+// Append appends a valid JSON value to out in a form that does not depend on spaces, on the order of
+// members and on escapes in strings: that of RFC 8785, but numbers keep the spelling that they have, and of
+// members with one name all stay, in their order. It reports false if the value is too large or too deep for
+// that.
+func (c *Canonicalizer) Append(out, raw []byte) ([]byte, bool) {
+	if len(raw) > maxCanonical {
+		return out, false
+	}
+	*c = Canonicalizer{in: raw, out: out, members: c.members[:0], moved: c.moved[:0]}
+	ok := c.value(0)
+	out = c.out
+	c.in, c.out = nil, nil
+	return out, ok
+}
+
+func (c *Canonicalizer) next() byte {
 	for c.at < len(c.in) {
 		switch b := c.in[c.at]; b {
 		case ' ', '\t', '\n', '\r':
@@ -53,8 +59,8 @@ func (c *canonicalizer) next() byte {
 	return 0
 }
 
-func (c *canonicalizer) value(depth int) bool {
-	if depth > maxDepth {
+func (c *Canonicalizer) value(depth int) bool {
+	if depth > maxCanonicalDepth {
 		return false
 	}
 	switch c.next() {
@@ -73,7 +79,7 @@ func (c *canonicalizer) value(depth int) bool {
 	return c.at > start
 }
 
-func (c *canonicalizer) array(depth int) bool {
+func (c *Canonicalizer) array(depth int) bool {
 	c.at++
 	c.out = append(c.out, '[')
 	for first := true; ; first = false {
@@ -94,7 +100,7 @@ func (c *canonicalizer) array(depth int) bool {
 	}
 }
 
-func (c *canonicalizer) object(depth int) bool {
+func (c *Canonicalizer) object(depth int) bool {
 	c.at++
 	c.out = append(c.out, '{')
 	mine, sorted := len(c.members), true
@@ -130,7 +136,7 @@ func (c *canonicalizer) object(depth int) bool {
 }
 
 // close ends the object whose members begin at mine, and brings them in order.
-func (c *canonicalizer) close(mine int, sorted bool) {
+func (c *Canonicalizer) close(mine int, sorted bool) {
 	if own := c.members[mine:]; !sorted {
 		begin := own[0].start
 		slices.SortStableFunc(own, c.compare)
@@ -148,7 +154,7 @@ func (c *canonicalizer) close(mine int, sorted bool) {
 }
 
 // compare compares names as RFC 8785 does: by their UTF-16 code units.
-func (c *canonicalizer) compare(a, b member) int {
+func (c *Canonicalizer) compare(a, b member) int {
 	x, y := c.out[a.start:a.key], c.out[b.start:b.key]
 	if plain(x) && plain(y) {
 		return bytes.Compare(x[1:len(x)-1], y[1:len(y)-1])
@@ -169,7 +175,7 @@ func units(name []byte) []uint16 {
 }
 
 // escapedAt reports whether the quote at c.at is escaped, in a string that begins at start.
-func (c *canonicalizer) escapedAt(start int) bool {
+func (c *Canonicalizer) escapedAt(start int) bool {
 	n := 0
 	for at := c.at - 1; at > start && c.in[at] == '\\'; at-- {
 		n++
@@ -178,7 +184,7 @@ func (c *canonicalizer) escapedAt(start int) bool {
 }
 
 // text writes a string. One with escapes is written with those that RFC 8785 wants.
-func (c *canonicalizer) text() bool {
+func (c *Canonicalizer) text() bool {
 	start, escaped := c.at, false
 	for c.at++; ; c.at++ {
 		n := bytes.IndexByte(c.in[c.at:], '"')

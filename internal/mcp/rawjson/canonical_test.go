@@ -1,0 +1,102 @@
+package rawjson_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+// canonical appends the canonical form to something.
+func canonical(raw []byte) (string, bool) {
+	out, ok := new(rawjson.Canonicalizer).Append([]byte("before"), raw)
+	return string(out[len("before"):]), ok
+}
+
+// SPEC-TOOLS 8.7 and 8.8: values that mean the same have one form.
+func TestT87CanonicalForms(t *testing.T) {
+	for in, want := range map[string]string{
+		`{}`: `{}`,
+		` { "b" : [ 1 , 2.0 , -1e+3 ] , "a" : { } } `: `{"a":{},"b":[1,2.0,-1e+3]}`,
+		`{"a":[],"c":null,"b":true}`:                  `{"a":[],"b":true,"c":null}`,
+		`{"z":{"y":1,"x":2},"a":{"c":3,"b":4}}`:       `{"a":{"b":4,"c":3},"z":{"x":2,"y":1}}`,
+		`{"a":2,"a":1}`:                               `{"a":2,"a":1}`,
+		`{"\u0061":"\u20ac\u000A\/\u001f\"\\"}`:       `{"a":"€\n/\u001f\"\\"}`,
+		// The order of RFC 8785, 3.2.3: by UTF-16 code units.
+		`{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}`: "{\"\\r\":2,\"1\":4,\"\u0080\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\ufb33\":3}",
+	} {
+		if got, ok := canonical([]byte(in)); !ok || got != want {
+			t.Errorf("%s: got %s, %v; want %s", in, got, ok, want)
+		}
+	}
+	for name, in := range map[string]string{
+		"too deep":  strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
+		"too large": `"` + strings.Repeat("x", 1<<20) + `"`,
+	} {
+		if _, ok := canonical([]byte(in)); ok {
+			t.Errorf("%s: it has a canonical form", name)
+		}
+	}
+}
+
+// What encoding/json makes of a value has one canonical form, whatever the order and the spaces.
+func FuzzT87Canonical(f *testing.F) {
+	f.Add(`{"a":1,"b":[{"d":"\u00e9","c":null}]}`, uint64(1))
+	f.Add(`[1,"x",{"":{}}]`, uint64(2))
+	f.Fuzz(func(t *testing.T, text string, seed uint64) {
+		var value any
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		if !json.Valid([]byte(text)) || d.Decode(&value) != nil {
+			return
+		}
+		tight, ok := canonical(shuffled(value, rand.New(rand.NewPCG(seed, 1))))
+		again, ok2 := canonical(shuffled(value, rand.New(rand.NewPCG(seed, 2))))
+		if ok != ok2 || ok && tight != again {
+			t.Fatalf("%s has the forms %s and %s", text, tight, again)
+		}
+		if ok && !json.Valid([]byte(tight)) {
+			t.Fatalf("%s became %s", text, tight)
+		}
+		if got, ok := canonical([]byte(text)); ok && !json.Valid([]byte(got)) {
+			t.Fatalf("%s became %s", text, got)
+		}
+	})
+}
+
+// shuffled writes a value with its members in a random order, and spaces.
+func shuffled(value any, r *rand.Rand) []byte {
+	switch v := value.(type) {
+	case map[string]any:
+		var keys []string
+		for key := range v {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		out := []byte("{ ")
+		for i, key := range keys {
+			if i > 0 {
+				out = append(out, " ,\n"...)
+			}
+			name, _ := json.Marshal(key)
+			out = append(append(append(out, name...), " :\t"...), shuffled(v[key], r)...)
+		}
+		return append(out, " }"...)
+	case []any:
+		out := []byte("[")
+		for i, item := range v {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = append(out, shuffled(item, r)...)
+		}
+		return append(out, ']')
+	default:
+		out, _ := json.Marshal(v)
+		return out
+	}
+}
