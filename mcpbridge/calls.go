@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge/listing"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // call answers a tools/call.
@@ -38,7 +39,8 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 		}
 	}
 	asked := &peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller, Groups: r.from.Groups}
-	talks := b.catalog.Catalog().Talks[name]
+	catalog := b.catalog.Catalog()
+	talks := catalog.Talks[name]
 	if r.newest && (r.Params.State != nil || r.Params.Responses != nil) {
 		var refused *jsonrpc.Error
 		if asked.Input, refused = b.inputIn(r, callOf(r, asked)); refused != nil {
@@ -48,16 +50,24 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: name + " has given no requestState; call again without it"}
 		}
 	}
-	if !talks {
+	if !talks && !b.mayAsk(catalog, name) {
 		return b.callWith(ctx, r, asked, nil)
 	}
-	b.asksLevel(ctx, r)
+	if talks {
+		b.asksLevel(ctx, r)
+	}
 	if !r.answersLater() {
 		return b.callWith(ctx, r, asked, r)
 	}
 	return b.converse(ctx, r, callOf(r, asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		return b.callWith(ctx, r, asked, client)
 	})
+}
+
+// mayAsk reports whether somebody may have to approve a call of a tool, perhaps the person at the client.
+func (b *Bridge) mayAsk(c *supervisor.Catalog, name string) bool {
+	set := b.opts.Rules.Rules()
+	return set.Asks() && set.AsksAbout(c.Target(name))
 }
 
 // callOf returns the Asking of a call.

@@ -66,9 +66,9 @@ func TestStopEndsAttempts(t *testing.T) {
 func TestStopEndsAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(func(o *supervisor.Options) {
-			o.Admit = func(ctx context.Context, _ peer.Call, _ *rules.Target) (func(), error) {
+			o.Admit = func(ctx context.Context, _ peer.Call, _ *rules.Target) (supervisor.Admitted, error) {
 				<-ctx.Done()
-				return nil, context.Cause(ctx)
+				return supervisor.Admitted{}, context.Cause(ctx)
 			}
 		})
 		w.Apply([]manifest.Tool{tool("a")})

@@ -94,9 +94,8 @@ type Options struct {
 	// Build makes providers, by kind. A kind without a Build is reported and
 	// not served.
 	Build map[manifest.Kind]Build
-	// Admit may refuse a call of a target. done, if not nil, is called at the call's end. If Admit is nil,
-	// all calls are admitted.
-	Admit func(ctx context.Context, call peer.Call, target *rules.Target) (done func(), err error)
+	// Admit may refuse a call of a target. If nil, all calls are admitted.
+	Admit func(ctx context.Context, call peer.Call, target *rules.Target) (Admitted, error)
 	// AdmitRequest may refuse a request that reads from a peer or asks it for
 	// something. target returns the peer's; see Catalog.TargetOfPeer. If nil, all are admitted.
 	AdmitRequest func(ctx context.Context, req peer.Request, target func() *rules.Target) error
@@ -119,11 +118,23 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// Admitted is what Options.Admit says of a call that it does not refuse.
+type Admitted struct {
+	// Approve, if not nil, waits until somebody has approved the call. It may change the arguments and the
+	// client of the call, which has no place while it waits: Approve calls again before the call goes on.
+	Approve func(ctx context.Context, call *peer.Call, again func() error) error
+	// Done, if not nil, is called at the call's end.
+	Done func()
+}
+
 // ErrUnknownTool is in the chain of the error for a call of a tool that is not there.
 var ErrUnknownTool = errors.New("unknown tool")
 
 // errStopping is why calls are refused and ended while Orla stops.
 var errStopping = fault.New(fault.NotReady, "Orla is stopping; try again when it is back")
+
+var errTooMany = fault.Unsent(fault.New(fault.RateLimited,
+	"too many calls: Orla answers %d at one time at most, and no caller or session has more than its share of them; wait for answers and try again", maxInFlight))
 
 // Catalog is what can be called at one moment. It is never changed.
 type Catalog struct {
@@ -258,25 +269,62 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 	if e == nil {
 		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
-	ctx, leave, err := s.enter(ctx, call.Owner)
+	one := &flight{owner: call.Owner}
+	ctx, leave, err := s.enterAs(ctx, one)
 	if err != nil {
 		return Answer{}, err
 	}
 	defer leave()
+	var admitted Admitted
 	if s.opts.Admit != nil {
-		done, err := s.opts.Admit(ctx, call, c.targetOf(e))
-		if err != nil {
+		if admitted, err = s.opts.Admit(ctx, call, c.targetOf(e)); err != nil {
 			return Answer{}, err
 		}
-		if done != nil {
-			defer done()
-		}
+	}
+	if admitted.Done != nil {
+		defer admitted.Done()
 	}
 	if err := e.check(ctx, call.Args); err != nil {
 		return Answer{}, err
 	}
+	if admitted.Approve != nil {
+		if err := s.approved(ctx, one, &call, admitted.Approve); err != nil {
+			return Answer{}, err
+		}
+	}
 	call.Attempt = 1
 	return e.attempt(ctx, call)
+}
+
+// approved waits until a call may go on. Meanwhile it takes no place of those that calls in flight share, and
+// ends as soon as Orla stops.
+func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call, approve func(context.Context, *peer.Call, func() error) error) error {
+	if !s.waits(one, true) {
+		return errStopping
+	}
+	again := func() error {
+		if !s.shares.Try(one.owner, 1) {
+			return errTooMany
+		}
+		if !s.waits(one, false) {
+			s.shares.Give(one.owner, 1)
+			return errStopping
+		}
+		return nil
+	}
+	s.shares.Give(one.owner, 1)
+	return approve(ctx, call, again)
+}
+
+// waits notes whether a call waits without a place. It reports false if Orla is stopping.
+func (s *Supervisor) waits(one *flight, waits bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuses {
+		return false
+	}
+	one.waits, one.placeless = waits, waits
+	return true
 }
 
 // heavyArgs is the size of arguments from which their check has a deadline of its own: it
@@ -356,8 +404,7 @@ func (s *Supervisor) Waiting(ctx context.Context, owner turns.Owner) (_ context.
 func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Context, leave func(), _ error) {
 	owner := one.owner
 	if !s.shares.Try(owner, 1) {
-		return nil, nil, fault.Unsent(fault.New(fault.RateLimited,
-			"too many calls: Orla answers %d at one time at most, and no caller or session has more than its share of them; wait for answers and try again", maxInFlight))
+		return nil, nil, errTooMany
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	one.end = end
@@ -371,7 +418,7 @@ func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Contex
 	at := s.inFlight.PushBack(one)
 	return ctx, func() {
 		end(nil)
-		s.leave(at, owner)
+		s.leave(at, one)
 	}, nil
 }
 
@@ -379,13 +426,18 @@ func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Contex
 type flight struct {
 	end   context.CancelCauseFunc
 	owner turns.Owner // whose it is
-	waits bool        // nothing has been asked of a provider; see Waiting
+
+	// What follows is guarded by Supervisor.mu.
+	waits     bool // nothing has been asked of a provider; see Waiting
+	placeless bool // it has no place in Supervisor.shares; see approved
 }
 
-func (s *Supervisor) leave(at *list.Element, owner turns.Owner) {
-	s.shares.Give(owner, 1)
+func (s *Supervisor) leave(at *list.Element, one *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !one.placeless {
+		s.shares.Give(one.owner, 1)
+	}
 	s.inFlight.Remove(at)
 	if s.refuses && s.inFlight.Len() == 0 {
 		close(s.idle)

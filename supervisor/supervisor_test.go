@@ -172,8 +172,8 @@ func TestG4ArgumentsAreCheckedBeforeAnythingRuns(t *testing.T) {
 
 func TestAdmitMayRefuse(t *testing.T) {
 	w := newWorld(func(o *supervisor.Options) {
-		o.Admit = func(_ context.Context, c peer.Call, _ *rules.Target) (func(), error) {
-			return nil, fault.New(fault.PermissionDenied, "%s may not", c.Caller)
+		o.Admit = func(_ context.Context, c peer.Call, _ *rules.Target) (supervisor.Admitted, error) {
+			return supervisor.Admitted{}, fault.New(fault.PermissionDenied, "%s may not", c.Caller)
 		}
 	})
 	w.Apply([]manifest.Tool{tool("a")})

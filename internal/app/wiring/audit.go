@@ -104,8 +104,8 @@ func (e *entry) record(outcome string) {
 
 // admit returns an Admit that notes what another one has decided, unless that one has noted it.
 func (a auditor) admit(admit admission) admission {
-	return func(ctx context.Context, call peer.Call, target *rules.Target) (func(), error) {
-		done, err := admit(ctx, call, target)
+	return func(ctx context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
+		admitted, err := admit(ctx, call, target)
 		switch {
 		case audit.DecisionOf(ctx).Verdict != audit.None: // it has noted it
 		case err != nil:
@@ -113,12 +113,12 @@ func (a auditor) admit(admit admission) admission {
 		default:
 			audit.Decide(ctx, audit.Decision{Verdict: audit.Allow})
 		}
-		return done, err
+		return admitted, err
 	}
 }
 
 // admission is supervisor.Options.Admit.
-type admission = func(context.Context, peer.Call, *rules.Target) (done func(), err error)
+type admission = func(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error)
 
 // outcomeOf returns how a call without a Raw ended, as the audit log has it: the code that the client gets.
 func outcomeOf(got *supervisor.Answer, err error) string {

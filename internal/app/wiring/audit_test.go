@@ -37,7 +37,9 @@ func supervised(tb testing.TB, p supervisor.Provider, to *audit.Log, admit error
 	tb.Helper()
 	opts := supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Simple: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
-		Admit: func(context.Context, peer.Call, *rules.Target) (func(), error) { return nil, admit },
+		Admit: func(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error) {
+			return supervisor.Admitted{}, admit
+		},
 		Log:   slog.New(slog.DiscardHandler),
 	}
 	if to != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/governance"
 	"github.com/orla-project/orla/internal/call/retry"
 	"github.com/orla-project/orla/internal/file/watch"
@@ -106,6 +107,9 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		log:      log,
 	}
 	p.Governance.Log, p.Governance.Partial = log, cfg.Only != "" // of orla dev
+	if guard != nil {
+		p.Governance.Open = approvalsOf(cfg, log)
+	}
 	p.cgroup, p.Launcher = root, launcher
 	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))
@@ -143,6 +147,23 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	return p, nil
 }
 
+// approvalsOf returns what opens the records of approvals; nil without a state folder.
+func approvalsOf(cfg *config.Loaded, log *slog.Logger) func() (*approvals.Store, error) {
+	dir := config.StateDir(cfg, "approvals")
+	if dir == "" {
+		return nil
+	}
+	return func() (*approvals.Store, error) {
+		return approvals.Open(approvals.Options{Dir: filepath.Join(dir, folderKey(cfg)), Log: log})
+	}
+}
+
+// folderKey names the tools folder of a configuration in the state folder.
+func folderKey(cfg *config.Loaded) string {
+	sum := sha256.Sum256([]byte(config.Absolute(cfg.ToolsDir)))
+	return hex.EncodeToString(sum[:8])
+}
+
 // claimFile returns the file that keeps which capsule was the first to offer a name or a resource; ""
 // for none.
 func claimFile(cfg *config.Loaded) string {
@@ -150,8 +171,7 @@ func claimFile(cfg *config.Loaded) string {
 	if dir == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(config.Absolute(cfg.ToolsDir)))
-	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
+	return filepath.Join(dir, folderKey(cfg)+".json")
 }
 
 // simple makes the provider of a tool whose calls are a process each.
@@ -204,6 +224,7 @@ func (p *Parts) Close() {
 	p.Services.issuers.Close()
 	p.Modules.close()
 	p.cgroup.Close()
+	p.Governance.Approvals().Close()
 	p.Audit.Close()
 }
 

@@ -4,6 +4,9 @@ package governance
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -16,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
@@ -31,8 +35,12 @@ type Gate struct {
 	Partial bool
 	// Log is told of rules that name nothing, once all tools are known. If nil, nobody is.
 	Log *slog.Logger
+	// Open opens the Store for calls that need an approval, when rules want that for the first time. If
+	// nil, nobody can be asked, and such calls are denied.
+	Open func() (*approvals.Store, error)
 
 	state  atomic.Pointer[state]
+	desk   atomic.Pointer[desk] // nil before the first rule that wants approvals
 	limits limiter
 
 	mu        sync.Mutex // guards the fields that follow
@@ -53,10 +61,11 @@ type naming struct {
 
 // state is what holds at one moment.
 type state struct {
-	set    *rules.Set
-	closed bool // every call is denied
-	limits map[string]config.LimitsConfig
-	groups map[string]config.LimitsConfig
+	set     *rules.Set
+	version string // of set, for approvals
+	closed  bool   // every call is denied
+	limits  map[string]config.LimitsConfig
+	groups  map[string]config.LimitsConfig
 }
 
 var open = &state{}
@@ -112,9 +121,9 @@ func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if from := (source{found.Rules, bindings, toolsets}); reflect.DeepEqual(from, g.from) {
-		next.set = g.now().set
+		next.set, next.version = g.now().set, g.now().version
 	} else {
-		next.set, g.from = rules.New(found.Rules, bindings, toolsets), from
+		next.set, next.version, g.from = rules.New(found.Rules, bindings, toolsets), from.version(), from
 	}
 	if _, err := os.Stat(cfg.ToolsDir); g.ruled == cfg.ToolsDir && errors.Is(err, fs.ErrNotExist) {
 		addOnce(&found.Problems, manifest.Problem{
@@ -147,6 +156,16 @@ func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 	g.publish(next)
 }
 
+// version distinguishes rules, also from those of another process.
+func (s source) version() string {
+	raw, err := json.Marshal([]any{s.documents, s.bindings, s.toolsets})
+	if err != nil { // texts, numbers and lists of them
+		panic(err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}
+
 // addOnce adds a problem that is not there.
 func addOnce(all *[]manifest.Problem, p manifest.Problem) {
 	same := func(other manifest.Problem) bool { return other.Path == p.Path && other.Err.Error() == p.Err.Error() }
@@ -160,6 +179,7 @@ func (g *Gate) publish(next *state) {
 	before := g.now()
 	next.closed = len(g.documents) > 0 || g.known && len(g.unnamed) > 0
 	g.state.Store(next)
+	g.approveUnder(next)
 	if before.set != next.set && g.changed != nil {
 		close(g.changed)
 		g.changed = nil
@@ -216,21 +236,25 @@ func (g *Gate) Problems() (list []manifest.Problem) {
 const metaAgent = "orloj.dev/agent"
 
 // Admit is for supervisor.Options.
-func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) (done func(), err error) {
+func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
 	s := g.now()
 	if s.closed {
-		return nil, errClosed
+		return supervisor.Admitted{}, errClosed
 	}
 	if s.set == nil {
-		return nil, nil
+		return supervisor.Admitted{}, nil
 	}
 	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: agentIn(call.Meta)}
 	d := s.set.Decide(caller, target)
 	audit.Decide(ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(d.Verdict)})
-	if d.Verdict != manifest.Allow {
-		return nil, refusal(d, call.Caller, call.Tool)
+	switch d.Verdict {
+	case manifest.Deny:
+		return supervisor.Admitted{}, refusal(call.Caller, call.Tool)
+	case manifest.ApprovalRequired:
+		return g.asking(s, caller, &call, target)
 	}
-	return g.limits.enter(s, call.Caller, call.Groups)
+	done, err := g.limits.enter(s, call.Caller, call.Groups, uncounted)
+	return supervisor.Admitted{Done: done}, err
 }
 
 // classOf is the class that a decision is about: that of its rule, or else what a call of the target does.
@@ -279,10 +303,6 @@ func agentIn(meta []byte) string {
 }
 
 // refusal is what a caller is told: no more than it may know (SPEC-TOOLS 8.6).
-func refusal(d rules.Decision, caller, tool string) error {
-	if d.Verdict == manifest.ApprovalRequired {
-		return fault.New(fault.PermissionDenied,
-			"tool_permission_denied: a call of %s by %s needs an approval, and this version of Orla cannot ask for one", tool, caller)
-	}
+func refusal(caller, tool string) error {
 	return fault.New(fault.PermissionDenied, "tool_permission_denied: %s may not call %s", caller, tool)
 }

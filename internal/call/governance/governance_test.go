@@ -39,11 +39,11 @@ func configured(t *testing.T, callers ...config.CallerConfig) *config.Loaded {
 // admits calls a tool, and returns the code of the refusal.
 func admits(t *testing.T, g *governance.Gate, caller, tool string) (code fault.Code, done func()) {
 	t.Helper()
-	done, err := g.Admit(t.Context(), peer.Call{Caller: caller, Tool: tool}, rules.NewTarget([]string{tool}, nil, nil, nil))
+	admitted, err := g.Admit(t.Context(), peer.Call{Caller: caller, Tool: tool}, rules.NewTarget([]string{tool}, nil, nil, nil))
 	if err != nil {
 		code = fault.CodeOf(err)
 	}
-	return code, done
+	return code, admitted.Done
 }
 
 // SPEC-TOOLS 8.3: what is said of a tool holds; the same documents are the same rules, and other ones are told.

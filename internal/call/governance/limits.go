@@ -59,8 +59,14 @@ func strictest(a, b int) int {
 	return a
 }
 
+// Whether a call counts already as one of its minute.
+const (
+	uncounted = false
+	counted   = true
+)
+
 // enter counts a call, or refuses it.
-func (l *limiter) enter(s *state, caller string, groups []string) (done func(), err error) {
+func (l *limiter) enter(s *state, caller string, groups []string, already bool) (done func(), err error) {
 	if len(s.limits)+len(s.groups) == 0 {
 		return nil, nil
 	}
@@ -81,7 +87,7 @@ func (l *limiter) enter(s *state, caller string, groups []string) (done func(), 
 	if limit.CallsInFlight > 0 && u.inFlight >= limit.CallsInFlight {
 		return nil, fault.Unsent(fault.New(fault.RateLimited, "too many calls: %s may make %d at one time; wait for answers and try again", caller, limit.CallsInFlight))
 	}
-	if per := float64(limit.CallsPerMinute); per > 0 {
+	if per := float64(limit.CallsPerMinute); per > 0 && !already {
 		if u.per == 0 {
 			u.tokens = per
 		}

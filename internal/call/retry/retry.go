@@ -73,7 +73,7 @@ type tries struct {
 // answer makes attempts until one is the answer.
 func (t *tries) answer(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
 	if call.Client != nil {
-		call.Client = &rising{Client: call.Client}
+		call.Client = peer.Rising(call.Client)
 	}
 	var pauses *pauses // nil before the first failure
 	for call.Attempt = 1; ; call.Attempt++ {

@@ -51,6 +51,19 @@ func (s *Set) DecideRequest(c Caller, t *Target) Decision {
 	return d
 }
 
+// Asks reports whether any call may need an approval.
+func (s *Set) Asks() bool { return s != nil && s.asks }
+
+// AsksAbout reports whether a call of a target may need an approval.
+func (s *Set) AsksAbout(t *Target) bool {
+	return s.Asks() && t != nil && slices.ContainsFunc(t.judgementOf(s).permissions, (*permission).wantsApproval)
+}
+
+// wantsApproval reports whether a ToolPermission wants approvals.
+func (p *permission) wantsApproval() bool {
+	return slices.ContainsFunc(p.Operations, func(r manifest.OperationRule) bool { return r.Verdict == manifest.ApprovalRequired })
+}
+
 // Calls reports whether a caller sees a tool in lists: whether it may call it, or may if somebody approves.
 func (s *Set) Calls(c Caller, t *Target) bool { return s.Decide(c, t).Verdict != manifest.Deny }
 

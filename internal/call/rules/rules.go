@@ -56,6 +56,7 @@ type Set struct {
 	bound      map[string]bool      // folded names of both, and of agents that they may act for
 	mentioned  map[string]bool      // callers, groups and agents that a rule or a binding names
 	byTask     bool                 // a policy names a task
+	asks       bool                 // a ToolPermission wants approvals
 	references []reference          // what has to name something
 	grants     []manifest.Reference // what grants nothing if it names nothing
 	roles      map[string]*rights   // by name
@@ -130,6 +131,7 @@ func (s *Set) addPolicy(p manifest.Policy) {
 
 func (s *Set) addPermission(p manifest.Permission) {
 	one := &permission{Permission: p, agents: s.mention(p.Agents)}
+	s.asks = s.asks || one.wantsApproval()
 	s.references = append(s.references, reference{p.Tool, aTool, "the ToolPermission " + p.Name})
 	for _, agent := range p.Agents {
 		s.references = append(s.references, reference{agent, aCaller, "the ToolPermission " + p.Name})

@@ -66,6 +66,9 @@ func (t *Target) IsCalled(folded string) bool { return slices.Contains(t.ruled, 
 // Classes returns what a call of the target does.
 func (t *Target) Classes() []manifest.OperationClass { return t.classes }
 
+// Name returns the name that clients have for it.
+func (t *Target) Name() string { return t.shown }
+
 func (t *Target) name() string { return t.shown }
 
 // judgementOf returns what a Set says by name, which is looked up once.

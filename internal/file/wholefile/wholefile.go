@@ -21,7 +21,12 @@ const abandoned = time.Hour
 // Write replaces the file at path, with mode 0600. It makes missing folders with mode 0700. It does
 // not sync the file: after a crash of the machine it may be empty. Write may be called from any
 // goroutine, also for the same path.
-func Write(path string, data []byte) error {
+func Write(path string, data []byte) error { return write(path, data, false) }
+
+// WriteSynced is Write that returns when the file and its name would survive a crash of the machine.
+func WriteSynced(path string, data []byte) error { return write(path, data, true) }
+
+func write(path string, data []byte, synced bool) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -31,13 +36,24 @@ func Write(path string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
+	if synced && err == nil {
+		err = f.Sync()
+	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // err is more useful
+		return err
 	}
-	return err
+	if !synced {
+		return nil
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // Sweep removes from dir the unfinished files of processes that were killed. It ignores errors.

@@ -1,24 +1,24 @@
-package retry
+package peer
 
 import (
 	"context"
 	"encoding/json"
 	"sync"
-
-	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
-// rising is the client of a call that may be repeated. A repeated call reports its progress from the start,
-// but "the progress value MUST increase with each notification" (MCP, Progress). So values that do not
-// increase are dropped.
+// Rising returns a client that gets the progress of a call from several sources, such as repetitions, each of
+// which reports it from the start. "The progress value MUST increase with each notification" (MCP, Progress).
+// So values that do not increase are dropped.
+func Rising(c Client) Client { return &rising{Client: c} }
+
 type rising struct {
-	peer.Client
+	Client
 
 	mu      sync.Mutex // guards what follows
 	reached *float64   // nil before the first notification
 }
 
-// Notify implements peer.Client.
+// Notify implements Client.
 func (c *rising) Notify(ctx context.Context, method string, params json.RawMessage) {
 	if method == "notifications/progress" && !c.rises(params) {
 		return

@@ -1,0 +1,97 @@
+// Package approvals keeps the calls that need somebody's approval (SPEC-TOOLS 8.7): a record for each, which is
+// bound to the exact call and good for one.
+//
+// Its invariant: a call goes on only when its record is approved and, on the disk, used.
+package approvals
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/orla-project/orla/manifest"
+)
+
+// Question is a call that needs an approval.
+type Question struct {
+	// The approval is bound to these. Another call is one that differs in any of them.
+	Caller string          `json:"caller"`
+	Agent  string          `json:"agent,omitempty"` // whom the caller acts for
+	Tool   string          `json:"tool"`            // the name that clients see
+	Args   json.RawMessage `json:"arguments"`       // in canonical form, as they will be sent
+	Policy string          `json:"policy"`          // the version of the rules
+
+	Task      string              `json:"task,omitempty"` // what the call is a part of
+	Class     string              `json:"operation_class,omitempty"`
+	Rule      string              `json:"rule,omitempty"` // which one wants the approval, and where it stands
+	Why       string              `json:"why,omitempty"`  // the same as a sentence
+	Approvers []manifest.Approver `json:"approvers"`      // who may decide
+}
+
+type key [sha256.Size]byte
+
+// key distinguishes calls.
+func (q *Question) key() (k key) {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(q.Caller), []byte(q.Agent), []byte(q.Tool), q.Args, []byte(q.Policy)} {
+		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	h.Sum(k[:0])
+	return k
+}
+
+// Phase is how far a record is, as a ToolApproval has it.
+type Phase string
+
+// The phases.
+const (
+	Pending  Phase = "Pending"
+	Approved Phase = "Approved"
+	Denied   Phase = "Denied"
+	Expired  Phase = "Expired" // nobody decided in time, an approval was not used in time, or it was withdrawn
+)
+
+// Phases lists all phases.
+func Phases() []Phase { return []Phase{Pending, Approved, Denied, Expired} }
+
+// Record is a question, and what became of it. It must not be changed.
+type Record struct {
+	ID string `json:"id"`
+	Question
+	Created time.Time     `json:"created"`
+	Expires time.Time     `json:"expires"`
+	TTL     time.Duration `json:"ttl"` // how long it waits, and how long an approval is good
+	Phase   Phase         `json:"phase"`
+
+	// Of a decision. By is the authenticated decider, and How is what it has decided with.
+	By      string            `json:"decided_by,omitempty"`
+	How     manifest.Approver `json:"decided_how,omitempty"`
+	Decided time.Time         `json:"decided_at,omitzero"`
+	Reason  string            `json:"reason,omitempty"` // of a denial or a withdrawal, for the caller
+	Proof   json.RawMessage   `json:"proof,omitempty"`  // the assertion of a passkey
+
+	Used time.Time `json:"used_at,omitzero"` // when the call that it allows went on
+}
+
+// Digest is a hash of what is shown to who decides. It changes with anything that the approval is bound to.
+func (r *Record) Digest() string {
+	k := r.key()
+	sum := sha256.Sum256(append([]byte(r.ID), k[:]...))
+	return hex.EncodeToString(sum[:])
+}
+
+// Allows reports whether somebody may decide with one of the means. A passkey is good for what an operator
+// may decide.
+func (r *Record) Allows(how manifest.Approver) bool {
+	return slices.Contains(r.Approvers, how) ||
+		how == manifest.ApproverPasskey && slices.Contains(r.Approvers, manifest.ApproverOperator)
+}
+
+// ended reports whether the record is kept only to be shown.
+func (r *Record) ended(now time.Time) bool {
+	return r.Phase == Expired || !r.Used.IsZero() || !now.Before(r.Expires)
+}

@@ -1,0 +1,482 @@
+package approvals
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/file/wholefile"
+	"github.com/orla-project/orla/internal/observe/brief"
+	"github.com/orla-project/orla/manifest"
+)
+
+const (
+	// DefaultTTL is how long a record waits, and how long an approval is good.
+	DefaultTTL = 10 * time.Minute
+	// MaxTTL bounds both.
+	MaxTTL = 7 * 24 * time.Hour
+
+	// maxOpen bounds the records that wait or are good, and maxOpenBytes the bytes of their arguments. No caller has
+	// more than half of what is free.
+	maxOpen      = 1024
+	maxOpenBytes = 64 << 20
+	// maxEnded bounds the records that are kept to be shown, and maxEndedBytes their arguments.
+	maxEnded      = 1000
+	maxEndedBytes = 16 << 20
+
+	maxReason = 1000 // bytes
+)
+
+var (
+	// ErrUnknown is for an id that no record has.
+	ErrUnknown = errors.New("there is no such approval")
+	// ErrUsed is for an approval that is not good any more.
+	ErrUsed = errors.New("the approval has been used, or is not good any more")
+	// ErrApprover is for a decision by somebody who may not decide.
+	ErrApprover = errors.New("may not decide about this call")
+	// ErrDigest is for a decision about something else than the record.
+	ErrDigest = errors.New("the call is not the one that was shown")
+)
+
+// DecidedError is for a decision that comes too late.
+type DecidedError struct{ Record Record }
+
+// Error says what came first.
+func (e *DecidedError) Error() string {
+	r := &e.Record
+	switch {
+	case r.Phase == Expired:
+		return "it has expired: " + cmp.Or(r.Reason, "nobody decided in time")
+	case r.Phase == Pending:
+		return "it has expired"
+	}
+	return fmt.Sprintf("it was %s by %s already", strings.ToLower(string(r.Phase)), r.By)
+}
+
+// Options configures a Store.
+type Options struct {
+	// Dir is the folder of the records. Each process that serves has one of its own in it. Required.
+	Dir string
+	// Decided, if not nil, is called with each record that somebody has decided about, one at a time.
+	// It must not call the Store.
+	Decided func(Record)
+	Log     *slog.Logger // required
+}
+
+// Store holds all records. Its methods may be called from any goroutine.
+type Store struct {
+	opts   Options
+	dir    string
+	lock   *os.File
+	ttl    atomic.Int64
+	shares *turns.Shares // of maxOpen records
+	bytes  *turns.Shares // of maxOpenBytes bytes
+
+	mu      sync.Mutex // guards the fields that follow
+	all     map[string]*entry
+	open    map[key]*entry // that a call like theirs is attached to
+	ended   []*entry       // the oldest first
+	size    int            // bytes of the arguments of ended
+	changed chan struct{}  // closed at the next change of any record
+	closed  bool
+}
+
+type entry struct {
+	Record
+	changed chan struct{} // closed when the record changes
+	late    *time.Timer
+	counted bool // in shares and bytes
+}
+
+// Open reads the records of an earlier process, and makes the folder. A record that cannot be read is
+// left out: what is not known to be approved is not.
+func Open(opts Options) (*Store, error) {
+	s := &Store{
+		opts: opts, all: map[string]*entry{}, open: map[key]*entry{}, changed: make(chan struct{}),
+		shares: turns.NewShares(maxOpen), bytes: turns.NewShares(maxOpenBytes),
+	}
+	s.SetTTL(DefaultTTL)
+	if err := s.claim(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readLocked()
+	return s, nil
+}
+
+// maxProcesses bounds the processes that serve one folder at a time.
+const maxProcesses = 64
+
+// claim finds a folder that no other process uses.
+func (s *Store) claim() error {
+	for n := range maxProcesses {
+		dir := filepath.Join(s.opts.Dir, fmt.Sprint(n))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		if locked(f) {
+			s.dir, s.lock = dir, f
+			return nil
+		}
+		_ = f.Close() // it was only looked at
+	}
+	return fmt.Errorf("%s: %d processes use it already", s.opts.Dir, maxProcesses)
+}
+
+// readLocked reads the records that are there.
+func (s *Store) readLocked() {
+	wholefile.Sweep(s.dir)
+	files, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
+	if err != nil {
+		return // the pattern is valid
+	}
+	var read []*entry
+	for _, path := range files {
+		e, err := readRecord(path)
+		if err != nil {
+			s.opts.Log.Warn("an approval cannot be read, and does not count", "path", path, "err", err)
+			continue
+		}
+		read = append(read, e)
+	}
+	slices.SortFunc(read, func(a, b *entry) int { return a.Created.Compare(b.Created) })
+	now := time.Now()
+	for _, e := range read {
+		s.all[e.ID] = e
+		if e.ended(now) {
+			e.expireAt(now)
+			s.endLocked(e)
+			continue
+		}
+		s.open[e.key()] = e
+		s.countLocked(e) // what does not fit any more is kept all the same
+		s.watchLocked(e)
+	}
+}
+
+func readRecord(path string) (*entry, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{changed: make(chan struct{})}
+	if err := json.Unmarshal(raw, &e.Record); err != nil {
+		return nil, err
+	}
+	if filepath.Base(path) != e.ID+".json" || !slices.Contains(Phases(), e.Phase) {
+		return nil, errors.New("it is not the record of an approval")
+	}
+	return e, nil
+}
+
+// expireAt notes that the time of a record is over.
+func (e *entry) expireAt(now time.Time) {
+	if e.Used.IsZero() && !now.Before(e.Expires) && (e.Phase == Pending || e.Phase == Approved) {
+		e.Reason = map[Phase]string{Pending: "nobody decided in time", Approved: "the approval was not used in time"}[e.Phase]
+		e.Phase = Expired
+	}
+}
+
+// SetTTL changes how long new records wait.
+func (s *Store) SetTTL(ttl time.Duration) { s.ttl.Store(int64(ttl)) }
+
+// Close ends the timers, and lets another process have the records.
+func (s *Store) Close() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, e := range s.open {
+		e.late.Stop()
+	}
+	_ = s.lock.Close() // nothing was written to it
+}
+
+// Ask returns the record of a call: that of the same call, if it waits, is approved or was denied, else a
+// new one, which is on the disk. changed is closed when the record is not as it was returned. An error is a
+// *fault.Error.
+func (s *Store) Ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := q.key()
+	if e := s.open[k]; e != nil && time.Now().Before(e.Expires) {
+		return e.Record, e.changed, nil
+	}
+	now := time.Now().Round(0)
+	ttl := time.Duration(s.ttl.Load())
+	e := &entry{
+		Record:  Record{ID: newID(), Question: q, Created: now, Expires: now.Add(ttl), TTL: ttl, Phase: Pending},
+		changed: make(chan struct{}),
+	}
+	if s.closed {
+		return Record{}, nil, fault.New(fault.NotReady, "Orla is stopping; try again when it is back")
+	}
+	if !s.countLocked(e) {
+		return Record{}, nil, fault.Unsent(fault.New(fault.RateLimited,
+			"too many calls wait for an approval: Orla keeps %d, and no caller has more than half of what is free; ask for decisions about those, or wait until they expire", maxOpen))
+	}
+	if err := s.writeLocked(e); err != nil {
+		s.uncountLocked(e)
+		return Record{}, nil, err
+	}
+	s.all[e.ID], s.open[k] = e, e
+	s.watchLocked(e)
+	s.toldLocked()
+	s.opts.Log.Info("a call needs an approval", "approval", e.ID, "tool", e.Tool, "caller", e.Caller, "rule", e.Rule, "expires", e.Expires)
+	return e.Record, e.changed, nil
+}
+
+// newID returns an id that nobody guesses and that is easy to type.
+func newID() string { return "ap-" + strings.ToLower(rand.Text()[:16]) }
+
+func (s *Store) countLocked(e *entry) bool {
+	owner := turns.Owner{Caller: e.Caller}
+	if !s.shares.Try(owner, 1) {
+		return false
+	}
+	if !s.bytes.Try(owner, int64(len(e.Args))) {
+		s.shares.Give(owner, 1)
+		return false
+	}
+	e.counted = true
+	return true
+}
+
+func (s *Store) uncountLocked(e *entry) {
+	if e.counted {
+		e.counted = false
+		s.shares.Give(turns.Owner{Caller: e.Caller}, 1)
+		s.bytes.Give(turns.Owner{Caller: e.Caller}, int64(len(e.Args)))
+	}
+}
+
+// watchLocked ends a record when its time is over.
+func (s *Store) watchLocked(e *entry) {
+	if e.late != nil {
+		e.late.Stop()
+	}
+	e.late = time.AfterFunc(time.Until(e.Expires), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if now := time.Now(); !s.closed && s.open[e.key()] == e && !now.Before(e.Expires) {
+			e.expireAt(now)
+			s.endLocked(e)
+			s.changeLocked(e)
+		}
+	})
+}
+
+// writeLocked writes a record to the disk.
+func (s *Store) writeLocked(e *entry) error {
+	raw, err := json.Marshal(&e.Record)
+	if err == nil {
+		err = wholefile.WriteSynced(s.path(e), raw)
+	}
+	if err != nil {
+		return fault.Wrap(fault.NotReady, err, "the approval cannot be kept in the state folder, and no call goes on without that; the operator finds the reason in Orla's log")
+	}
+	return nil
+}
+
+func (s *Store) path(e *entry) string { return filepath.Join(s.dir, e.ID+".json") }
+
+// changeLocked tells whoever waits for a record.
+func (s *Store) changeLocked(e *entry) {
+	close(e.changed)
+	e.changed = make(chan struct{})
+	s.toldLocked()
+}
+
+func (s *Store) toldLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// endLocked keeps a record only to be shown, and removes the oldest of those that are too many.
+func (s *Store) endLocked(e *entry) {
+	if e.late != nil {
+		e.late.Stop()
+	}
+	if s.open[e.key()] == e {
+		delete(s.open, e.key())
+	}
+	s.uncountLocked(e)
+	s.ended = append(s.ended, e)
+	s.size += len(e.Args)
+	for len(s.ended) > maxEnded || s.size > maxEndedBytes {
+		oldest := s.ended[0]
+		s.ended = s.ended[1:]
+		s.size -= len(oldest.Args)
+		delete(s.all, oldest.ID)
+		_ = os.Remove(s.path(oldest)) // at worst it is shown again after the next start
+	}
+}
+
+// Decision is what somebody has decided.
+type Decision struct {
+	Approve bool
+	By      string            // who; authenticated by the caller of Decide
+	How     manifest.Approver // with what
+	Reason  string            // of a denial, for the caller
+	TTL     time.Duration     // how long an approval is good; 0 for as long as the record waits
+	Digest  string            // of the record that was shown; "" if it is not known
+	Proof   json.RawMessage   // of a passkey
+}
+
+// Decide notes a decision on the disk. The first one counts.
+func (s *Store) Decide(id string, d Decision) (Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.all[id]
+	now := time.Now().Round(0)
+	switch {
+	case e == nil:
+		return Record{}, ErrUnknown
+	case e.Phase != Pending || !now.Before(e.Expires) || s.closed:
+		return e.Record, &DecidedError{e.Record}
+	case !e.Allows(d.How):
+		return e.Record, ErrApprover
+	case d.Digest != "" && d.Digest != e.Digest():
+		return e.Record, ErrDigest
+	}
+	before := e.Record
+	e.By, e.How, e.Decided, e.Proof = d.By, d.How, now, d.Proof
+	e.Reason = brief.Cut(d.Reason, maxReason)
+	e.Phase = Denied
+	if d.Approve {
+		e.Phase = Approved
+	}
+	e.Expires = now.Add(min(cmp.Or(max(d.TTL, 0), e.TTL), MaxTTL))
+	if err := s.writeLocked(e); err != nil {
+		e.Record = before
+		return e.Record, err
+	}
+	s.watchLocked(e)
+	s.changeLocked(e)
+	s.opts.Log.Info("an approval was decided", "approval", e.ID, "tool", e.Tool, "caller", e.Caller, "phase", string(e.Phase), "by", e.By, "how", string(e.How))
+	if s.opts.Decided != nil {
+		s.opts.Decided(e.Record)
+	}
+	return e.Record, nil
+}
+
+// Extend changes how long a record that nobody has decided about waits from now on, or an approval is good.
+func (s *Store) Extend(id string, ttl time.Duration) (Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.all[id]
+	now := time.Now().Round(0)
+	switch {
+	case e == nil:
+		return Record{}, ErrUnknown
+	case e.ended(now) || e.Phase == Denied || s.closed:
+		return e.Record, &DecidedError{e.Record}
+	}
+	before := e.Record
+	e.TTL = min(max(ttl, 0), MaxTTL)
+	e.Expires = now.Add(e.TTL)
+	if err := s.writeLocked(e); err != nil {
+		e.Record = before
+		return e.Record, err
+	}
+	s.watchLocked(e)
+	s.changeLocked(e)
+	return e.Record, nil
+}
+
+// Use makes an approval be used by the call that goes on now. It fails if it is not good, or if the disk does not
+// keep that.
+func (s *Store) Use(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.all[id]
+	now := time.Now().Round(0)
+	if e == nil || e.Phase != Approved || e.ended(now) || s.closed {
+		return ErrUsed
+	}
+	e.Used = now
+	if err := s.writeLocked(e); err != nil {
+		e.Used = time.Time{}
+		return err
+	}
+	s.endLocked(e)
+	s.changeLocked(e)
+	return nil
+}
+
+// Withdraw ends all records that were made under other rules than those of a version.
+func (s *Store) Withdraw(policy string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.open {
+		if e.Policy == policy {
+			continue
+		}
+		if e.Phase != Denied {
+			e.Phase, e.Reason = Expired, "the rules have changed"
+		}
+		_ = s.writeLocked(e) // a record of other rules is good for no call
+		s.endLocked(e)
+		s.changeLocked(e)
+	}
+}
+
+// List returns all records, the oldest first.
+func (s *Store) List() []Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Record, 0, len(s.all))
+	for _, e := range s.all {
+		list = append(list, e.Record)
+	}
+	slices.SortFunc(list, func(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// Get returns a record, and the last one of the same caller and tool that was approved before it, nil if there
+// is none.
+func (s *Store) Get(id string) (r Record, last *Record, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.all[id]
+	if e == nil {
+		return Record{}, nil, ErrUnknown
+	}
+	for _, other := range s.all {
+		if other != e && other.Phase == Approved && other.Caller == e.Caller && other.Tool == e.Tool &&
+			other.Created.Before(e.Created) && (last == nil || other.Decided.After(last.Decided)) {
+			last = &other.Record
+		}
+	}
+	if last != nil {
+		found := *last
+		last = &found
+	}
+	return e.Record, last, nil
+}
+
+// Changed returns a channel that is closed when any record changes.
+func (s *Store) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}

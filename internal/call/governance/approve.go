@@ -1,0 +1,369 @@
+package governance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/approvals"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// How long a call waits for a decision before it is answered with approval_pending. Clients give up on calls after
+// 60 s, but some wait longer while progress comes, and others are asked in an answer, so that their request does not wait.
+const (
+	waitShort = 45 * time.Second
+	waitLong  = 270 * time.Second
+	// tick is the time between two notifications of progress.
+	tick = 5 * time.Second
+	// maxWaiting bounds the calls that wait. No caller has more than half of what is free; beyond it, calls are answered
+	// at once.
+	maxWaiting = 512
+)
+
+// desk is where decisions about calls come from.
+type desk struct {
+	store   *approvals.Store
+	waiting *turns.Shares // of maxWaiting
+}
+
+// asking is a call that needs an approval.
+type asking struct {
+	*desk
+	gate   *Gate
+	caller rules.Caller
+	target *rules.Target
+	placed bool   // it has its place
+	done   func() // gives back what the caller's limits allow; nil for nothing
+
+	replies chan reply      // of the client; has room for one
+	asked   map[string]bool // records that the client was asked about
+	open    bool            // it has not replied
+}
+
+// reply is what the person at the client has decided about a record.
+type reply struct {
+	id      string
+	decided bool
+	approve bool
+	reason  string
+}
+
+// approveUnder makes approvals under other rules end, and opens the Store when it is needed. The caller holds mu.
+func (g *Gate) approveUnder(s *state) {
+	at := g.desk.Load()
+	if at == nil && s.set.Asks() && g.Open != nil {
+		store, err := g.Open()
+		if err != nil {
+			if g.Log != nil {
+				g.Log.Error("calls that need an approval are denied", "err", err)
+			}
+			return
+		}
+		at = &desk{store, turns.NewShares(maxWaiting)}
+		g.desk.Store(at)
+	}
+	if at != nil && !s.closed {
+		at.store.Withdraw(s.version)
+	}
+}
+
+// Approvals returns the Store; nil if no rule has wanted an approval.
+func (g *Gate) Approvals() *approvals.Store {
+	if at := g.desk.Load(); at != nil {
+		return at.store
+	}
+	return nil
+}
+
+// asking admits a call that needs an approval.
+func (g *Gate) asking(s *state, caller rules.Caller, call *peer.Call, target *rules.Target) (supervisor.Admitted, error) {
+	at := g.desk.Load()
+	if at == nil {
+		return supervisor.Admitted{}, fault.New(fault.PermissionDenied,
+			"tool_permission_denied: a call of %s by %s needs an approval, and nobody can be asked here: that needs orla serve and a state_dir that can be written", call.Tool, caller.Name)
+	}
+	done, err := g.limits.enter(s, caller.Name, caller.Groups, uncounted)
+	if err != nil {
+		return supervisor.Admitted{}, err
+	}
+	if done != nil {
+		done() // it is not in flight while it waits
+	}
+	a := &asking{desk: at, gate: g, caller: caller, target: target, replies: make(chan reply, 1), asked: map[string]bool{}}
+	return supervisor.Admitted{Approve: a.wait, Done: a.end}, nil
+}
+
+// end gives back what the call has.
+func (a *asking) end() {
+	if a.done != nil {
+		a.done()
+	}
+}
+
+// wait waits until somebody has decided about a call, and returns nil if it may go on: once, and with the
+// arguments that were shown. again takes back the place of the call.
+func (a *asking) wait(ctx context.Context, call *peer.Call, again func() error) error {
+	args := call.Args
+	if len(args) == 0 || string(args) == "null" {
+		args = []byte("{}")
+	}
+	args, ok := rawjson.Canonical(args)
+	if !ok {
+		return fault.New(fault.InvalidInput, "somebody has to read the arguments of this call before it may go on, and they are too large or too deep for that: 256 KiB and 200 levels at most")
+	}
+	call.Args = args
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // withdraws the question to the client
+	var wait time.Duration
+	if owner := (turns.Owner{Caller: a.caller.Name}); a.waiting.Try(owner, 1) {
+		defer a.waiting.Give(owner, 1)
+		wait = waitShort
+		if call.Client != nil && call.Client.WantsProgress() {
+			wait = waitLong
+		}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	var ticks *ticker
+	if call.Client != nil && call.Client.WantsProgress() {
+		call.Client = peer.Rising(call.Client) // the tool reports from the start
+		ticks = &ticker{Ticker: time.NewTicker(tick), client: call.Client}
+		defer ticks.Stop()
+	}
+	for {
+		next, err := a.step(ctx, call, again)
+		if next == nil {
+			return err
+		}
+		if a.ask(ctx, call.Client, &next.Record) && wait > 0 && call.Client.Declared().Repeats {
+			timer.Reset(waitLong) // its request does not wait
+		}
+		if err := a.sleep(ctx, call, next, timer, ticks); err != nil {
+			return err
+		}
+	}
+}
+
+// waiting is what a call waits for.
+type waiting struct {
+	approvals.Record
+	decided, ruled <-chan struct{} // closed when the record, or the rules, are others
+}
+
+// step goes on with a call as far as that is possible now. It returns what the call has to wait for, or
+// nil with how it ended.
+func (a *asking) step(ctx context.Context, call *peer.Call, again func() error) (*waiting, error) {
+	for {
+		ruled := a.gate.Changed()
+		s := a.gate.now()
+		if s.closed {
+			return nil, errClosed
+		}
+		d := s.set.Decide(a.caller, a.target)
+		made := audit.Decision{Class: classOf(d, a.target), Rule: d.Rule, Verdict: string(d.Verdict)}
+		audit.Decide(ctx, made)
+		switch d.Verdict {
+		case manifest.Deny:
+			return nil, refusal(a.caller.Name, call.Tool)
+		case manifest.Allow: // other rules than those that wanted an approval
+			return nil, a.proceed(s, again)
+		}
+		record, decided, err := a.store.Ask(approvals.Question{
+			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Args: call.Args, Policy: s.version,
+			Task: a.caller.Task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: approvers(d, a.caller.Name, a.target),
+		})
+		if err != nil {
+			return nil, err
+		}
+		made.Approval, made.Decider = record.ID, record.By
+		audit.Decide(ctx, made)
+		switch record.Phase {
+		case approvals.Denied:
+			return nil, denied(&record)
+		case approvals.Approved:
+			if a.open && call.Client.Declared().Repeats {
+				break // nobody would get the answer before the client comes back
+			}
+			if err := a.proceed(s, again); err != nil {
+				return nil, err
+			}
+			if err := a.store.Use(record.ID); !errors.Is(err, approvals.ErrUsed) {
+				return nil, err
+			}
+			continue // another call like this one was faster
+		}
+		return &waiting{record, decided, ruled}, nil
+	}
+}
+
+// proceed takes back the place of a call, and counts it.
+func (a *asking) proceed(s *state, again func() error) error {
+	if a.placed {
+		return nil
+	}
+	if err := again(); err != nil {
+		return err
+	}
+	a.placed = true
+	done, err := a.gate.limits.enter(s, a.caller.Name, a.caller.Groups, counted)
+	a.done = done
+	return err
+}
+
+// sleep waits until something has changed. Its error ends the call.
+func (a *asking) sleep(ctx context.Context, call *peer.Call, on *waiting, timer *time.Timer, ticks *ticker) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return pending(&on.Record, call.Tool)
+		case <-ticks.C():
+			ticks.tell(ctx, on.ID)
+			continue
+		case <-on.ruled:
+			return nil
+		case <-on.decided:
+			return a.over(on.ID)
+		case said := <-a.replies:
+			a.open = false
+			if !said.decided {
+				continue
+			}
+			_, err := a.store.Decide(said.id, approvals.Decision{
+				Approve: said.approve, Reason: said.reason, By: "client of " + a.caller.Name, How: manifest.ApproverClient,
+			})
+			if _, late := errors.AsType[*approvals.DecidedError](err); err != nil && !late {
+				return err
+			}
+			return a.over(said.id)
+		}
+	}
+}
+
+// over reports that a record has come to its end without a decision.
+func (a *asking) over(id string) error {
+	r, _, err := a.store.Get(id)
+	if err != nil || r.Phase != approvals.Expired || r.Policy != a.gate.now().version {
+		return nil // step finds out
+	}
+	return fault.New(fault.ApprovalTimeout, "the approval %s of this call has expired: %s; the same call asks for a new one", r.ID, r.Reason)
+}
+
+func denied(r *approvals.Record) error {
+	if r.Reason == "" {
+		return fault.New(fault.ApprovalDenied, "the call was denied by who decides about it (%s)", r.ID)
+	}
+	return fault.New(fault.ApprovalDenied, "the call was denied by who decides about it (%s): %s", r.ID, r.Reason)
+}
+
+func pending(r *approvals.Record, tool string) error {
+	return fault.New(fault.ApprovalPending,
+		"the call of %s waits for an approval, %s: a person has to decide, with orla approvals show %s. Make the same call again to go on; it runs when it has been approved, until %s",
+		tool, r.ID, r.ID, r.Expires.UTC().Format(time.TimeOnly+" MST"))
+}
+
+// approvers returns who may decide about a call. If no rule says it, a client may only where Orla was started by
+// it, and not about what deletes or administers (SPEC-TOOLS 8.7).
+func approvers(d rules.Decision, caller string, target *rules.Target) []manifest.Approver {
+	if len(d.Approvers) > 0 {
+		return d.Approvers
+	}
+	all := []manifest.Approver{manifest.ApproverOperator}
+	severe := func(c manifest.OperationClass) bool { return c == manifest.ClassDelete || c == manifest.ClassAdmin }
+	if caller == "stdio" && !slices.ContainsFunc(target.Classes(), severe) {
+		all = append(all, manifest.ApproverClient)
+	}
+	return all
+}
+
+// ask asks the person at the client about a record, once. It reports whether it does.
+func (a *asking) ask(ctx context.Context, client peer.Client, r *approvals.Record) bool {
+	if client == nil || a.asked[r.ID] || a.open || r.Phase != approvals.Pending || !r.Allows(manifest.ApproverClient) || !takesForms(client.Declared().Capabilities) {
+		return false
+	}
+	a.asked[r.ID], a.open = true, true
+	params := formOf(r)
+	go func() {
+		said := reply{id: r.ID}
+		defer func() { a.replies <- said }()
+		defer recovered.To(a.gate.Log, "ask a client for an approval", nil)
+		raw, err := client.Ask(ctx, "elicitation/create", params)
+		if err == nil {
+			said = readReply(r.ID, raw)
+		}
+	}()
+	return true
+}
+
+// takesForms reports whether a client has declared that it shows forms to a person.
+func takesForms(capabilities json.RawMessage) bool {
+	elicitation := rawjson.Get(capabilities, "elicitation")
+	return rawjson.IsObject(elicitation) && (rawjson.Empty(elicitation) || rawjson.Get(elicitation, "form") != nil)
+}
+
+// maxAsked bounds the arguments that a client shows, in bytes.
+const maxAsked = 2000
+
+// formOf returns the params of the question to a client.
+func formOf(r *approvals.Record) json.RawMessage {
+	shown := string(r.Args)
+	if len(shown) > maxAsked {
+		shown = shown[:maxAsked] + "… (cut; orla approvals show " + r.ID + " has all)"
+	}
+	message := "Approve this call?\n\ntool: " + r.Tool + "\nwhat it does: " + r.Class + "\narguments: " + shown + "\napproval: " + r.ID
+	return json.RawMessage(`{"_meta":{"orla/name":"approval"},"message":` + string(rawjson.Quote(message)) + `,"requestedSchema":{"type":"object","properties":{` +
+		`"decision":{"type":"string","title":"Decision","enum":["approve","deny"]},` +
+		`"reason":{"type":"string","title":"Reason, for who made the call"}},"required":["decision"]}}`)
+}
+
+// readReply reads an ElicitResult. Whoever closes the question has not decided.
+func readReply(id string, raw json.RawMessage) reply {
+	said := reply{id: id}
+	content := rawjson.Get(raw, "content")
+	switch rawjson.String(rawjson.Get(raw, "action")) {
+	case "accept":
+		decision := rawjson.String(rawjson.Get(content, "decision"))
+		said.approve = decision == "approve"
+		said.decided = said.approve || decision == "deny"
+		said.reason = rawjson.String(rawjson.Get(content, "reason"))
+	case "decline":
+		said.decided, said.reason = true, "declined at the client"
+	}
+	return said
+}
+
+// ticker tells a client that its call is waited for.
+type ticker struct {
+	*time.Ticker
+	client peer.Client
+	n      int
+}
+
+// C returns the channel of ticks; nil without a ticker.
+func (t *ticker) C() <-chan time.Time {
+	if t == nil {
+		return nil
+	}
+	return t.Ticker.C
+}
+
+// tell tells the client of the wait. The values stay below the first that a tool would send, but for 0.
+func (t *ticker) tell(ctx context.Context, id string) {
+	t.n++
+	params, err := json.Marshal(map[string]any{"progress": float64(t.n) / 1e6, "message": "waits for the approval " + id})
+	if err == nil { // a number and a string
+		t.client.Notify(ctx, "notifications/progress", params)
+	}
+}
