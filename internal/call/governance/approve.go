@@ -239,7 +239,7 @@ func (a *asking) sleep(ctx context.Context, call *peer.Call, on *waiting, timer 
 		case said := <-a.replies:
 			a.open = false
 			if !said.decided {
-				continue
+				return nil
 			}
 			_, err := a.store.Decide(said.id, approvals.Decision{
 				Approve: said.approve, Reason: said.reason, By: "client of " + a.caller.Name, How: manifest.ApproverClient,

@@ -1,0 +1,402 @@
+package governance_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/approvals"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/manifest"
+)
+
+// wants returns rules under which calls of a tool need an approval.
+func wants(tool string, approvers ...manifest.Approver) manifest.Rules {
+	return manifest.Rules{Permissions: []manifest.Permission{{
+		Reference: manifest.Reference{Name: "p", At: "a.yaml:3:1"}, Tool: manifest.Reference{Name: tool, At: "a.yaml:4:1"},
+		Operations: []manifest.OperationRule{{Class: "*", Verdict: manifest.ApprovalRequired, Approvers: approvers}},
+	}}}
+}
+
+// desk is a gate with a store, and rules for the tool a.
+type desk struct {
+	*governance.Gate
+	t   *testing.T
+	cfg *config.Loaded
+}
+
+func newDesk(t *testing.T, r manifest.Rules, callers ...config.CallerConfig) *desk {
+	t.Helper()
+	dir := t.TempDir()
+	g := &governance.Gate{Log: slog.New(slog.DiscardHandler), Open: func() (*approvals.Store, error) {
+		return approvals.Open(approvals.Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	}}
+	d := &desk{g, t, configured(t, callers...)}
+	d.rule(r)
+	t.Cleanup(func() { g.Approvals().Close() })
+	return d
+}
+
+func (d *desk) rule(r manifest.Rules) { d.Set(found(r, "a", "b"), d.cfg) }
+
+// outcome is how a call ended at the gate.
+type outcome struct {
+	err  error
+	args string
+	took time.Duration
+}
+
+// calls makes a call of a tool that reads, or of another class, and returns how it ends at the gate.
+func (d *desk) calls(ctx context.Context, call peer.Call, classes ...manifest.OperationClass) <-chan outcome {
+	if call.Tool == "" {
+		call.Tool = "a"
+	}
+	if call.Caller == "" {
+		call.Caller = "ann"
+	}
+	target := rules.NewTarget([]string{call.Tool}, nil, append(classes, manifest.ClassRead), nil)
+	ended := make(chan outcome, 1)
+	began := time.Now()
+	go func() {
+		admitted, err := d.Admit(ctx, call, target)
+		if err == nil && admitted.Approve != nil {
+			err = admitted.Approve(ctx, &call, func() error { return nil })
+		}
+		if admitted.Done != nil {
+			admitted.Done()
+		}
+		ended <- outcome{err, string(call.Args), time.Since(began)}
+	}()
+	return ended
+}
+
+// record returns the only record that waits.
+func (d *desk) record() approvals.Record {
+	d.t.Helper()
+	synctest.Wait()
+	var waiting []approvals.Record
+	for _, r := range d.Approvals().List() {
+		if r.Phase == approvals.Pending {
+			waiting = append(waiting, r)
+		}
+	}
+	if len(waiting) != 1 {
+		d.t.Fatalf("these records wait: %+v", waiting)
+	}
+	return waiting[0]
+}
+
+func (d *desk) decide(approve bool, reason string) {
+	d.t.Helper()
+	if _, err := d.Approvals().Decide(d.record().ID, approvals.Decision{Approve: approve, By: "root", How: manifest.ApproverOperator, Reason: reason}); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// client is a client whose person answers questions.
+type client struct {
+	peer.Client
+	progress, repeats bool
+	capabilities      string
+	replies           chan string // results; an empty one is an error
+
+	mu    sync.Mutex
+	asked []string
+	told  []string
+	given int // questions that were withdrawn
+}
+
+func (c *client) WantsProgress() bool { return c.progress }
+
+func (c *client) Declared() peer.Declared {
+	return peer.Declared{Capabilities: json.RawMessage(c.capabilities), Repeats: c.repeats}
+}
+
+func (c *client) Notify(_ context.Context, method string, params json.RawMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, method+" "+string(params))
+}
+
+func (c *client) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	c.mu.Lock()
+	c.asked = append(c.asked, method+" "+string(params))
+	c.mu.Unlock()
+	select {
+	case text := <-c.replies:
+		if text == "" {
+			return nil, errors.New("no")
+		}
+		return json.RawMessage(text), nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.given++
+		return nil, ctx.Err()
+	}
+}
+
+func (c *client) questions() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.asked)
+}
+
+const forms = `{"elicitation":{}}`
+
+func check(t *testing.T, got outcome, code fault.Code, text string) {
+	t.Helper()
+	if fault.CodeOf(got.err) != code || got.err != nil && !strings.Contains(got.err.Error(), text) {
+		t.Errorf("got %v, want %q with %q", got.err, code, text)
+	}
+}
+
+// SPEC-TOOLS 8.7: a call waits as long as its client can, and goes on when it is made again.
+func TestT87ACallWaitsAsLongAsItsClientCan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		args := json.RawMessage(`{ "b" : 1, "a":2 }`)
+		got := <-d.calls(t.Context(), peer.Call{Args: args})
+		check(t, got, fault.ApprovalPending, d.record().ID)
+		if got.took != 45*time.Second {
+			t.Errorf("it waited for %v", got.took)
+		}
+		told := &client{progress: true}
+		got = <-d.calls(t.Context(), peer.Call{Args: args, Client: told})
+		check(t, got, fault.ApprovalPending, d.record().ID)
+		if got.took != 270*time.Second || len(told.told) < 50 || !strings.HasPrefix(told.told[0], "notifications/progress ") {
+			t.Errorf("with progress it waited for %v, and was told %d times", got.took, len(told.told))
+		}
+		d.decide(true, "")
+		got = <-d.calls(t.Context(), peer.Call{Args: args})
+		check(t, got, "", "")
+		if got.took != 0 || got.args != `{"a":2,"b":1}` {
+			t.Errorf("after the approval it waited for %v and has the arguments %s", got.took, got.args)
+		}
+		check(t, <-d.calls(t.Context(), peer.Call{Args: args}), fault.ApprovalPending, "")
+		check(t, <-d.calls(t.Context(), peer.Call{Tool: "b"}), "", "")
+	})
+}
+
+// SPEC-TOOLS 8.7: a decision ends the wait at once.
+func TestT87ADecisionEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		yes := d.calls(t.Context(), peer.Call{Args: json.RawMessage(`null`)})
+		d.decide(true, "")
+		if got := <-yes; got.err != nil || got.took != 0 || got.args != "{}" {
+			t.Errorf("approved: %+v", got)
+		}
+		no := d.calls(t.Context(), peer.Call{})
+		d.decide(false, "not today")
+		check(t, <-no, fault.ApprovalDenied, "not today")
+		check(t, <-d.calls(t.Context(), peer.Call{}), fault.ApprovalDenied, "not today")
+		time.Sleep(approvals.DefaultTTL)
+		d.Approvals().SetTTL(10 * time.Second)
+		got := <-d.calls(t.Context(), peer.Call{})
+		check(t, got, fault.ApprovalTimeout, "nobody decided")
+		if got.took != 10*time.Second {
+			t.Errorf("it ended after %v", got.took)
+		}
+	})
+}
+
+// SPEC-TOOLS 8.7: one approval is for one of two calls that are the same.
+func TestT87OneApprovalIsForOneOfTwoCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		one, two := d.calls(t.Context(), peer.Call{}), d.calls(t.Context(), peer.Call{})
+		d.decide(true, "")
+		var first outcome
+		select {
+		case first = <-one:
+			one = two
+		case first = <-two:
+		}
+		check(t, first, "", "")
+		d.decide(true, "") // of the record that the other one has asked for
+		check(t, <-one, "", "")
+	})
+}
+
+// SPEC-TOOLS 8.6: rules that change judge the calls that wait again.
+func TestT86RulesJudgeCallsThatWaitForApproval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		waits := d.calls(t.Context(), peer.Call{})
+		old := d.record().ID
+		other := wants("a")
+		other.Permissions[0].Name = "other"
+		d.rule(other)
+		if d.record().ID == old {
+			t.Error("the record of the old rules is good under the new ones")
+		}
+		d.rule(blocks("a"))
+		check(t, <-waits, fault.PermissionDenied, "ann may not call a")
+		d.rule(wants("a"))
+		waits = d.calls(t.Context(), peer.Call{})
+		synctest.Wait()
+		d.rule(blocks("b"))
+		check(t, <-waits, "", "")
+	})
+}
+
+// SPEC-TOOLS 8.7: the person at the client is asked where the rule or the default lets it decide, and nowhere else.
+func TestT87ThePersonAtTheClientMayDecide(t *testing.T) {
+	const accepts = `{"action":"accept","content":{"decision":"approve"}}`
+	for name, c := range map[string]struct {
+		approvers    []manifest.Approver
+		caller       string
+		class        manifest.OperationClass
+		capabilities string
+		reply        string
+		asked        bool
+		code         fault.Code
+		text         string
+	}{
+		"the client of stdio":         {nil, "stdio", manifest.ClassWrite, forms, accepts, true, "", ""},
+		"it wants to delete":          {nil, "stdio", manifest.ClassDelete, forms, accepts, false, fault.ApprovalPending, ""},
+		"it wants to administer":      {nil, "stdio", manifest.ClassAdmin, forms, accepts, false, fault.ApprovalPending, ""},
+		"a token":                     {nil, "ann", manifest.ClassRead, forms, accepts, false, fault.ApprovalPending, ""},
+		"everybody":                   {nil, "anonymous", manifest.ClassRead, forms, accepts, false, fault.ApprovalPending, ""},
+		"the command line":            {nil, "cli", manifest.ClassRead, forms, accepts, false, fault.ApprovalPending, ""},
+		"a rule lets the client":      {[]manifest.Approver{manifest.ApproverClient}, "ann", manifest.ClassDelete, forms, accepts, true, "", ""},
+		"a rule wants the operator":   {[]manifest.Approver{manifest.ApproverOperator}, "stdio", manifest.ClassRead, forms, accepts, false, fault.ApprovalPending, ""},
+		"it shows no forms":           {nil, "stdio", manifest.ClassRead, `{}`, accepts, false, fault.ApprovalPending, ""},
+		"it shows URLs only":          {nil, "stdio", manifest.ClassRead, `{"elicitation":{"url":{}}}`, accepts, false, fault.ApprovalPending, ""},
+		"it shows both":               {nil, "stdio", manifest.ClassRead, `{"elicitation":{"url":{},"form":{}}}`, accepts, true, "", ""},
+		"the person denies":           {nil, "stdio", manifest.ClassRead, forms, `{"action":"accept","content":{"decision":"deny","reason":"too much"}}`, true, fault.ApprovalDenied, "too much"},
+		"the person declines":         {nil, "stdio", manifest.ClassRead, forms, `{"action":"decline"}`, true, fault.ApprovalDenied, "declined"},
+		"the person closes it":        {nil, "stdio", manifest.ClassRead, forms, `{"action":"cancel"}`, true, fault.ApprovalPending, ""},
+		"the client fails":            {nil, "stdio", manifest.ClassRead, forms, ``, true, fault.ApprovalPending, ""},
+		"an answer without a content": {nil, "stdio", manifest.ClassRead, forms, `{"action":"accept"}`, true, fault.ApprovalPending, ""},
+		"an answer of another shape":  {nil, "stdio", manifest.ClassRead, forms, `{"action":"accept","content":{"decision":true}}`, true, fault.ApprovalPending, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, wants("a", c.approvers...))
+				person := &client{capabilities: c.capabilities, replies: make(chan string, 1)}
+				person.replies <- c.reply
+				got := <-d.calls(t.Context(), peer.Call{Caller: c.caller, Client: person}, c.class)
+				check(t, got, c.code, c.text)
+				if asked := person.questions() == 1; asked != c.asked {
+					t.Errorf("asked %d times", person.questions())
+				}
+				for _, r := range d.Approvals().List() {
+					if c.code == "" && (r.By != "client of "+c.caller || r.How != manifest.ApproverClient) {
+						t.Errorf("it was decided by %q with %q", r.By, r.How)
+					}
+				}
+			})
+		})
+	}
+}
+
+// SPEC-TOOLS 8.7: when somebody else has decided, the question to the client is withdrawn.
+func TestT87TheOtherQuestionsAreWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		person := &client{capabilities: forms, replies: make(chan string)}
+		waits := d.calls(t.Context(), peer.Call{Caller: "stdio", Client: person})
+		d.decide(true, "")
+		check(t, <-waits, "", "")
+		synctest.Wait()
+		if person.questions() != 1 || person.given != 1 {
+			t.Errorf("asked %d times, withdrawn %d times", person.questions(), person.given)
+		}
+	})
+}
+
+// SPEC-TOOLS 8.7: where the question is an answer, the call waits for its client before it uses the approval.
+func TestT87AnApprovalIsNotUsedBeforeTheClientIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		person := &client{capabilities: forms, repeats: true, replies: make(chan string)}
+		waits := d.calls(t.Context(), peer.Call{Caller: "stdio", Client: person})
+		d.decide(true, "")
+		time.Sleep(time.Minute)
+		select {
+		case got := <-waits:
+			t.Fatalf("it went on without its client: %+v", got)
+		default:
+		}
+		person.replies <- `{"action":"cancel"}`
+		check(t, <-waits, "", "")
+
+		waits = d.calls(t.Context(), peer.Call{Caller: "stdio", Client: person})
+		d.decide(true, "")
+		got := <-waits
+		check(t, got, fault.ApprovalPending, "")
+		if got.took != 270*time.Second {
+			t.Errorf("it waited for %v", got.took)
+		}
+		check(t, <-d.calls(t.Context(), peer.Call{Caller: "stdio"}), "", "")
+	})
+}
+
+// SPEC-TOOLS 8.7: a call that waits takes nothing of its caller's calls in flight, and ends with its client.
+func TestT87ACallThatWaitsIsNotInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"), config.CallerConfig{Name: "ann", Limits: config.LimitsConfig{CallsInFlight: 1, CallsPerMinute: 3}})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		waits := d.calls(ctx, peer.Call{})
+		synctest.Wait()
+		check(t, <-d.calls(t.Context(), peer.Call{Tool: "b"}), "", "")
+		gone := errors.New("gone")
+		cancel(gone)
+		if got := <-waits; !errors.Is(got.err, gone) {
+			t.Errorf("after its end: %v", got.err)
+		}
+		d.decide(true, "")
+		check(t, <-d.calls(t.Context(), peer.Call{}), "", "") // the third in a minute; its approval does not count twice
+		check(t, <-d.calls(t.Context(), peer.Call{Tool: "b"}), fault.RateLimited, "3 in a minute")
+	})
+}
+
+// SPEC N2: many calls that wait do not wait for longer than they are allowed to, and others still may.
+func TestT87CallsThatWaitAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		var all []<-chan outcome
+		for range 600 {
+			all = append(all, d.calls(t.Context(), peer.Call{Owner: turns.Owner{Caller: "ann"}}))
+		}
+		synctest.Wait()
+		other := d.calls(t.Context(), peer.Call{Caller: "bob"})
+		atOnce := 0
+		for _, one := range all {
+			if got := <-one; got.took == 0 {
+				atOnce++
+			}
+		}
+		if atOnce < 200 {
+			t.Errorf("%d of 600 calls did not wait", atOnce)
+		}
+		if got := <-other; got.took != 45*time.Second {
+			t.Errorf("another caller waited for %v", got.took)
+		}
+	})
+}
+
+// SPEC-TOOLS 8.7: what nobody can read, nobody is asked about.
+func TestT87ArgumentsThatNobodyCanRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		check(t, <-d.calls(t.Context(), peer.Call{Args: json.RawMessage(`{"a":"` + strings.Repeat("x", 300<<10) + `"}`)}), fault.InvalidInput, "256 KiB")
+		var nobody governance.Gate
+		nobody.Set(found(wants("a"), "a"), d.cfg)
+		d.Gate = &nobody
+		check(t, <-d.calls(t.Context(), peer.Call{}), fault.PermissionDenied, "nobody can be asked")
+	})
+}
