@@ -209,8 +209,9 @@ func TestT87RecordsSurviveARestart(t *testing.T) {
 // Two processes that serve one folder do not have one record.
 func TestT87EachProcessHasItsOwnRecords(t *testing.T) {
 	dir := t.TempDir()
-	one, two := open(t, dir), open(t, dir)
+	one := open(t, dir)
 	r := ask(t, one, question(`{}`))
+	two := open(t, dir)
 	if other := ask(t, two, question(`{}`)); other.ID == r.ID {
 		t.Error("both have the record")
 	}
@@ -308,7 +309,7 @@ func TestT87RecordsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	for i := range 600 {
+	for i := range approvals.MaxEnded {
 		r := ask(t, s, question(fmt.Sprintf(`{"again":%d}`, i)))
 		decide(t, s, r.ID, approve)
 		if err := s.Use(r.ID); err != nil {
@@ -316,7 +317,7 @@ func TestT87RecordsAreBounded(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "0", "*"))
-	if err != nil || len(files) > 1100 || len(s.List()) > 1100 {
+	if err != nil || len(files) > approvals.MaxEnded+10 || len(s.List()) > approvals.MaxEnded+10 {
 		t.Errorf("%d files and %d records are kept: %v", len(files), len(s.List()), err)
 	}
 }

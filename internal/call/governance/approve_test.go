@@ -52,9 +52,10 @@ func (d *desk) rule(r manifest.Rules) { d.Set(found(r, "a", "b"), d.cfg) }
 
 // outcome is how a call ended at the gate.
 type outcome struct {
-	err  error
-	args string
-	took time.Duration
+	err    error
+	args   string
+	client peer.Client // that the tool gets
+	took   time.Duration
 }
 
 // calls makes a call of a tool that reads, or of another class, and returns how it ends at the gate.
@@ -76,7 +77,7 @@ func (d *desk) calls(ctx context.Context, call peer.Call, classes ...manifest.Op
 		if admitted.Done != nil {
 			admitted.Done()
 		}
-		ended <- outcome{err, string(call.Args), time.Since(began)}
+		ended <- outcome{err, string(call.Args), call.Client, time.Since(began)}
 	}()
 	return ended
 }
@@ -178,6 +179,21 @@ func TestT87ACallWaitsAsLongAsItsClientCan(t *testing.T) {
 		if got.took != 270*time.Second || len(told.told) < 50 || !strings.HasPrefix(told.told[0], "notifications/progress ") {
 			t.Errorf("with progress it waited for %v, and was told %d times", got.took, len(told.told))
 		}
+		waits := d.calls(t.Context(), peer.Call{Args: args, Client: told})
+		time.Sleep(time.Minute)
+		d.decide(true, "")
+		got = <-waits
+		n := len(told.told)
+		for _, value := range []string{"0", "1"} {
+			got.client.Notify(t.Context(), "notifications/progress", json.RawMessage(`{"progress":`+value+`}`))
+		}
+		if got.err != nil || len(told.told) != n+1 {
+			t.Errorf("%v; of a tool's progress it was told %q", got.err, told.told[n:])
+		}
+		waits = d.calls(t.Context(), peer.Call{Args: args})
+		d.decide(true, "")
+		<-waits
+		check(t, <-d.calls(t.Context(), peer.Call{Args: args}), fault.ApprovalPending, "ap-")
 		d.decide(true, "")
 		got = <-d.calls(t.Context(), peer.Call{Args: args})
 		check(t, got, "", "")
@@ -249,6 +265,13 @@ func TestT86RulesJudgeCallsThatWaitForApproval(t *testing.T) {
 		synctest.Wait()
 		d.rule(blocks("b"))
 		check(t, <-waits, "", "")
+		d.rule(wants("a"))
+		waits = d.calls(t.Context(), peer.Call{})
+		synctest.Wait()
+		faulty := found(manifest.Rules{}, "a", "b")
+		faulty.Problems = []manifest.Problem{{Path: "a.yaml", Severity: manifest.Fault, Denies: true, Err: errors.New("x")}}
+		d.Set(faulty, d.cfg)
+		check(t, <-waits, fault.PermissionDenied, "cannot be read")
 	})
 }
 

@@ -1,0 +1,4 @@
+package approvals
+
+// MaxEnded is for tests outside of the package.
+const MaxEnded = maxEnded
