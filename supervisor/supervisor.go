@@ -118,15 +118,6 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Admitted is what Options.Admit says of a call that it does not refuse.
-type Admitted struct {
-	// Approve, if not nil, waits until somebody has approved the call. It may change the arguments and the
-	// client of the call, which has no place while it waits: Approve calls again before the call goes on.
-	Approve func(ctx context.Context, call *peer.Call, again func() error) error
-	// Done, if not nil, is called at the call's end.
-	Done func()
-}
-
 // ErrUnknownTool is in the chain of the error for a call of a tool that is not there.
 var ErrUnknownTool = errors.New("unknown tool")
 
@@ -265,7 +256,7 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got Answer, err 
 var errPanicked = fault.New(fault.ExecutionFailed, "it failed inside Orla")
 
 // answer answers a call of a tool; nil for one that is not there.
-func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer.Call) (Answer, error) {
+func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer.Call) (got Answer, err error) {
 	if e == nil {
 		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
@@ -282,7 +273,7 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 		}
 	}
 	if admitted.Done != nil {
-		defer admitted.Done()
+		defer func() { admitted.Done(got.Attempts > 1 || !fault.IsUnsent(err)) }()
 	}
 	if err := e.check(ctx, call.Args); err != nil {
 		return Answer{}, err
@@ -294,37 +285,6 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 	}
 	call.Attempt = 1
 	return e.attempt(ctx, call)
-}
-
-// approved waits until a call may go on. Meanwhile it takes no place of those that calls in flight share, and
-// ends as soon as Orla stops.
-func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call, approve func(context.Context, *peer.Call, func() error) error) error {
-	if !s.waits(one, true) {
-		return errStopping
-	}
-	again := func() error {
-		if !s.shares.Try(one.owner, 1) {
-			return errTooMany
-		}
-		if !s.waits(one, false) {
-			s.shares.Give(one.owner, 1)
-			return errStopping
-		}
-		return nil
-	}
-	s.shares.Give(one.owner, 1)
-	return approve(ctx, call, again)
-}
-
-// waits notes whether a call waits without a place. It reports false if Orla is stopping.
-func (s *Supervisor) waits(one *flight, waits bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refuses {
-		return false
-	}
-	one.waits, one.placeless = waits, waits
-	return true
 }
 
 // heavyArgs is the size of arguments from which their check has a deadline of its own: it

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +15,8 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
-	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
@@ -77,9 +76,8 @@ type Options struct {
 
 // Store holds all records. Its methods may be called from any goroutine.
 type Store struct {
-	opts   Options
-	dir    string
-	lock   *os.File
+	opts Options
+	folder
 	ttl    atomic.Int64
 	shares *turns.Shares // of maxOpen records
 	bytes  *turns.Shares // of maxOpenBytes bytes
@@ -115,75 +113,6 @@ func Open(opts Options) (*Store, error) {
 	defer s.mu.Unlock()
 	s.readLocked()
 	return s, nil
-}
-
-// maxProcesses bounds the processes that serve one folder at a time.
-const maxProcesses = 64
-
-// claim finds a folder that no other process uses.
-func (s *Store) claim() error {
-	for n := range maxProcesses {
-		dir := filepath.Join(s.opts.Dir, fmt.Sprint(n))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return err
-		}
-		if locked(f) {
-			s.dir, s.lock = dir, f
-			return nil
-		}
-		_ = f.Close() // it was only looked at
-	}
-	return fmt.Errorf("%s: %d processes use it already", s.opts.Dir, maxProcesses)
-}
-
-// readLocked reads the records that are there.
-func (s *Store) readLocked() {
-	wholefile.Sweep(s.dir)
-	files, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
-	if err != nil {
-		return // the pattern is valid
-	}
-	var read []*entry
-	for _, path := range files {
-		e, err := readRecord(path)
-		if err != nil {
-			s.opts.Log.Warn("an approval cannot be read, and does not count", "path", path, "err", err)
-			continue
-		}
-		read = append(read, e)
-	}
-	slices.SortFunc(read, func(a, b *entry) int { return a.Created.Compare(b.Created) })
-	now := time.Now()
-	for _, e := range read {
-		s.all[e.ID] = e
-		if e.ended(now) {
-			e.expireAt(now)
-			s.endLocked(e)
-			continue
-		}
-		s.open[e.key()] = e
-		s.countLocked(e) // what does not fit any more is kept all the same
-		s.watchLocked(e)
-	}
-}
-
-func readRecord(path string) (*entry, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	e := &entry{changed: make(chan struct{})}
-	if err := json.Unmarshal(raw, &e.Record); err != nil {
-		return nil, err
-	}
-	if filepath.Base(path) != e.ID+".json" || !slices.Contains(Phases(), e.Phase) {
-		return nil, errors.New("it is not the record of an approval")
-	}
-	return e, nil
 }
 
 // expireAt notes that the time of a record is over.
@@ -275,6 +204,7 @@ func (s *Store) watchLocked(e *entry) {
 		e.late.Stop()
 	}
 	e.late = time.AfterFunc(time.Until(e.Expires), func() {
+		defer recovered.To(s.opts.Log, "end an approval", nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if now := time.Now(); !s.closed && s.open[e.key()] == e && !now.Before(e.Expires) {
@@ -284,20 +214,6 @@ func (s *Store) watchLocked(e *entry) {
 		}
 	})
 }
-
-// writeLocked writes a record to the disk.
-func (s *Store) writeLocked(e *entry) error {
-	raw, err := json.Marshal(&e.Record)
-	if err == nil {
-		err = wholefile.WriteSynced(s.path(e), raw)
-	}
-	if err != nil {
-		return fault.Wrap(fault.NotReady, err, "the approval cannot be kept in the state folder, and no call goes on without that; the operator finds the reason in Orla's log")
-	}
-	return nil
-}
-
-func (s *Store) path(e *entry) string { return filepath.Join(s.dir, e.ID+".json") }
 
 // changeLocked tells whoever waits for a record.
 func (s *Store) changeLocked(e *entry) {
@@ -421,6 +337,29 @@ func (s *Store) Use(id string) error {
 	s.endLocked(e)
 	s.changeLocked(e)
 	return nil
+}
+
+// GiveBack makes an approval good again, for a call that has not reached its tool. The approval stays used if its
+// time is over, if the same call has been asked about since, or if the disk does not keep it.
+func (s *Store) GiveBack(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.all[id]
+	if e == nil || e.Used.IsZero() || !time.Now().Before(e.Expires) || s.closed || s.open[e.key()] != nil || !s.countLocked(e) {
+		return
+	}
+	used := e.Used
+	e.Used = time.Time{}
+	if s.writeLocked(e) != nil {
+		e.Used = used
+		s.uncountLocked(e)
+		return
+	}
+	s.ended = slices.DeleteFunc(s.ended, func(other *entry) bool { return other == e })
+	s.size -= len(e.Args)
+	s.open[e.key()] = e
+	s.watchLocked(e)
+	s.changeLocked(e)
 }
 
 // Withdraw ends all records that were made under other rules than those of a version.

@@ -267,6 +267,38 @@ func TestT87RecordsExpire(t *testing.T) {
 	})
 }
 
+// SPEC-TOOLS 8.7: an approval is good again after a call that has not reached its tool, and for one call as before.
+func TestT87AnApprovalIsGivenBack(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	use := func(id string, want error) {
+		t.Helper()
+		if err := s.Use(id); !errors.Is(err, want) {
+			t.Errorf("used: %v, want %v", err, want)
+		}
+	}
+	r := ask(t, s, question(`{}`))
+	s.GiveBack(r.ID)
+	use(r.ID, approvals.ErrUsed)
+	decide(t, s, r.ID, approve)
+	use(r.ID, nil)
+	s.GiveBack(r.ID)
+	s.GiveBack(r.ID)
+	if again := ask(t, s, question(`{}`)); again.ID != r.ID {
+		t.Errorf("the next call has the record %+v", again)
+	}
+	s.Close()
+	s = open(t, dir)
+	use(r.ID, nil)
+	use(r.ID, approvals.ErrUsed)
+	other := ask(t, s, question(`{}`)) // it has been asked about since
+	s.GiveBack(r.ID)
+	use(r.ID, approvals.ErrUsed)
+	if got := ask(t, s, question(`{}`)); got.ID != other.ID {
+		t.Errorf("the next call has the record %+v", got)
+	}
+}
+
 // SPEC-TOOLS 8.7: an approval under other rules is good for nothing.
 func TestT87RecordsOfOtherRulesEnd(t *testing.T) {
 	s := open(t, t.TempDir())

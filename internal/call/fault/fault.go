@@ -161,6 +161,12 @@ func Unsent(err error) error {
 	return &unsent
 }
 
+// IsUnsent reports whether an error says that the call never reached the tool.
+func IsUnsent(err error) bool {
+	f, ok := errors.AsType[*Error](err)
+	return ok && f.Unsent
+}
+
 // CodeOf returns the code of From(err); "" for nil.
 func CodeOf(err error) Code {
 	if f := From(err); f != nil {

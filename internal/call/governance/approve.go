@@ -45,6 +45,7 @@ type asking struct {
 	target *rules.Target
 	placed bool   // it has its place
 	done   func() // gives back what the caller's limits allow; nil for nothing
+	used   string // the record that it goes on with
 
 	replies chan reply      // of the client; has room for one
 	asked   map[string]bool // records that the client was asked about
@@ -104,10 +105,13 @@ func (g *Gate) asking(s *state, caller rules.Caller, call *peer.Call, target *ru
 	return supervisor.Admitted{Approve: a.wait, Done: a.end}, nil
 }
 
-// end gives back what the call has.
-func (a *asking) end() {
+// end gives back what the call has, and its approval too if it has not reached its tool.
+func (a *asking) end(sent bool) {
 	if a.done != nil {
 		a.done()
+	}
+	if a.used != "" && !sent {
+		a.store.GiveBack(a.used)
 	}
 }
 
@@ -198,10 +202,17 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again func() error) 
 			if err := a.proceed(s, again); err != nil {
 				return nil, err
 			}
-			if err := a.store.Use(record.ID); !errors.Is(err, approvals.ErrUsed) {
-				return nil, err
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
 			}
-			continue // another call like this one was faster
+			err := a.store.Use(record.ID)
+			if errors.Is(err, approvals.ErrUsed) {
+				continue // another call like this one was faster
+			}
+			if err == nil {
+				a.used = record.ID
+			}
+			return nil, err
 		}
 		return &waiting{record, decided, ruled}, nil
 	}
@@ -296,9 +307,9 @@ func (a *asking) ask(ctx context.Context, client peer.Client, r *approvals.Recor
 	a.asked[r.ID], a.open = true, true
 	params := formOf(r)
 	go func() {
+		defer recovered.To(a.gate.Log, "ask a client for an approval", nil)
 		said := reply{id: r.ID}
 		defer func() { a.replies <- said }()
-		defer recovered.To(a.gate.Log, "ask a client for an approval", nil)
 		raw, err := client.Ask(ctx, "elicitation/create", params)
 		if err == nil {
 			said = readReply(r.ID, raw)

@@ -75,7 +75,7 @@ func (d *desk) calls(ctx context.Context, call peer.Call, classes ...manifest.Op
 			err = admitted.Approve(ctx, &call, func() error { return nil })
 		}
 		if admitted.Done != nil {
-			admitted.Done()
+			admitted.Done(err == nil)
 		}
 		ended <- outcome{err, string(call.Args), call.Client, time.Since(began)}
 	}()
@@ -384,6 +384,33 @@ func TestT87ACallThatWaitsIsNotInFlight(t *testing.T) {
 		d.decide(true, "")
 		check(t, <-d.calls(t.Context(), peer.Call{}), "", "") // the third in a minute; its approval does not count twice
 		check(t, <-d.calls(t.Context(), peer.Call{Tool: "b"}), fault.RateLimited, "3 in a minute")
+	})
+}
+
+// SPEC-TOOLS 8.7: a call that does not reach its tool leaves its approval for the next one.
+func TestT87ACallThatIsNotSentLeavesItsApproval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants("a"))
+		goes := func(sent bool) {
+			t.Helper()
+			call := peer.Call{Caller: "ann", Tool: "a"}
+			admitted, err := d.Admit(t.Context(), call, rules.NewTarget([]string{"a"}, nil, nil, nil))
+			if err == nil {
+				err = admitted.Approve(t.Context(), &call, func() error { return nil })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			admitted.Done(sent)
+		}
+		go func() {
+			synctest.Wait()
+			d.decide(true, "")
+		}()
+		goes(false)
+		goes(false)
+		goes(true)
+		check(t, <-d.calls(t.Context(), peer.Call{}), fault.ApprovalPending, "")
 	})
 }
 

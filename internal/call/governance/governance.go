@@ -254,7 +254,10 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 		return g.asking(s, caller, &call, target)
 	}
 	done, err := g.limits.enter(s, call.Caller, call.Groups, uncounted)
-	return supervisor.Admitted{Done: done}, err
+	if done == nil {
+		return supervisor.Admitted{}, err
+	}
+	return supervisor.Admitted{Done: func(bool) { done() }}, nil
 }
 
 // classOf is the class that a decision is about: that of its rule, or else what a call of the target does.
