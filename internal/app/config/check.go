@@ -75,6 +75,7 @@ func (c *Loaded) check(bad map[string]bool) []error {
 	v.tokens()
 	v.oauth()
 	v.callers()
+	v.approvals()
 	v.audit()
 	v.traces()
 	v.isolation()

@@ -70,6 +70,7 @@ type Config struct {
 	Auth                  AuthConfig       `json:"auth,omitzero" jsonschema:"Who may call over HTTP."`
 	Callers               []CallerConfig   `json:"callers,omitempty" jsonschema:"What callers and groups may do: roles, toolsets and limits each. Default: none." sample:"[{name: ci, roles: [reader]}]"`
 	Toolsets              []ToolsetConfig  `json:"toolsets,omitempty" jsonschema:"Lists of tools that callers can be limited to: a name and tools each. Default: none." sample:"[{name: web, tools: [fetch, 'search__*']}]"`
+	Approvals             ApprovalsConfig  `json:"approvals,omitzero" jsonschema:"How people decide about calls that need an approval."`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 
 	IsolationConfig
@@ -135,6 +136,7 @@ func Defaults() Config {
 		ShutdownGrace:         yamldoc.Duration(10 * time.Second),
 		SessionTimeout:        yamldoc.Duration(httpfront.DefaultSessionTimeout),
 		MaxSessions:           httpfront.DefaultMaxSessions,
+		Approvals:             approvalsDefaults(),
 		Tracing:               TracingConfig{SampleRatio: 1},
 		AllowPrivateEndpoints: string(outbound.PrivateLoopback),
 		IsolationConfig:       isolationDefaults(),

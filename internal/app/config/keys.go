@@ -128,6 +128,8 @@ func Text(v reflect.Value) string {
 		return strings.Join(names, ",")
 	case TracingConfig:
 		return x.Endpoint
+	case ApprovalsConfig:
+		return x.text()
 	}
 	return fmt.Sprint(v.Interface())
 }

@@ -20,7 +20,7 @@ func (c *Config) paths() map[string]*string {
 
 // morePaths returns the paths in sections and lists.
 func (c *Config) morePaths() []*string {
-	list := []*string{&c.Tracing.HeadersFile}
+	list := []*string{&c.Tracing.HeadersFile, &c.Approvals.Webhook.SecretFile}
 	for i := range c.Auth.Tokens {
 		list = append(list, &c.Auth.Tokens[i].File)
 	}

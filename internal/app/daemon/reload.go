@@ -140,6 +140,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	}
 	s.Tenants.Store(wiring.ManyCallers(cfg))
 	s.Resize(cfg)
+	s.ConfigureApprovals(cfg)
 	s.Services.Configure(cfg)
 	s.Modules.Configure(cfg)
 	s.watchers.point(ctx, cfg, s.from.Home)

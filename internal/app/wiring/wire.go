@@ -15,7 +15,6 @@ import (
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/app/config"
-	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/governance"
 	"github.com/orla-project/orla/internal/call/retry"
 	"github.com/orla-project/orla/internal/file/watch"
@@ -58,6 +57,7 @@ type Parts struct {
 	Governance governance.Gate
 	Audit      *audit.Log     // nil for none
 	Holds      *records.Holds // nil for a call without a server, which ignores stops by an operator
+	approving  approving
 	log        *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
@@ -108,8 +108,9 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	}
 	p.Governance.Log, p.Governance.Partial = log, cfg.Only != "" // of orla dev
 	if guard != nil {
-		p.Governance.Open = approvalsOf(cfg, log)
+		p.Governance.Open = p.openApprovals(cfg, log)
 	}
+	p.ConfigureApprovals(cfg)
 	p.cgroup, p.Launcher = root, launcher
 	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))
@@ -145,17 +146,6 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	}
 	p.Supervisor = supervisor.New(options)
 	return p, nil
-}
-
-// approvalsOf returns what opens the records of approvals; nil without a state folder.
-func approvalsOf(cfg *config.Loaded, log *slog.Logger) func() (*approvals.Store, error) {
-	dir := config.StateDir(cfg, "approvals")
-	if dir == "" {
-		return nil
-	}
-	return func() (*approvals.Store, error) {
-		return approvals.Open(approvals.Options{Dir: filepath.Join(dir, folderKey(cfg)), Log: log})
-	}
 }
 
 // folderKey names the tools folder of a configuration in the state folder.
