@@ -1,0 +1,38 @@
+package approvals
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Follow yields all records, the oldest first, and then each that is new or has changed, until ctx ends. What
+// changes while the caller looks at another record is yielded as it is then.
+func (s *Store) Follow(ctx context.Context) iter.Seq[Record] {
+	type stamp struct {
+		phase         Phase
+		expires, used time.Time
+	}
+	return func(yield func(Record) bool) {
+		seen := map[string]stamp{}
+		for {
+			changed := s.Changed()
+			list := s.List()
+			now := make(map[string]stamp, len(list))
+			for i := range list {
+				r := &list[i]
+				as := stamp{r.Phase, r.Expires, r.Used}
+				now[r.ID] = as
+				if was, ok := seen[r.ID]; (!ok || was != as) && !yield(*r) {
+					return
+				}
+			}
+			seen = now
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
