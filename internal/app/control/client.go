@@ -128,8 +128,13 @@ func (c *Client) Logs(ctx context.Context, q Query) iter.Seq2[json.RawMessage, e
 	if q.Stream != "" {
 		values.Set("stream", q.Stream)
 	}
+	return c.lines(ctx, "/v1/logs?"+values.Encode())
+}
+
+// lines yields the lines of a stream. The last pair may have an error in place of a line.
+func (c *Client) lines(ctx context.Context, path string) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
-		resp, err := c.do(ctx, http.MethodGet, "/v1/logs?"+values.Encode(), nil)
+		resp, err := c.do(ctx, http.MethodGet, path, nil)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -148,6 +153,51 @@ func (c *Client) Logs(ctx context.Context, q Query) iter.Seq2[json.RawMessage, e
 			}
 		}
 	}
+}
+
+// Approvals asks for records of approvals, without arguments.
+func (c *Client) Approvals(ctx context.Context, q ApprovalQuery) ([]Approval, error) {
+	q.Follow = false
+	list, err := ask[Approvals](ctx, c, http.MethodGet, q.path(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return list.Approvals, nil
+}
+
+// FollowApprovals yields records, and then each that is new or has changed, as JSON. The last pair may have an
+// error in place of a record.
+func (c *Client) FollowApprovals(ctx context.Context, q ApprovalQuery) iter.Seq2[json.RawMessage, error] {
+	q.Follow = true
+	return c.lines(ctx, q.path())
+}
+
+func (q *ApprovalQuery) path() string {
+	values := url.Values{"follow": {strconv.FormatBool(q.Follow)}}
+	if q.Phase != "" {
+		values.Set("phase", q.Phase)
+	}
+	return "/v1/approvals?" + values.Encode()
+}
+
+// Approval asks for one record.
+func (c *Client) Approval(ctx context.Context, id string) (*Approval, error) {
+	return ask[Approval](ctx, c, http.MethodGet, "/v1/approvals/"+segment(id), nil)
+}
+
+// Approve approves a call.
+func (c *Client) Approve(ctx context.Context, id string, request ApproveRequest) (*Approval, error) {
+	return ask[Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(id)+"/approve", request)
+}
+
+// Deny denies a call.
+func (c *Client) Deny(ctx context.Context, id string, request DenyRequest) (*Approval, error) {
+	return ask[Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(id)+"/deny", request)
+}
+
+// Extend changes how long a record waits, or an approval is good.
+func (c *Client) Extend(ctx context.Context, id string, request ExtendRequest) (*Approval, error) {
+	return ask[Approval](ctx, c, http.MethodPost, "/v1/approvals/"+segment(id)+"/extend", request)
 }
 
 // ask makes a request and decodes its answer.

@@ -41,6 +41,7 @@ type Backend interface {
 	// line end, with the number of lines that were dropped before it because
 	// the caller was slow. With Follow it goes on until ctx ends.
 	Lines(ctx context.Context, q Query) (iter.Seq2[json.RawMessage, int], error)
+	Approver
 }
 
 // Action is what an operator can do to a capsule.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -38,6 +39,11 @@ func routes() []route {
 		{"POST /v1/reload", (*Server).reload},
 		{"GET /v1/logs", (*Server).logs},
 		{"GET /v1/events", (*Server).events},
+		{"GET /v1/approvals", (*Server).approvals},
+		{"GET /v1/approvals/{id}", (*Server).approval},
+		{"POST /v1/approvals/{id}/approve", (*Server).approve},
+		{"POST /v1/approvals/{id}/deny", (*Server).deny},
+		{"POST /v1/approvals/{id}/extend", (*Server).extend},
 	}
 }
 
@@ -132,15 +138,9 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
 
 // read decodes the body of a request into v. An empty one is an empty object.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // what net/http gives us can
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxRequest))
-	_ = control.SetReadDeadline(time.Time{}) // it would end a call that takes long
-	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &Error{Code: CodeTooLarge, Message: fmt.Sprintf("the request is larger than max_request, which is %d bytes", tooLarge.Limit)}
-	}
+	body, err := s.body(w, r)
 	if err != nil {
-		return &Error{Code: CodeBadRequest, Message: "the request ends before its end: " + err.Error()}
+		return err
 	}
 	if len(strings.TrimSpace(string(body))) == 0 {
 		return nil
@@ -149,6 +149,21 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
 		return &Error{Code: CodeBadRequest, Message: "the request's body: " + err.Error()}
 	}
 	return nil
+}
+
+// body reads the body of a request.
+func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // what net/http gives us can
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxRequest))
+	_ = control.SetReadDeadline(time.Time{}) // it would end a call that takes long
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, &Error{Code: CodeTooLarge, Message: fmt.Sprintf("the request is larger than max_request, which is %d bytes", tooLarge.Limit)}
+	}
+	if err != nil {
+		return nil, &Error{Code: CodeBadRequest, Message: "the request ends before its end: " + err.Error()}
+	}
+	return body, nil
 }
 
 // operation does something to a capsule, and answers with what it is then.
@@ -243,13 +258,19 @@ func parseLast(text string) (int, error) {
 	return n, nil
 }
 
-// stream writes lines of the log as they come, until there are no more, the
-// client is gone or does not read, or Orla stops.
+// stream writes lines of the log as they come.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Query) error {
 	lines, err := s.opts.Backend.Lines(r.Context(), q)
 	if err != nil {
 		return err
 	}
+	pour(w, q.Follow, lines)
+	return nil
+}
+
+// pour writes lines, each with the number of lines that were dropped before it, until there are no more, the
+// client is gone or does not read, or Orla stops. With follow, each is written at once.
+func pour(w http.ResponseWriter, follow bool, lines iter.Seq2[json.RawMessage, int]) {
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
@@ -258,17 +279,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Query) error {
 		if _, err := w.Write(append(slices.Clip(line), '\n')); err != nil {
 			return false
 		}
-		return !q.Follow || control.Flush() == nil
+		return !follow || control.Flush() == nil
 	}
-	if q.Follow && control.Flush() != nil {
-		return nil // the client is gone
+	if follow && control.Flush() != nil {
+		return // the client is gone
 	}
 	for line, dropped := range lines {
 		if dropped > 0 && !write(gap(dropped)) || !write(line) {
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // gap is a line that tells of lines that are missing, as the log itself does.

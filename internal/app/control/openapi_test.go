@@ -62,6 +62,8 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.Status](), reflect.TypeFor[control.ToolStatus](), reflect.TypeFor[control.Problem](),
 	reflect.TypeFor[control.ListedTools](), reflect.TypeFor[control.ListedTool](), reflect.TypeFor[control.CallRequest](),
 	reflect.TypeFor[control.Reload](), reflect.TypeFor[control.Error](),
+	reflect.TypeFor[control.Approvals](), reflect.TypeFor[control.Approval](), reflect.TypeFor[control.LastApproved](), reflect.TypeFor[control.ArgumentChange](),
+	reflect.TypeFor[control.ApproveRequest](), reflect.TypeFor[control.DenyRequest](), reflect.TypeFor[control.ExtendRequest](),
 }
 
 // schemaOf is the schema that a type has in the document: that of its tags,
@@ -188,6 +190,16 @@ func TestJ2AnswersAreAsTheDocumentSays(t *testing.T) {
 		{"GET", "/v1/logs?n=2", "/v1/logs", "", "200"},
 		{"GET", "/v1/events?n=2&follow=false", "/v1/events", "", "200"},
 		{"GET", "/v1/logs?lines=2", "/v1/logs", "", "400"},
+		{"GET", "/v1/approvals", "/v1/approvals", "", "200"},
+		{"GET", "/v1/approvals?phase=Denied", "/v1/approvals", "", "200"},
+		{"GET", "/v1/approvals?phase=None", "/v1/approvals", "", "400"},
+		{"GET", "/v1/approvals?by=root", "/v1/approvals", "", "400"},
+		{"GET", "/v1/approvals/ap-1", "/v1/approvals/{id}", "", "200"},
+		{"GET", "/v1/approvals/ap-2", "/v1/approvals/{id}", "", "404"},
+		{"POST", "/v1/approvals/ap-1/approve", "/v1/approvals/{id}/approve", `{"digest":"d1"}`, "200"},
+		{"POST", "/v1/approvals/ap-2/approve", "/v1/approvals/{id}/approve", `{"digest":"d1"}`, "404"},
+		{"POST", "/v1/approvals/ap-1/deny", "/v1/approvals/{id}/deny", "", "200"},
+		{"POST", "/v1/approvals/ap-1/extend", "/v1/approvals/{id}/extend", `{"ttl":"1h"}`, "200"},
 	} {
 		status, content, body := s.request(c.method, c.path, c.body)
 		if status != c.status {

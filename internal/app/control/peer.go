@@ -6,26 +6,26 @@ import (
 	"os"
 )
 
-// mayEnter says why whoever is at the other end of conn may not ask anything.
-func mayEnter(conn net.Conn) error {
+// mayEnter returns the user at the other end of conn, or why it may not ask anything.
+func mayEnter(conn net.Conn) (uid int, _ error) {
 	u, ok := conn.(*net.UnixConn)
 	if !ok {
-		return fmt.Errorf("it came over %s", conn.LocalAddr().Network())
+		return 0, fmt.Errorf("it came over %s", conn.LocalAddr().Network())
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var uid uint32
+	var user uint32
 	var failed error
-	if err := raw.Control(func(fd uintptr) { uid, failed = peerUser(int(fd)) }); err != nil {
-		return err
+	if err := raw.Control(func(fd uintptr) { user, failed = peerUser(int(fd)) }); err != nil {
+		return 0, err
 	}
 	switch {
 	case failed != nil:
-		return fmt.Errorf("its user is not known: %w", failed)
-	case uid != 0 && int(uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to user %d", uid)
+		return 0, fmt.Errorf("its user is not known: %w", failed)
+	case user != 0 && int(user) != os.Geteuid():
+		return 0, fmt.Errorf("it belongs to user %d", user)
 	}
-	return nil
+	return int(user), nil
 }

@@ -92,6 +92,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end by it
+		ConnContext:       func(ctx context.Context, conn net.Conn) context.Context { return withPeer(ctx, conn) },
 	}
 	p := &presence{server: s, web: web, places: make(chan struct{}, maxClients)}
 	p.requests.handler, p.requests.log = s.handler(), s.opts.Log
@@ -285,12 +286,13 @@ func (d *doorman) Accept() (net.Conn, error) {
 			<-d.places
 			return nil, err
 		}
-		if err := mayEnter(conn); err != nil {
+		uid, err := mayEnter(conn)
+		if err != nil {
 			d.log.Warn("a process of another user was sent away from the control socket", "err", err)
 			_ = conn.Close()
 			continue
 		}
-		return &guest{Conn: conn, leave: sync.OnceFunc(func() { <-d.places })}, nil
+		return &guest{Conn: conn, uid: uid, leave: sync.OnceFunc(func() { <-d.places })}, nil
 	}
 }
 
@@ -303,6 +305,7 @@ func (d *doorman) Close() error {
 // guest is a connection that gives back its place.
 type guest struct {
 	net.Conn
+	uid   int // of the process at the other end
 	leave func()
 }
 

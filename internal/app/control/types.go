@@ -23,6 +23,7 @@ type Status struct {
 	Sessions   *int         `json:"sessions,omitempty" jsonschema:"Sessions of MCP clients over HTTP; absent on stdio."`
 	Tools      []ToolStatus `json:"tools" jsonschema:"Every tool that Orla serves, sorted by name. A capsule is one entry, whatever number of tools it offers."`
 	Problems   []Problem    `json:"problems" jsonschema:"Entries of the tools folder that Orla does not serve, or not as their authors may expect."`
+	Waiting    int          `json:"approvals_waiting,omitempty" jsonschema:"Approvals that nobody has decided about."`
 	Denying    bool         `json:"denying,omitempty" jsonschema:"Orla denies every call, because a governance document cannot be read or names nothing. The problems name it."`
 }
 
@@ -102,4 +103,68 @@ type Reload struct {
 	Failed   map[string]string `json:"failed" jsonschema:"Why a tool is not served, by the tool's name."`
 	Problems []Problem         `json:"problems" jsonschema:"The problems, as in the status."`
 	Duration float64           `json:"duration_ms" jsonschema:"How long the reload took."`
+}
+
+// Approvals are the records of calls that need an approval.
+type Approvals struct {
+	Approvals []Approval `json:"approvals" jsonschema:"The oldest first."`
+}
+
+// Approval is the record of a call that needs an approval.
+type Approval struct {
+	ID        string          `json:"id" jsonschema:"The id of the record."`
+	Phase     string          `json:"phase" jsonschema:"Pending, Approved, Denied or Expired."`
+	Tool      string          `json:"tool" jsonschema:"The tool, as clients name it."`
+	Caller    string          `json:"caller" jsonschema:"Who called."`
+	Agent     string          `json:"agent,omitempty" jsonschema:"The agent that the caller acts for."`
+	Task      string          `json:"task,omitempty" jsonschema:"The task that the call is a part of."`
+	Class     string          `json:"operation_class,omitempty" jsonschema:"What the call does: read, write, delete or admin."`
+	Rule      string          `json:"rule,omitempty" jsonschema:"The rule that wants the approval, and where it is."`
+	Why       string          `json:"why,omitempty" jsonschema:"The same as a sentence."`
+	Approvers []string        `json:"approvers" jsonschema:"Who may decide: client, operator or passkey."`
+	Created   time.Time       `json:"created_at" jsonschema:"When the call came."`
+	Expires   time.Time       `json:"expires_at" jsonschema:"Until when it waits, or the approval is good."`
+	TTL       string          `json:"ttl" jsonschema:"How long it waits, and how long an approval is good, such as 10m0s."`
+	By        string          `json:"decided_by,omitempty" jsonschema:"Who decided: user:NAME(UID), or client of CALLER."`
+	How       string          `json:"decided_how,omitempty" jsonschema:"With what: client, operator or passkey."`
+	Decided   time.Time       `json:"decided_at,omitzero" jsonschema:"When."`
+	Reason    string          `json:"reason,omitempty" jsonschema:"Why it was denied, or has expired."`
+	Used      time.Time       `json:"used_at,omitzero" jsonschema:"When the call went on. An approval is good for one call."`
+	Digest    string          `json:"digest" jsonschema:"A hash of all that the approval is bound to. Approving needs it."`
+	Size      int             `json:"arguments_bytes" jsonschema:"The size of the arguments."`
+	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, as the tool will get them. Only in the answer for one record."`
+	Last      LastApproved    `json:"last_approved,omitzero" jsonschema:"The last call of this caller and tool that was approved before. Only in the answer for one record."`
+}
+
+// LastApproved is an earlier call of the same caller and tool, and how the arguments differ from its arguments.
+type LastApproved struct {
+	ID      string           `json:"id" jsonschema:"The id of its record."`
+	By      string           `json:"decided_by" jsonschema:"Who approved it."`
+	Decided time.Time        `json:"decided_at" jsonschema:"When."`
+	Changes []ArgumentChange `json:"changes" jsonschema:"What differs, at most 100 places; empty if nothing does."`
+	More    int              `json:"more_changes,omitempty" jsonschema:"How many places more differ."`
+}
+
+// ArgumentChange is a place in which arguments differ. What was added has no was, and what was removed no is.
+type ArgumentChange struct {
+	Path string          `json:"path" jsonschema:"The place, as a JSON pointer; empty for all arguments."`
+	Was  json.RawMessage `json:"was,omitempty" jsonschema:"What was there."`
+	Is   json.RawMessage `json:"is,omitempty" jsonschema:"What is there now."`
+}
+
+// ApproveRequest approves a call. Who approves is known from the connection.
+type ApproveRequest struct {
+	Digest string `json:"digest" jsonschema:"The digest of the record that was read."`
+	TTL    string `json:"ttl,omitempty" jsonschema:"How long the approval is good, from 1s to 168h. Default: the ttl of the record."`
+}
+
+// DenyRequest denies a call.
+type DenyRequest struct {
+	Reason string `json:"reason,omitempty" jsonschema:"Why, for who made the call; up to 1000 bytes."`
+	Digest string `json:"digest,omitempty" jsonschema:"The digest of the record that was read."`
+}
+
+// ExtendRequest changes how long a record waits, or an approval is good.
+type ExtendRequest struct {
+	TTL string `json:"ttl" jsonschema:"How long from now, from 1s to 168h."`
 }

@@ -46,6 +46,7 @@ func (o operations) Status() control.Status {
 		InFlight:   o.Supervisor.InFlight(),
 		Tools:      o.toolStatuses(o.Supervisor.Manifests()),
 		Problems:   discovery.Problems(o.problems()),
+		Waiting:    o.waitingApprovals(),
 		Denying:    o.Governance.Denies(),
 	}
 	if o.http != nil {

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Follow yields all records, the oldest first, and then each that is new or has changed, until ctx ends. What
-// changes while the caller looks at another record is yielded as it is then.
-func (s *Store) Follow(ctx context.Context) iter.Seq[Record] {
+// Follow yields the records that are there and for which first reports true, the oldest first, and then each that
+// is new or has changed, until ctx ends. What changes while the caller looks at another record is yielded as it
+// is then.
+func (s *Store) Follow(ctx context.Context, first func(*Record) bool) iter.Seq[Record] {
 	type stamp struct {
 		phase         Phase
 		expires, used time.Time
 	}
 	return func(yield func(Record) bool) {
-		seen := map[string]stamp{}
+		var seen map[string]stamp // nil at first
 		for {
 			changed := s.Changed()
 			list := s.List()
@@ -23,7 +24,12 @@ func (s *Store) Follow(ctx context.Context) iter.Seq[Record] {
 				r := &list[i]
 				as := stamp{r.Phase, r.Expires, r.Used}
 				now[r.ID] = as
-				if was, ok := seen[r.ID]; (!ok || was != as) && !yield(*r) {
+				was, known := seen[r.ID]
+				wanted := !known || was != as
+				if seen == nil {
+					wanted = first(r)
+				}
+				if wanted && !yield(*r) {
 					return
 				}
 			}

@@ -1,0 +1,188 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Approver answers the requests about approvals (SPEC-TOOLS 8.7). Its methods may be called from any goroutine.
+type Approver interface {
+	// Approvals yields records without arguments, the oldest first. With Follow it goes on with each that is new
+	// or has changed, whatever its phase, until ctx ends.
+	Approvals(ctx context.Context, q ApprovalQuery) iter.Seq[Approval]
+	// Approval tells of one record, with its arguments.
+	Approval(id string) (Approval, error)
+	// Approve, Deny and Extend note what a peer has decided, and return the record as it is then.
+	Approve(by Peer, id string, asked ApproveRequest) (Approval, error)
+	Deny(by Peer, id string, asked DenyRequest) (Approval, error)
+	Extend(by Peer, id string, asked ExtendRequest) (Approval, error)
+}
+
+// Peer is the process at the other end of a connection, as the kernel knows it.
+type Peer struct{ UID int }
+
+// ApprovalQuery says which records are wanted.
+type ApprovalQuery struct {
+	Phase  string // one of ApprovalPhases; "" for all
+	Follow bool   // and then each that is new or has changed
+}
+
+// ApprovalPhases are the phases of a record.
+func ApprovalPhases() []string { return []string{"Pending", "Approved", "Denied", "Expired"} }
+
+// peerKey is the key of a connection's Peer in the context of its requests.
+type peerKey struct{}
+
+// withPeer is for http.Server.ConnContext.
+func withPeer(ctx context.Context, conn any) context.Context {
+	if g, ok := conn.(*guest); ok {
+		return context.WithValue(ctx, peerKey{}, Peer{UID: g.uid})
+	}
+	return ctx
+}
+
+// approvals lists records, or follows them.
+func (s *Server) approvals(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseApprovalQuery(r)
+	if err != nil {
+		return err
+	}
+	records := s.opts.Backend.Approvals(r.Context(), q)
+	if q.Follow {
+		pour(w, true, func(yield func(json.RawMessage, int) bool) {
+			for a := range records {
+				line, err := json.Marshal(a)
+				if err != nil { // texts and times
+					panic(err)
+				}
+				if !yield(line, 0) {
+					return
+				}
+			}
+		})
+		return nil
+	}
+	send(w, http.StatusOK, Approvals{Approvals: append([]Approval{}, slices.Collect(records)...)})
+	return nil
+}
+
+func parseApprovalQuery(r *http.Request) (q ApprovalQuery, err error) {
+	for key, values := range r.URL.Query() {
+		value := values[len(values)-1]
+		switch key {
+		case "phase":
+			q.Phase, err = oneOf(value, ApprovalPhases())
+		case "follow":
+			q.Follow, err = strconv.ParseBool(value)
+		default:
+			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there are phase and follow"}
+		}
+		if err != nil {
+			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("%s=%s: %v", key, value, err)}
+		}
+	}
+	return q, nil
+}
+
+func (s *Server) approval(w http.ResponseWriter, r *http.Request) error {
+	a, err := s.opts.Backend.Approval(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, a)
+	return nil
+}
+
+func (s *Server) approve(w http.ResponseWriter, r *http.Request) error {
+	var asked ApproveRequest
+	return s.decide(w, r, &asked, func(by Peer, id string) (Approval, error) {
+		if asked.Digest == "" {
+			return Approval{}, &Error{
+				Code: CodeBadRequest, Message: "digest is required: that of the record that you have read",
+				Hint: "GET /v1/approvals/" + id + " returns it",
+			}
+		}
+		return s.opts.Backend.Approve(by, id, asked)
+	})
+}
+
+func (s *Server) deny(w http.ResponseWriter, r *http.Request) error {
+	var asked DenyRequest
+	return s.decide(w, r, &asked, func(by Peer, id string) (Approval, error) { return s.opts.Backend.Deny(by, id, asked) })
+}
+
+func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
+	var asked ExtendRequest
+	return s.decide(w, r, &asked, func(by Peer, id string) (Approval, error) {
+		if asked.TTL == "" {
+			return Approval{}, &Error{Code: CodeBadRequest, Message: "ttl is required: a duration such as 10m"}
+		}
+		return s.opts.Backend.Extend(by, id, asked)
+	})
+}
+
+// decide reads what a peer has decided, and notes it.
+func (s *Server) decide(w http.ResponseWriter, r *http.Request, asked any, note func(by Peer, id string) (Approval, error)) error {
+	by, ok := r.Context().Value(peerKey{}).(Peer)
+	if !ok { // a listener that is not a doorman
+		return &Error{Code: CodeForbidden, Message: "it is not known who you are"}
+	}
+	body, err := s.body(w, r)
+	if err != nil {
+		return err
+	}
+	if err := decodeDecision(body, asked); err != nil {
+		return err
+	}
+	a, err := note(by, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, a)
+	return nil
+}
+
+// decodeDecision reads a request that decides. Who decides, and with what, is not for the request to say.
+func decodeDecision(body []byte, asked any) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(body, &given); err != nil {
+		return &Error{Code: CodeBadRequest, Message: "the request's body: " + err.Error()}
+	}
+	for name := range given {
+		switch strings.ToLower(name) {
+		case "decided_by", "decided_how":
+			return &Error{Code: CodeBadRequest, Message: name + " is not accepted: who decides is known from the connection"}
+		case "proof":
+			return &Error{Code: CodeBadRequest, Message: "proof is reserved for passkeys, and this version of Orla has no console that asks for one"}
+		}
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(asked); err != nil {
+		return &Error{Code: CodeBadRequest, Message: "the request's body: " + strings.TrimPrefix(err.Error(), "json: ")}
+	}
+	return nil
+}
+
+// ParseTTL reads how long something waits or is good; 0 for "".
+func ParseTTL(text string, most time.Duration) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	ttl, err := time.ParseDuration(text)
+	if err != nil || ttl < time.Second || ttl > most {
+		return 0, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("ttl: wants a duration from 1s to %s, such as 10m, got %q", most, text)}
+	}
+	return ttl, nil
+}
