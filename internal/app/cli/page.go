@@ -31,6 +31,9 @@ func (p *page) status(s *control.Status) {
 	if s.Denying {
 		p.printf("%s: a governance document cannot be read or names nothing, and the problems below name it\n", p.paint(red, "every call is denied"))
 	}
+	if s.Waiting > 0 {
+		p.printf("%s; orla approvals list shows them\n", p.paint(yellow, terminal.Count(s.Waiting, "approval")+" to decide about"))
+	}
 	if len(s.Tools) > 0 {
 		p.printf("%s\n\n", summary(s.Tools))
 		p.table(s.Tools)

@@ -61,6 +61,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		newTools(flags, std),
 		newCall(flags, std),
 		newCan(flags, std),
+		newApprovals(flags, std),
 		newStatus(flags, std),
 		newLogs(flags, std),
 		newEvents(flags, std),

@@ -182,7 +182,7 @@ func ParseTTL(text string, most time.Duration) (time.Duration, error) {
 	}
 	ttl, err := time.ParseDuration(text)
 	if err != nil || ttl < time.Second || ttl > most {
-		return 0, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("ttl: wants a duration from 1s to %s, such as 10m, got %q", most, text)}
+		return 0, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("ttl: wants a duration from 1s to %dh, such as 10m, got %q", int(most.Hours()), text)}
 	}
 	return ttl, nil
 }

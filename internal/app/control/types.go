@@ -130,6 +130,7 @@ type Approval struct {
 	Decided   time.Time       `json:"decided_at,omitzero" jsonschema:"When."`
 	Reason    string          `json:"reason,omitempty" jsonschema:"Why it was denied, or has expired."`
 	Used      time.Time       `json:"used_at,omitzero" jsonschema:"When the call went on. An approval is good for one call."`
+	Policy    string          `json:"policy" jsonschema:"The version of the rules."`
 	Digest    string          `json:"digest" jsonschema:"A hash of all that the approval is bound to. Approving needs it."`
 	Size      int             `json:"arguments_bytes" jsonschema:"The size of the arguments."`
 	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, as the tool will get them. Only in the answer for one record."`

@@ -73,7 +73,7 @@ func approvalOf(r *approvals.Record) control.Approval {
 	a := control.Approval{
 		ID: r.ID, Phase: string(r.Phase), Tool: r.Tool, Caller: r.Caller, Agent: r.Agent, Task: r.Task, Class: r.Class, Rule: r.Rule, Why: r.Why,
 		Approvers: []string{}, Created: r.Created, Expires: r.Expires, TTL: r.TTL.String(), By: r.By, How: string(r.How), Decided: r.Decided,
-		Reason: r.Reason, Used: r.Used, Digest: r.Digest(), Size: len(r.Args),
+		Reason: r.Reason, Used: r.Used, Policy: r.Policy, Digest: r.Digest(), Size: len(r.Args),
 	}
 	for _, how := range r.Approvers {
 		a.Approvers = append(a.Approvers, string(how))
