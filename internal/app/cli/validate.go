@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/discover"
 )
@@ -86,6 +87,9 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 	}
 	found := discovery.Find(cfg, home)
 	if _, _, err := daemon.Tokens(cfg); err != nil {
+		found.Problems = append(fault(err).Problems, found.Problems...)
+	}
+	if _, err := wiring.Webhook(cfg); err != nil {
 		found.Problems = append(fault(err).Problems, found.Problems...)
 	}
 	return found

@@ -20,7 +20,7 @@ func (o operations) Approvals(ctx context.Context, q control.ApprovalQuery) iter
 	wanted := func(r *approvals.Record) bool { return q.Phase == "" || string(r.Phase) == q.Phase }
 	return func(yield func(control.Approval) bool) {
 		if q.Follow {
-			if store := o.awaitApprovals(ctx); store != nil {
+			if store := o.AwaitApprovals(ctx); store != nil {
 				for r := range store.Follow(ctx, wanted) {
 					if !yield(approvalOf(&r)) {
 						return
@@ -37,21 +37,6 @@ func (o operations) Approvals(ctx context.Context, q control.ApprovalQuery) iter
 			if wanted(&r) && !yield(approvalOf(&r)) {
 				return
 			}
-		}
-	}
-}
-
-// awaitApprovals returns the records, once a rule has wanted an approval; nil if ctx ends before.
-func (o operations) awaitApprovals(ctx context.Context) *approvals.Store {
-	for {
-		changed := o.Governance.Changed()
-		if store := o.Governance.Approvals(); store != nil {
-			return store
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/call/approvals/announce"
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/observe/telemetry"
 	"github.com/orla-project/orla/manifest"
@@ -107,6 +108,10 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 		return applied{}, faultyConfig{err}
 	}
 	traces, err := s.tracing(cfg)
+	var announced *announce.Settings
+	if err == nil {
+		announced, err = wiring.Webhook(cfg)
+	}
 	var logTo *os.File
 	if err == nil {
 		logTo, err = logging.OpenFile(cfg.LogFile)
@@ -141,6 +146,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.Tenants.Store(wiring.ManyCallers(cfg))
 	s.Resize(cfg)
 	s.ConfigureApprovals(cfg)
+	s.Approving.Announcer.Use(announced)
 	s.Services.Configure(cfg)
 	s.Modules.Configure(cfg)
 	s.watchers.point(ctx, cfg, s.from.Home)

@@ -45,7 +45,7 @@ import (
 // The tree has a front, where work comes in, and a back, where tools live. The
 // back is ended only after the front has returned (SPEC F1):
 //
-//	front: bridge, http sessions, keys of the issuer, reloader, control socket, what systemd is told
+//	front: bridge, http sessions, keys of the issuer, reloader, control socket, webhook of approvals, what systemd is told
 //	back:  one service per living tool
 func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err error) {
 	log := logging.New(std.Err, systemd.JournalSocket)
@@ -103,6 +103,11 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.trace(ctx, traces)
+	webhook, err := wiring.Webhook(cfg)
+	if err != nil {
+		return &exit.Error{Code: exit.Invalid, Err: err}
+	}
+	s.Approving.Announcer.Use(webhook)
 	s.watchers = newWatchers(p.Hub, log.Logger)
 	searching, searched := signals.untilEnd(ctx)
 	s.watchers.point(searching, cfg, from.Home) // before the folders are read, so that no change slips between
@@ -196,7 +201,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	if err := s.open(ctx, cfg); err != nil {
 		return err
 	}
-	stop := s.startTree(ctx, s.bridge, s.http, s, s.control, &s.issuer)
+	stop := s.startTree(ctx, s.bridge, s.http, s, s.control, s.Approving.Announcer, &s.issuer)
 	s.awaitControl(ctx, cfg)
 	s.serving(s.web.URL())
 
@@ -250,7 +255,7 @@ func (s *server) readiness() *readiness {
 
 // runStdio serves the one client on stdin and stdout.
 func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.Streams, signals *signals) error {
-	stop := s.startTree(ctx, s.bridge, s, s.control)
+	stop := s.startTree(ctx, s.bridge, s, s.control, s.Approving.Announcer)
 	s.awaitControl(ctx, cfg)
 	s.serving("stdio")
 

@@ -1,18 +1,24 @@
 package wiring
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/call/approvals"
+	"github.com/orla-project/orla/internal/call/approvals/announce"
 )
 
-// approving is how people decide about calls.
-type approving struct {
-	ttl atomic.Int64 // of new records
+// Approving is how people decide about calls. Its methods may be called from any goroutine.
+type Approving struct {
+	ttl       atomic.Int64 // of new records
+	Announcer *announce.Announcer
 }
 
 // openApprovals returns what opens the records of approvals; nil without a state folder.
@@ -24,7 +30,7 @@ func (p *Parts) openApprovals(cfg *config.Loaded, log *slog.Logger) func() (*app
 	return func() (*approvals.Store, error) {
 		s, err := approvals.Open(approvals.Options{Dir: filepath.Join(dir, folderKey(cfg)), Log: log})
 		if err == nil {
-			s.SetTTL(time.Duration(p.approving.ttl.Load()))
+			s.SetTTL(time.Duration(p.Approving.ttl.Load()))
 		}
 		return s, err
 	}
@@ -33,8 +39,58 @@ func (p *Parts) openApprovals(cfg *config.Loaded, log *slog.Logger) func() (*app
 // ConfigureApprovals applies the settings of approvals of cfg. It must not be called while rules are put into
 // force, which may open the records.
 func (p *Parts) ConfigureApprovals(cfg *config.Loaded) {
-	p.approving.ttl.Store(int64(cfg.Approvals.TTL))
+	p.Approving.ttl.Store(int64(cfg.Approvals.TTL))
 	if s := p.Governance.Approvals(); s != nil {
 		s.SetTTL(time.Duration(cfg.Approvals.TTL))
 	}
+}
+
+// AwaitApprovals returns the records, once a rule has wanted an approval; nil if ctx ends before.
+func (p *Parts) AwaitApprovals(ctx context.Context) *approvals.Store {
+	for {
+		changed := p.Governance.Changed()
+		if store := p.Governance.Approvals(); store != nil {
+			return store
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// newAnnouncer returns what announces approvals, once it has settings. The operator has named the receiver, so it
+// may be in a private network, whatever the tools may reach.
+func (p *Parts) newAnnouncer() *announce.Announcer {
+	return announce.New(announce.Options{
+		Client: p.Services.issuers.HTTPClient(), Await: p.AwaitApprovals, UserAgent: "orla/" + version.Version(), Log: p.log,
+	})
+}
+
+// Webhook returns where a configuration wants approvals announced; nil for nowhere.
+func Webhook(cfg *config.Loaded) (*announce.Settings, error) {
+	w := cfg.Approvals.Webhook
+	if w.URL == "" {
+		return nil, nil
+	}
+	path := w.SecretFile
+	if w.SecretCredential != "" {
+		dir := os.Getenv("CREDENTIALS_DIRECTORY")
+		if dir == "" || w.SecretCredential != filepath.Base(w.SecretCredential) {
+			return nil, fmt.Errorf("approvals.webhook: there is no systemd credential %q; set LoadCredential= in the unit", w.SecretCredential)
+		}
+		path = filepath.Join(dir, w.SecretCredential)
+	} else if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(cfg.File), path)
+	}
+	text, err := config.ReadSmall(path)
+	if err != nil {
+		return nil, fmt.Errorf("approvals.webhook: %w", err)
+	}
+	key, err := announce.ParseSecret(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("approvals.webhook: %s %w", path, err)
+	}
+	return &announce.Settings{URL: w.URL, Key: key, Arguments: w.Arguments}, nil
 }

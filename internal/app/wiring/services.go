@@ -26,7 +26,7 @@ import (
 type Services struct {
 	secrets *secret.Store
 	client  *outbound.Client
-	issuers *outbound.Client // asks the issuer of callers' tokens
+	issuers *outbound.Client // asks the issuer of callers' tokens, and tells the webhook of approvals
 	tokens  *auth.Tokens
 
 	declared []secret.Secret // owned by Declare

@@ -57,7 +57,7 @@ type Parts struct {
 	Governance governance.Gate
 	Audit      *audit.Log     // nil for none
 	Holds      *records.Holds // nil for a call without a server, which ignores stops by an operator
-	approving  approving
+	Approving  Approving
 	log        *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
@@ -111,6 +111,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		p.Governance.Open = p.openApprovals(cfg, log)
 	}
 	p.ConfigureApprovals(cfg)
+	p.Approving.Announcer = p.newAnnouncer()
 	p.cgroup, p.Launcher = root, launcher
 	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))
