@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/approvals/announce"
+	"github.com/orla-project/orla/internal/observe/audit"
 )
 
 // Approving is how people decide about calls. Its methods may be called from any goroutine.
@@ -28,12 +29,20 @@ func (p *Parts) openApprovals(cfg *config.Loaded, log *slog.Logger) func() (*app
 		return nil
 	}
 	return func() (*approvals.Store, error) {
-		s, err := approvals.Open(approvals.Options{Dir: filepath.Join(dir, folderKey(cfg)), Log: log})
+		s, err := approvals.Open(approvals.Options{Dir: filepath.Join(dir, folderKey(cfg)), Decided: p.decided, Log: log})
 		if err == nil {
 			s.SetTTL(time.Duration(p.Approving.ttl.Load()))
 		}
 		return s, err
 	}
+}
+
+// decided records a decision in the audit log.
+func (p *Parts) decided(r approvals.Record) {
+	p.Audit.RecordApproval(&audit.Approval{
+		ID: r.ID, Caller: r.Caller, Agent: r.Agent, Tool: r.Tool, Class: r.Class, Rule: r.Rule, Phase: string(r.Phase), Decider: r.By,
+		How: string(r.How), Reason: r.Reason, Proof: r.Proof, Args: r.Args,
+	})
 }
 
 // ConfigureApprovals applies the settings of approvals of cfg. It must not be called while rules are put into

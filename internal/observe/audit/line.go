@@ -12,12 +12,13 @@ import (
 
 // The events of lines.
 const (
-	eventCall  = "call"
-	eventStart = "start" // Orla begins to write: after its start, or to a new file
-	eventHead  = "head"  // a signature over the chain so far
-	eventTorn  = "torn"  // the line before was cut in the middle of a write
-	eventGap   = "gap"   // at its start, Orla found that lines which it had signed were missing or changed
-	eventLost  = "lost"  // calls that could not be recorded
+	eventCall     = "call"
+	eventApproval = "approval" // somebody has decided about a call that needs an approval
+	eventStart    = "start"    // Orla begins to write: after its start, or to a new file
+	eventHead     = "head"     // a signature over the chain so far
+	eventTorn     = "torn"     // the line before was cut in the middle of a write
+	eventGap      = "gap"      // at its start, Orla found that lines which it had signed were missing or changed
+	eventLost     = "lost"     // calls that could not be recorded
 )
 
 // Why a start is written, and a head signed.
@@ -47,6 +48,10 @@ type Line struct {
 	Decider    string  `json:"decider"`
 	Outcome    string  `json:"outcome"`
 	DurationMS float64 `json:"duration_ms"`
+
+	Phase  string `json:"phase"`  // what was decided about an approval
+	How    string `json:"how"`    // with what
+	Reason string `json:"reason"` // of a denial
 
 	Why  string `json:"why"`  // of a start, a head or a gap
 	Note string `json:"note"` // of a head: what is signed, and the signature

@@ -276,8 +276,15 @@ var scratches = sync.Pool{New: func() any { return &scratch{body: make([]byte, 0
 // Record appends the line of a call. The line is written within a few milliseconds. If too many lines wait
 // to be written, Record waits for their write.
 func (l *Log) Record(c *Call) {
+	l.append(func(out []byte, in *rawjson.Canonicalizer) []byte {
+		return c.appendTo(out, time.Now(), l.full.Load(), in)
+	})
+}
+
+// append appends a line, whose body a function makes.
+func (l *Log) append(body func(out []byte, in *rawjson.Canonicalizer) []byte) {
 	room := scratches.Get().(*scratch)
-	room.body = c.appendTo(room.body[:0], time.Now(), l.full.Load(), &room.Canonicalizer)
+	room.body = body(room.body[:0], &room.Canonicalizer)
 	l.mu.Lock()
 	for len(l.pending) > maxPending {
 		if !l.awaitLocked() {

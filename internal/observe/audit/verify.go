@@ -189,7 +189,7 @@ func (v *Verifier) check(raw []byte, whole bool) {
 		v.find(v.line, "Orla found at a start: %s", l.Why)
 	case eventLost:
 		v.note("%d calls were made and could not be recorded, and %d were refused", l.Lost, l.Refused)
-	case eventStart, eventTorn:
+	case eventStart, eventTorn, eventApproval:
 	default:
 		v.find(v.line, "it has the event %q, which this version of Orla does not know", l.Event)
 	}
@@ -266,14 +266,14 @@ func (v *Verifier) signed(l *Line, raw []byte) {
 	v.report.Signed, v.report.At, v.report.Unsigned = l.Seq, l.Time, 0
 }
 
-// Selection chooses lines. Its zero value chooses all calls.
+// Selection chooses lines. Its zero value chooses all calls, and all decisions about calls.
 type Selection struct {
 	Caller, Tool, Verdict string // "" for all; Tool is the client's name for it, or the target
 	Since                 time.Time
 }
 
-// Show calls each with the calls of a file that a Selection chooses, and with the line that each of them is, without
-// checking them. It returns how many lines are not lines of an audit log.
+// Show calls each with the calls and the decisions of a file that a Selection chooses, and with the line that each of them is,
+// without checking them. It returns how many lines are not lines of an audit log.
 func (s Selection) Show(ctx context.Context, r io.Reader, each func(l *Line, raw []byte) error) (odd int, _ error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -293,8 +293,11 @@ func (s Selection) Show(ctx context.Context, r io.Reader, each func(l *Line, raw
 	return odd, err
 }
 
+// IsApproval reports whether a line is that of a decision about a call that needs an approval.
+func (l *Line) IsApproval() bool { return l.Event == eventApproval }
+
 func (s Selection) has(l *Line) bool {
-	return l.Event == eventCall && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
+	return (l.Event == eventCall || l.IsApproval()) && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
 		(s.Tool == "" || s.Tool == l.Tool || s.Tool == l.Target) && !l.Time.Before(s.Since)
 }
 
