@@ -233,6 +233,16 @@ func TestT87RootApproves(t *testing.T) {
 	if s := a.as(user, "approvals", "approve", r.ID); s.code != 1 || !strings.Contains(s.err, "sudo orla approvals approve … --socket "+a.socket) {
 		t.Errorf("the user of Orla: %d: %s%s", s.code, s.out, s.err)
 	}
+	// Who is root in a user namespace of its own is not root.
+	unshared := exec.Command("unshare", "-Ur", a.program, "approvals", "approve", r.ID, "--socket", a.socket)
+	unshared.Dir, unshared.Env = a.dir, a.cmd.Env
+	asUser(user)(unshared)
+	if out, err := unshared.CombinedOutput(); err == nil || !strings.Contains(string(out), "may not approve its calls") {
+		t.Logf("in a user namespace: %v\n%s", err, out) // which not every machine has
+		if err == nil {
+			t.Error("who is root in a user namespace has approved")
+		}
+	}
 	if s := a.as(0, "approvals", "approve", r.ID); s.code != 0 || !strings.Contains(s.out, "by user:root(0) for 10m") {
 		t.Errorf("root: %d: %s%s", s.code, s.out, s.err)
 	}
