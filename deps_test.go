@@ -143,24 +143,25 @@ var imports = map[string][]string{
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/app/exit":        {"internal/app/terminal"},
 	"internal/observe/logging": {"internal/app/terminal", "internal/call/fault", "internal/observe/history", "internal/app/systemd"},
-	"internal/observe/audit":   {"internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                                           // the audit log: who called what, and what was decided
-	"internal/app/config":      {"internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
+	"internal/observe/audit":   {"internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                                                                      // the audit log: who called what, and what was decided
+	"internal/app/config":      {"internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
-	"internal/call/approvals":  {"internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                          // calls that somebody has to approve
-	"internal/call/governance": {"internal/call/approvals", "internal/call/recovered", "internal/call/turns", "internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
-	"internal/app/discovery":   {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
-	"internal/app/listen":      {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
+	"internal/call/approvals":          {"internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                          // calls that somebody has to approve
+	"internal/call/approvals/announce": {"internal/call/approvals", "internal/service/outbound", "manifest"},                                                                                                                                                                                // tells a webhook of them
+	"internal/call/governance":         {"internal/call/approvals", "internal/call/recovered", "internal/call/turns", "internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
+	"internal/app/discovery":           {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
+	"internal/app/listen":              {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/oauth", "internal/wasm/artifact",
-		"internal/call/approvals", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
+		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",
 	},
 
 	"internal/app/daemon": {
-		"internal/call/rules",
+		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/call/fault",
 		"internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version", "internal/file/watch",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
@@ -171,10 +172,11 @@ var imports = map[string][]string{
 		"internal/app/exit", "internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/call/callid", "internal/app/clientconf", "internal/service/contract", "internal/app/doctor", "internal/call/fault",
 		"internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
+	"internal/app/cli/approve":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/auditlog": {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
 	"internal/app/cli": {
 		"internal/call/rules",
-		"internal/app/cli/author", "internal/app/cli/auditlog", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
+		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
 		"capsule/files",       // which rules of a capsule are too many
@@ -198,7 +200,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/app/wiring", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
-	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry"},
+	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce"},
 	"code.dny.dev/ssrf":                        {"internal/service/address"},
 	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/testing/bench"},
 	"golang.org/x/oauth2":                      {"internal/service/auth"},
@@ -211,7 +213,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"internal/observe/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/mcp/schema"},
 	"github.com/segmentio/encoding":            {"internal/mcp/rawjson"},
-	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author", "internal/app/cli/auditlog"},
+	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog"},
 	"github.com/spf13/pflag":                   {"internal/app/config", "internal/app/cli"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with

@@ -50,7 +50,7 @@ var uncontained = map[string]struct {
 	"internal/app/daemon.watchers.serve":               {1, waits},
 	"internal/app/listen.Server.serve":                 {1, below},
 	"internal/app/control.NewClient":                   {1, own},
-	"internal/app/control.Server.Serve":                {1, own},
+	"internal/app/control.Server.Serve":                {2, own},
 	"internal/app/control.listen":                      {1, own},
 	"internal/app/control.presence.move":               {1, below},
 	"internal/call/pace.Await":                         {1, waits},

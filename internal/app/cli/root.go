@@ -5,9 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/approve"
 	"github.com/orla-project/orla/internal/app/cli/auditlog"
 	"github.com/orla-project/orla/internal/app/cli/author"
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -61,7 +63,11 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		newTools(flags, std),
 		newCall(flags, std),
 		newCan(flags, std),
-		newApprovals(flags, std),
+		approve.New(approve.Orla{
+			Any:     func(cmd *cobra.Command) (*control.Client, error) { return anyOrla(flags, cmd) },
+			Here:    func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) },
+			Explain: talk,
+		}, std),
 		newStatus(flags, std),
 		newLogs(flags, std),
 		newEvents(flags, std),

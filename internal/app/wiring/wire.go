@@ -48,19 +48,24 @@ var (
 // Parts are the joined parts that answer calls. The caller closes them.
 type Parts struct {
 	launchers
+	governing
 	Supervisor *supervisor.Supervisor
 	Slots      *simple.Slots
 	Hub        *watch.Hub
 	Lists      *records.Lists
 	Services   *Services
 	Modules    *Modules
-	Governance governance.Gate
 	Audit      *audit.Log     // nil for none
 	Holds      *records.Holds // nil for a call without a server, which ignores stops by an operator
-	Approving  Approving
 	log        *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
+}
+
+// governing decides about calls.
+type governing struct {
+	Governance governance.Gate
+	Approving  Approving
 }
 
 // launchers start processes, on this machine and elsewhere.

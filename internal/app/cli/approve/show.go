@@ -1,4 +1,4 @@
-package cli
+package approve
 
 import (
 	"bytes"
@@ -16,20 +16,20 @@ import (
 	"github.com/orla-project/orla/manifest/resource"
 )
 
-// printApprovals prints a list in a format; "" for people.
-func printApprovals(ctx context.Context, client *control.Client, q control.ApprovalQuery, format string, std terminal.Streams) error {
-	bounded, cancel := context.WithTimeout(ctx, statusTimeout)
+// print prints a list in a format; "" for people.
+func (c *commands) print(ctx context.Context, client *control.Client, q control.ApprovalQuery, format string) error {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	list, err := client.Approvals(bounded, q)
 	if err != nil {
-		return talk(err)
+		return c.Explain(err)
 	}
 	switch format {
 	case "json":
-		return terminal.WriteJSON(std.Out, list)
+		return terminal.WriteJSON(c.std.Out, list)
 	case "yaml":
 		for i, a := range list {
-			full, err := readApproval(ctx, client, a.ID)
+			full, err := c.read(ctx, client, a.ID)
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ func printApprovals(ctx context.Context, client *control.Client, q control.Appro
 			if i > 0 {
 				text = "---\n" + text
 			}
-			if _, err := fmt.Fprint(std.Out, text); err != nil {
+			if _, err := fmt.Fprint(c.std.Out, text); err != nil {
 				return err
 			}
 		}
@@ -51,10 +51,10 @@ func printApprovals(ctx context.Context, client *control.Client, q control.Appro
 		if q.Phase == "" {
 			none = "no call has needed an approval"
 		}
-		_, err := fmt.Fprintln(std.Out, none)
+		_, err := fmt.Fprintln(c.std.Out, none)
 		return err
 	}
-	table := tabwriter.NewWriter(std.Out, 0, 4, 2, ' ', 0)
+	table := tabwriter.NewWriter(c.std.Out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tPHASE\tUNTIL\tTOOL\tCALLER\tCLASS\tDECIDED BY")
 	for _, a := range list {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Printable(a.ID), phaseOf(&a), until(&a, time.Now()), terminal.Printable(a.Tool),
@@ -63,17 +63,17 @@ func printApprovals(ctx context.Context, client *control.Client, q control.Appro
 	return table.Flush()
 }
 
-// watchApprovals prints records as they change, a line each.
-func watchApprovals(ctx context.Context, client *control.Client, q control.ApprovalQuery, asJSON bool, std terminal.Streams) error {
+// watch prints records as they change, a line each.
+func (c *commands) watch(ctx context.Context, client *control.Client, q control.ApprovalQuery, asJSON bool) error {
 	for line, err := range client.FollowApprovals(ctx, q) {
 		if err != nil {
-			return talk(err)
+			return c.Explain(err)
 		}
 		if asJSON {
-			if terminal.IsTerminal(std.Out) {
+			if terminal.IsTerminal(c.std.Out) {
 				line = terminal.EscapedJSON(line)
 			}
-			if err := writeRaw(std.Out, line); err != nil {
+			if _, err := c.std.Out.Write(append(line, '\n')); err != nil {
 				return err
 			}
 			continue
@@ -83,11 +83,43 @@ func watchApprovals(ctx context.Context, client *control.Client, q control.Appro
 			return fmt.Errorf("talk to Orla: %w", err)
 		}
 		p := &page{now: time.Now()}
-		if _, err := fmt.Fprintf(std.Out, "%s  %s  %s\n", p.now.Format(time.TimeOnly), terminal.Printable(a.ID), p.sentence(&a)); err != nil {
+		if _, err := fmt.Fprintf(c.std.Out, "%s  %s  %s\n", p.now.Format(time.TimeOnly), terminal.Printable(a.ID), p.sentence(&a)); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// page is text for people.
+type page struct {
+	text    strings.Builder
+	colours bool
+	now     time.Time
+}
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
+
+// moment returns a time, and how long ago that is; "" for none.
+func (p *page) moment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime) + ", " + terminal.ShortAge(p.now.Sub(at)) + " ago"
+}
+
+// The colours of differences.
+const (
+	red        = "\x1b[31m"
+	green      = "\x1b[32m"
+	yellow     = "\x1b[33m"
+	uncoloured = "\x1b[0m"
+)
+
+func (p *page) paint(colour, text string) string {
+	if !p.colours {
+		return text
+	}
+	return colour + text + uncoloured
 }
 
 // phaseOf is the phase of a record for people, to whom a call that ran is not one that may run.
@@ -155,7 +187,7 @@ func (p *page) approval(a *control.Approval) {
 	fact("may decide", terminal.Printable(strings.Join(a.Approvers, ", ")))
 	fact("asked", p.moment(a.Created))
 	if u := until(a, p.now); u != "-" {
-		fact("until", p.ahead(a.Expires))
+		fact("until", a.Expires.Local().Format(time.DateTime)+", in "+u)
 	}
 	if a.By != "" {
 		fact("decided", p.moment(a.Decided)+", by "+terminal.Printable(a.By))

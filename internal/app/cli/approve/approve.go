@@ -1,4 +1,5 @@
-package cli
+// Package approve has the commands with which a person decides about calls: orla approvals (SPEC-TOOLS 8.7).
+package approve
 
 import (
 	"context"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -18,8 +18,23 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// newApprovals has the commands with which a person decides about calls.
-func newApprovals(flags *config.Flags, std terminal.Streams) *cobra.Command {
+// Orla is how the commands reach a running Orla.
+type Orla struct {
+	// Any finds one for a command that only shows something, and Here one for a command that changes something.
+	Any, Here func(cmd *cobra.Command) (*control.Client, error)
+	// Explain returns the error of a command whose request failed or was refused.
+	Explain func(error) error
+}
+
+// commands are the commands, and what they share.
+type commands struct {
+	Orla
+	std terminal.Streams
+}
+
+// New returns the command approvals.
+func New(orla Orla, std terminal.Streams) *cobra.Command {
+	c := &commands{orla, std}
 	cmd := &cobra.Command{
 		Use:   "approvals",
 		Short: "Decide about calls that need an approval",
@@ -30,10 +45,17 @@ func newApprovals(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Example: "  orla approvals list --watch\n  orla approvals show ap-x2\n  sudo orla approvals approve ap-x2\n  orla approvals deny ap-x2 --reason 'not on a Friday'",
 	}
 	cmd.AddCommand(
-		listApprovals(flags, std), showApproval(flags, std), approveCall(flags, std), denyCall(flags, std), extendApproval(flags, std),
+		c.list(), c.show(), c.approve(), c.deny(), c.extend(),
 	)
 	return cmd
 }
+
+const (
+	// timeout bounds what only asks.
+	timeout = 10 * time.Second
+	// completionTimeout bounds a completion.
+	completionTimeout = 400 * time.Millisecond
+)
 
 // oneApproval is for cobra.Command.Args.
 func oneApproval(_ *cobra.Command, words []string) error {
@@ -43,7 +65,7 @@ func oneApproval(_ *cobra.Command, words []string) error {
 	return nil
 }
 
-func listApprovals(flags *config.Flags, std terminal.Streams) *cobra.Command {
+func (c *commands) list() *cobra.Command {
 	var all, watch, asJSON bool
 	var output string
 	cmd := &cobra.Command{
@@ -68,14 +90,14 @@ func listApprovals(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if watch && output == "yaml" {
 				return &exit.Error{Code: exit.Usage, Err: errors.New("--watch does not go with -o yaml")}
 			}
-			client, err := anyOrla(flags, cmd)
+			client, err := c.Any(cmd)
 			if err != nil {
 				return err
 			}
 			if watch {
-				return watchApprovals(cmd.Context(), client, q, output == "json", std)
+				return c.watch(cmd.Context(), client, q, output == "json")
 			}
-			return printApprovals(cmd.Context(), client, q, output, std)
+			return c.print(cmd.Context(), client, q, output)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also those that are decided or have expired")
@@ -85,7 +107,7 @@ func listApprovals(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-func showApproval(flags *config.Flags, std terminal.Streams) *cobra.Command {
+func (c *commands) show() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
@@ -94,22 +116,22 @@ func showApproval(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"differ from the last ones of the same caller and tool that were approved.",
 		Example:           "  orla approvals show ap-x2\n  orla approvals show ap-x2 --json | jq .arguments",
 		Args:              oneApproval,
-		ValidArgsFunction: completeApprovals(flags, ""),
+		ValidArgsFunction: c.complete(""),
 		RunE: func(cmd *cobra.Command, words []string) error {
-			client, err := anyOrla(flags, cmd)
+			client, err := c.Any(cmd)
 			if err != nil {
 				return err
 			}
-			a, err := findApproval(cmd.Context(), client, words[0])
+			a, err := c.find(cmd.Context(), client, words[0])
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return terminal.WriteJSON(std.Out, a)
+				return terminal.WriteJSON(c.std.Out, a)
 			}
-			p := &page{width: terminal.Width(std.Out), colours: terminal.Colourful(std.Out), now: time.Now()}
+			p := &page{colours: terminal.Colourful(c.std.Out), now: time.Now()}
 			p.approval(a)
-			_, err = fmt.Fprint(std.Out, p.text.String())
+			_, err = fmt.Fprint(c.std.Out, p.text.String())
 			return err
 		},
 	}
@@ -117,7 +139,7 @@ func showApproval(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-func approveCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
+func (c *commands) approve() *cobra.Command {
 	var ttl string
 	cmd := &cobra.Command{
 		Use:   "approve ID",
@@ -126,9 +148,9 @@ func approveCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"first: orla approvals show. The approval is good for as long as --ttl says.",
 		Example:           "  sudo orla approvals approve ap-x2\n  sudo orla approvals approve ap-x2 --ttl 1h",
 		Args:              oneApproval,
-		ValidArgsFunction: completeApprovals(flags, string(approvals.Pending)),
+		ValidArgsFunction: c.complete(string(approvals.Pending)),
 		RunE: func(cmd *cobra.Command, words []string) error {
-			return decideHere(flags, cmd, words[0], std, func(ctx context.Context, client *control.Client, a *control.Approval) (*control.Approval, error) {
+			return c.decide(cmd, words[0], func(ctx context.Context, client *control.Client, a *control.Approval) (*control.Approval, error) {
 				digest, err := digestOf(a)
 				if err != nil {
 					return nil, err
@@ -141,7 +163,7 @@ func approveCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-func denyCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
+func (c *commands) deny() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:               "deny ID",
@@ -149,9 +171,9 @@ func denyCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Long:              "Deny a call. Who made it gets the reason. The same call is denied until the record expires.",
 		Example:           "  orla approvals deny ap-x2 --reason 'not on a Friday'",
 		Args:              oneApproval,
-		ValidArgsFunction: completeApprovals(flags, string(approvals.Pending)),
+		ValidArgsFunction: c.complete(string(approvals.Pending)),
 		RunE: func(cmd *cobra.Command, words []string) error {
-			return decideHere(flags, cmd, words[0], std, func(ctx context.Context, client *control.Client, a *control.Approval) (*control.Approval, error) {
+			return c.decide(cmd, words[0], func(ctx context.Context, client *control.Client, a *control.Approval) (*control.Approval, error) {
 				return client.Deny(ctx, a.ID, control.DenyRequest{Reason: reason, Digest: a.Digest})
 			})
 		},
@@ -160,7 +182,7 @@ func denyCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-func extendApproval(flags *config.Flags, std terminal.Streams) *cobra.Command {
+func (c *commands) extend() *cobra.Command {
 	var ttl string
 	cmd := &cobra.Command{
 		Use:               "extend ID --ttl DURATION",
@@ -168,12 +190,12 @@ func extendApproval(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Long:              "Change how long a call waits for somebody to decide, or how long an approval is good,\nfrom now on.",
 		Example:           "  sudo orla approvals extend ap-x2 --ttl 8h",
 		Args:              oneApproval,
-		ValidArgsFunction: completeApprovals(flags, ""),
+		ValidArgsFunction: c.complete(""),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if ttl == "" {
 				return &exit.Error{Code: exit.Usage, Err: errors.New("wants --ttl, such as --ttl 1h")}
 			}
-			return decideHere(flags, cmd, words[0], std, func(ctx context.Context, client *control.Client, a *control.Approval) (*control.Approval, error) {
+			return c.decide(cmd, words[0], func(ctx context.Context, client *control.Client, a *control.Approval) (*control.Approval, error) {
 				return client.Extend(ctx, a.ID, control.ExtendRequest{TTL: ttl})
 			})
 		},
@@ -182,13 +204,13 @@ func extendApproval(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-// findApproval returns the record whose id begins so.
-func findApproval(ctx context.Context, client *control.Client, begin string) (*control.Approval, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+// find returns the record whose id begins so.
+func (c *commands) find(ctx context.Context, client *control.Client, begin string) (*control.Approval, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	list, err := client.Approvals(ctx, control.ApprovalQuery{})
 	if err != nil {
-		return nil, talk(err)
+		return nil, c.Explain(err)
 	}
 	var found []string
 	for _, a := range list {
@@ -204,16 +226,16 @@ func findApproval(ctx context.Context, client *control.Client, begin string) (*c
 	case 0:
 		return nil, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no approval %q", begin), Hint: "orla approvals list --all shows those that there are"}
 	case 1:
-		return readApproval(ctx, client, found[0])
+		return c.read(ctx, client, found[0])
 	}
 	return nil, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%q is the beginning of %s", begin, terminal.Count(len(found), "id")), Hint: "write more of it"}
 }
 
-// readApproval reads a record. Its arguments are in the form that the digest is about: JSON in JSON has more escapes.
-func readApproval(ctx context.Context, client *control.Client, id string) (*control.Approval, error) {
+// read reads a record. Its arguments are in the form that the digest is about: JSON in JSON has more escapes.
+func (c *commands) read(ctx context.Context, client *control.Client, id string) (*control.Approval, error) {
 	a, err := client.Approval(ctx, id)
 	if err != nil {
-		return nil, talk(err)
+		return nil, c.Explain(err)
 	}
 	canonical := func(raw json.RawMessage) json.RawMessage {
 		if form, ok := rawjson.Canonical(raw); ok && len(raw) > 0 {
@@ -228,25 +250,25 @@ func readApproval(ctx context.Context, client *control.Client, id string) (*cont
 	return a, nil
 }
 
-// decideHere notes a decision, and prints what became of the record.
-func decideHere(flags *config.Flags, cmd *cobra.Command, id string, std terminal.Streams,
-	decide func(context.Context, *control.Client, *control.Approval) (*control.Approval, error),
+// decide notes a decision, and prints what became of the record.
+func (c *commands) decide(cmd *cobra.Command, id string,
+	note func(context.Context, *control.Client, *control.Approval) (*control.Approval, error),
 ) error {
-	client, err := orlaHere(flags, cmd)
+	client, err := c.Here(cmd)
 	if err != nil {
 		return err
 	}
-	a, err := findApproval(cmd.Context(), client, id)
+	a, err := c.find(cmd.Context(), client, id)
 	if err != nil {
 		return err
 	}
-	now, err := decide(cmd.Context(), client, a)
+	now, err := note(cmd.Context(), client, a)
 	if err != nil {
-		return withSudo(cmd, client, talk(err))
+		return withSudo(cmd, client, c.Explain(err))
 	}
 	p := &page{now: time.Now()}
 	p.printf("%s: %s\n", now.ID, p.sentence(now))
-	_, err = fmt.Fprint(std.Out, p.text.String())
+	_, err = fmt.Fprint(c.std.Out, p.text.String())
 	return err
 }
 
@@ -275,16 +297,16 @@ func withSudo(cmd *cobra.Command, client *control.Client, err error) error {
 	return &exit.Error{Code: f.Code, Err: f.Err, Hint: strings.Replace(hint, ", since root may", "", 1)}
 }
 
-// completeApprovals completes the id of a record in a phase; "" for any.
-func completeApprovals(flags *config.Flags, phase string) completion {
+// complete completes the id of a record in a phase; "" for any.
+func (c *commands) complete(phase string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		cmd.SetContext(ctx)
-		client, err := anyOrla(flags, cmd)
+		client, err := c.Any(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
