@@ -55,10 +55,16 @@ func (c *commands) print(ctx context.Context, client *control.Client, q control.
 		return err
 	}
 	table := tabwriter.NewWriter(c.std.Out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tPHASE\tUNTIL\tTOOL\tCALLER\tCLASS\tDECIDED BY")
+	row := func(cells ...string) {
+		if q.Phase != "" { // nobody has decided about these
+			cells = cells[:len(cells)-1]
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	row("ID", "PHASE", "LEFT", "TOOL", "CALLER", "CLASS", "DECIDED BY")
 	for _, a := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Printable(a.ID), phaseOf(&a), until(&a, time.Now()), terminal.Printable(a.Tool),
-			terminal.Printable(callerOf(&a)), terminal.Printable(a.Class), terminal.Printable(a.By))
+		row(terminal.Printable(a.ID), phaseOf(&a), until(&a, time.Now()), terminal.Printable(a.Tool), terminal.Printable(callerOf(&a)),
+			cmp.Or(terminal.Printable(a.Class), "-"), cmp.Or(terminal.Printable(a.By), "-"))
 	}
 	return table.Flush()
 }
@@ -130,7 +136,7 @@ func phaseOf(a *control.Approval) string {
 	return terminal.Printable(a.Phase)
 }
 
-// until is when the time of a record is over; - if that does not matter any more.
+// until is how much of the time of a record is left; - if that does not matter any more.
 func until(a *control.Approval, now time.Time) string {
 	if !a.Used.IsZero() || a.Phase == string(approvals.Expired) || a.Expires.Before(now) {
 		return "-"
@@ -174,7 +180,7 @@ func (p *page) approval(a *control.Approval) {
 	p.printf("%s: %s\n", terminal.Printable(a.ID), p.sentence(a))
 	fact := func(name, value string) {
 		if value != "" {
-			p.printf("  %-12s %s\n", name, value)
+			p.printf("  %-13s %s\n", name, value)
 		}
 	}
 	fact("tool", terminal.Printable(a.Tool))
