@@ -148,7 +148,7 @@ var imports = map[string][]string{
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/call/approvals":          {"internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                          // calls that somebody has to approve
-	"internal/call/approvals/announce": {"internal/call/approvals", "internal/service/outbound", "manifest"},                                                                                                                                                                                // tells a webhook of them
+	"internal/call/approvals/announce": {"internal/call/approvals", "internal/call/fault", "internal/service/outbound", "manifest"},                                                                                                                                                         // tells a webhook of them
 	"internal/call/governance":         {"internal/call/approvals", "internal/call/recovered", "internal/call/turns", "internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
 	"internal/app/discovery":           {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":              {"internal/call/pace", "internal/call/turns", "internal/app/exit"},

@@ -94,6 +94,6 @@ func Events() []string {
 		"reload", "reload: the configuration has errors; keeping the previous one", "reload failed; keeping the previous configuration",
 		"a tool is not served", "listening elsewhere",
 		"created", "operator request", "state", "started", "ended", "offers", "replacing", "replaced",
-		"attempt", "call",
+		"attempt", "call", "a call needs an approval", "an approval was decided", "an approval was extended",
 	}
 }

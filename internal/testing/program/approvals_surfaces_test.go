@@ -513,3 +513,33 @@ func TestT87TheWebhook(t *testing.T) {
 		}
 	}
 }
+
+// SPEC-TOOLS 8.7, 8.8: while the audit log cannot be written, no decision counts.
+func TestT87ADecisionNeedsItsLine(t *testing.T) {
+	t.Parallel()
+	a := &asking{program: orlaBinary(t), socket: shortPath(t)}
+	a.dir = filepath.Dir(a.socket)
+	testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "wipe", "#!/bin/sh\necho \"$*\" >> ../runs\necho wiped\n")
+	testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "hello", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "rule.yaml", fmt.Sprintf(wipeRule, ""))
+	a.configure(t, "approvals: {same_user: true}\nshutdown_grace: 1s\n")
+	a.running = startCommand(t, a.dir, "sh", "-c", `ulimit -f 16; exec "$0" "$@"`, a.program, "--socket", a.socket) // files of a few KiB
+	a.url, _ = a.waitLog("serving", nil)["url"].(string)
+	over := a.begins(`{}`)
+	r := a.waiting()
+	for refused := false; !refused; {
+		text, code := a.coded("hello", "{}")
+		refused = code == "not_ready" && strings.Contains(text, "the audit log cannot be written")
+	}
+	for _, what := range []string{"approve", "deny"} {
+		if s := a.orla("approvals", what, r.ID, "--socket", a.socket); s.code != 1 || !strings.Contains(s.err, "no decision counts without a line in it") {
+			t.Errorf("orla approvals %s ends with %d: %s%s", what, s.code, s.out, s.err)
+		}
+	}
+	if now := a.waiting(); now.ID != r.ID || len(a.runs()) > 0 {
+		t.Errorf("the record is %+v; runs: %q", now, a.runs())
+	}
+	a.signal(syscall.SIGTERM)
+	a.wait()
+	<-over
+}

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/approvals"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/manifest"
 )
@@ -170,6 +171,9 @@ func (a *Announcer) post(ctx context.Context, s *Settings, e *event) (again time
 		}
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err // without the address, whose path may be a secret
+		}
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			err = errors.New(f.Reason) // its code is for calls
 		}
 		return 0, err
 	}
