@@ -35,14 +35,14 @@ type asking struct {
 
 const wipeRule = "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: wipe}\nspec: {operation_rules: [{verdict: approval_required%s}]}\n"
 
-// serveAsking serves it as a user, with more in the rule and in the configuration.
-func serveAsking(t *testing.T, uid int, rule, config string) *asking {
+// serveAsking serves it as a user, with more in the configuration.
+func serveAsking(t *testing.T, uid int, config string) *asking {
 	t.Helper()
 	a := &asking{program: orlaBinary(t)}
 	a.socket = shortPath(t)
 	a.dir = filepath.Dir(a.socket)
 	testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "wipe", "#!/bin/sh\necho \"$*\" >> ../runs\necho wiped\n")
-	testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "rule.yaml", fmt.Sprintf(wipeRule, rule))
+	testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "rule.yaml", fmt.Sprintf(wipeRule, ""))
 	a.configure(t, config)
 	as := func(*exec.Cmd) {}
 	if uid != os.Geteuid() {
@@ -178,7 +178,7 @@ func (a *asking) request(method, path, body string) (status int, answer string) 
 // no request to the socket, whoever it says that it is. It may deny.
 func TestT87TheUserOfOrlaCannotApprove(t *testing.T) {
 	t.Parallel()
-	a := serveAsking(t, os.Geteuid(), "", "")
+	a := serveAsking(t, os.Geteuid(), "")
 	over := a.begins(`{"path":"/etc"}`)
 	r := a.waiting()
 	for _, args := range [][]string{{"approve", r.ID}, {"approve", r.ID, "--ttl", "1h"}, {"extend", r.ID, "--ttl", "168h"}} {
@@ -227,10 +227,10 @@ func TestT87RootApproves(t *testing.T) {
 	t.Parallel()
 	needs.Root(t, "be another user")
 	const user = 65531
-	a := serveAsking(t, user, "", "")
+	a := serveAsking(t, user, "")
 	over := a.begins(`{"path":"/a"}`)
 	r := a.waiting()
-	if s := a.as(user, "approvals", "approve", r.ID); s.code != 1 || !strings.Contains(s.err, "sudo orla approvals approve … --socket "+a.socket) {
+	if s := a.as(user, "approvals", "approve", r.ID); s.code != 1 || !strings.Contains(s.err, "sudo orla approvals approve "+r.ID+" --socket "+a.socket) {
 		t.Errorf("the user of Orla: %d: %s%s", s.code, s.out, s.err)
 	}
 	// Who is root in a user namespace of its own is not root.
@@ -278,7 +278,7 @@ func TestT87RootApproves(t *testing.T) {
 // SPEC-TOOLS 8.7: of two people who decide at once, one does; the tool runs if that one approved, and once.
 func TestT87TwoApproversAtOnce(t *testing.T) {
 	t.Parallel()
-	a := serveAsking(t, os.Geteuid(), "", "approvals: {same_user: true}\n")
+	a := serveAsking(t, os.Geteuid(), "approvals: {same_user: true}\n")
 	client := control.NewClient(a.socket)
 	approved := 0
 	for round := range needs.Rounds(5, 30) {
@@ -325,7 +325,7 @@ func TestT87TwoApproversAtOnce(t *testing.T) {
 // SPEC-TOOLS 8.7: a decision is about what was read, and by somebody whom the rule lets decide.
 func TestT87DecisionsThatDoNotCount(t *testing.T) {
 	t.Parallel()
-	a := serveAsking(t, os.Geteuid(), "", "approvals: {same_user: true, ttl: 1h}\n")
+	a := serveAsking(t, os.Geteuid(), "approvals: {same_user: true, ttl: 1h}\n")
 	over := a.begins(`{"a":1}`)
 	r := a.waiting()
 	if r.TTL != "1h0m0s" {
@@ -370,7 +370,7 @@ func TestT87DecisionsThatDoNotCount(t *testing.T) {
 // SPEC-TOOLS 8.7, 8.2: what the lists have, for people and programs, and as resources.
 func TestT87ListsOfApprovals(t *testing.T) {
 	t.Parallel()
-	a := serveAsking(t, os.Geteuid(), "", "approvals: {same_user: true}\n")
+	a := serveAsking(t, os.Geteuid(), "approvals: {same_user: true}\n")
 	if s := a.orla("approvals", "list", "--socket", a.socket); s.out != "no call waits for an approval\n" {
 		t.Errorf("without calls: %s%s", s.out, s.err)
 	}
@@ -465,7 +465,7 @@ func TestT87TheWebhook(t *testing.T) {
 		_, _ = io.WriteString(w, `{"decision":"approve","approve":true}`)
 	}))
 	defer receiver.Close()
-	a := serveAsking(t, os.Geteuid(), "", "approvals: {same_user: true}\n")
+	a := serveAsking(t, os.Geteuid(), "approvals: {same_user: true}\n")
 	secret := "whsec_" + base64.StdEncoding.EncodeToString(key)
 	hook := "approvals: {same_user: true, webhook: {url: '" + receiver.URL + "/T1/private', secret_file: hook.key}}\n"
 	a.configure(t, hook)

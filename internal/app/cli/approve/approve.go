@@ -293,8 +293,12 @@ func withSudo(cmd *cobra.Command, client *control.Client, err error) error {
 	if statusErr != nil {
 		return err
 	}
-	hint := strings.Replace(refused.Hint, "try sudo", "root may: sudo "+cmd.CommandPath()+" … --socket "+status.Socket, 1)
-	return &exit.Error{Code: f.Code, Err: f.Err, Hint: strings.Replace(hint, ", since root may", "", 1)}
+	command := "sudo " + cmd.CommandPath() + " " + terminal.Printable(cmd.Flags().Arg(0))
+	if ttl := cmd.Flags().Lookup("ttl"); ttl != nil && ttl.Changed {
+		command += " --ttl " + terminal.Printable(ttl.Value.String())
+	}
+	hint := strings.Replace(refused.Hint, "try sudo, since root may", "root may: "+command+" --socket "+status.Socket, 1)
+	return &exit.Error{Code: f.Code, Err: f.Err, Hint: hint}
 }
 
 // complete completes the id of a record in a phase; "" for any.

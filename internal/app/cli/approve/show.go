@@ -275,11 +275,20 @@ func toolApproval(a *control.Approval) (string, error) {
 		keys []pairOf
 	}{
 		{"spec", []pairOf{
-			{"task_ref", a.Task}, {"tool", a.Tool}, {"operation_class", a.Class}, {"agent", cmp.Or(a.Agent, a.Caller)}, {"input", a.Arguments},
-			{"reason", a.Why}, {"ttl", a.TTL},
+			{"task_ref", a.Task},
+			{"tool", a.Tool},
+			{"operation_class", a.Class},
+			{"agent", cmp.Or(a.Agent, a.Caller)},
+			{"input", a.Arguments},
+			{"reason", a.Why},
+			{"ttl", a.TTL},
 		}},
 		{"status", []pairOf{
-			{"phase", a.Phase}, {"decision", decision}, {"decided_by", a.By}, {"decided_at", a.Decided}, {"expires_at", a.Expires},
+			{"phase", a.Phase},
+			{"decision", decision},
+			{"decided_by", a.By},
+			{"decided_at", a.Decided},
+			{"expires_at", a.Expires},
 		}},
 	} {
 		text.WriteString(section.name + ":\n")
