@@ -355,6 +355,7 @@ func TestT87DecisionsThatDoNotCount(t *testing.T) {
 		}
 	}
 	a.configure(t, "approvals: {same_user: false}\n")
+	a.mustOrla("reload", "--socket", a.socket) // before the rule, which Orla may see at once
 	testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "rule.yaml", fmt.Sprintf(wipeRule, ""))
 	a.mustOrla("reload", "--socket", a.socket)
 	next := a.waiting()
