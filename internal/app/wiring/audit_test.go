@@ -40,7 +40,7 @@ func supervised(tb testing.TB, p supervisor.Provider, to *audit.Log, admit error
 		Admit: func(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error) {
 			return supervisor.Admitted{}, admit
 		},
-		Log:   slog.New(slog.DiscardHandler),
+		Log: slog.New(slog.DiscardHandler),
 	}
 	if to != nil {
 		a := auditor{to}

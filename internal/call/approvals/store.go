@@ -55,11 +55,12 @@ type DecidedError struct{ Record Record }
 // Error says what came first.
 func (e *DecidedError) Error() string {
 	r := &e.Record
-	switch {
-	case r.Phase == Expired:
+	switch r.Phase {
+	case Expired:
 		return "it has expired: " + cmp.Or(r.Reason, "nobody decided in time")
-	case r.Phase == Pending:
+	case Pending:
 		return "it has expired"
+	case Approved, Denied:
 	}
 	return fmt.Sprintf("it was %s by %s already", strings.ToLower(string(r.Phase)), r.By)
 }
@@ -269,7 +270,7 @@ func (s *Store) Decide(id string, d Decision) (Record, error) {
 		return Record{}, ErrUnknown
 	case e.Phase != Pending || !now.Before(e.Expires) || s.closed:
 		return e.Record, &DecidedError{e.Record}
-	case !e.Allows(d.How):
+	case !e.Allows(d.How) && (d.Approve || d.How != manifest.ApproverOperator): // an operator may always deny
 		return e.Record, ErrApprover
 	case d.Digest != "" && d.Digest != e.Digest():
 		return e.Record, ErrDigest

@@ -146,6 +146,11 @@ func TestT87WhoMayDecide(t *testing.T) {
 			t.Errorf("%q: %v", how, err)
 		}
 	}
+	other := q
+	other.Args = json.RawMessage(`{"b":1}`)
+	if got := decide(t, s, ask(t, s, other).ID, deny); got.Phase != approvals.Denied {
+		t.Errorf("an operator denies: %+v", got)
+	}
 	wrong := approvals.Decision{Approve: true, By: "x", How: manifest.ApproverPasskey, Digest: "00"}
 	if _, err := s.Decide(r.ID, wrong); !errors.Is(err, approvals.ErrDigest) {
 		t.Errorf("another digest: %v", err)

@@ -182,6 +182,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again func() error) 
 			return nil, refusal(a.caller.Name, call.Tool)
 		case manifest.Allow: // other rules than those that wanted an approval
 			return nil, a.proceed(s, again)
+		case manifest.ApprovalRequired:
 		}
 		record, decided, err := a.store.Ask(approvals.Question{
 			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Args: call.Args, Policy: s.version,
@@ -213,6 +214,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again func() error) 
 				a.used = record.ID
 			}
 			return nil, err
+		case approvals.Pending, approvals.Expired:
 		}
 		return &waiting{record, decided, ruled}, nil
 	}
@@ -266,9 +268,13 @@ func (a *asking) sleep(ctx context.Context, call *peer.Call, on *waiting, timer 
 // over reports that a record has come to its end without a decision.
 func (a *asking) over(id string) error {
 	r, _, err := a.store.Get(id)
-	if err != nil || r.Phase != approvals.Expired || r.Policy != a.gate.now().version {
-		return nil // step finds out
+	if err == nil && r.Phase == approvals.Expired && r.Policy == a.gate.now().version {
+		return expired(&r)
 	}
+	return nil // step finds out
+}
+
+func expired(r *approvals.Record) error {
 	return fault.New(fault.ApprovalTimeout, "the approval %s of this call has expired: %s; the same call asks for a new one", r.ID, r.Reason)
 }
 

@@ -21,10 +21,10 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// wants returns rules under which calls of a tool need an approval.
-func wants(tool string, approvers ...manifest.Approver) manifest.Rules {
+// wants returns rules under which calls of the tool a need an approval.
+func wants(approvers ...manifest.Approver) manifest.Rules {
 	return manifest.Rules{Permissions: []manifest.Permission{{
-		Reference: manifest.Reference{Name: "p", At: "a.yaml:3:1"}, Tool: manifest.Reference{Name: tool, At: "a.yaml:4:1"},
+		Reference: manifest.Reference{Name: "p", At: "a.yaml:3:1"}, Tool: manifest.Reference{Name: "a", At: "a.yaml:4:1"},
 		Operations: []manifest.OperationRule{{Class: "*", Verdict: manifest.ApprovalRequired, Approvers: approvers}},
 	}}}
 }
@@ -166,7 +166,7 @@ func check(t *testing.T, got outcome, code fault.Code, text string) {
 // SPEC-TOOLS 8.7: a call waits as long as its client can, and goes on when it is made again.
 func TestT87ACallWaitsAsLongAsItsClientCan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		args := json.RawMessage(`{ "b" : 1, "a":2 }`)
 		got := <-d.calls(t.Context(), peer.Call{Args: args})
 		check(t, got, fault.ApprovalPending, d.record().ID)
@@ -208,7 +208,7 @@ func TestT87ACallWaitsAsLongAsItsClientCan(t *testing.T) {
 // SPEC-TOOLS 8.7: a decision ends the wait at once.
 func TestT87ADecisionEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		yes := d.calls(t.Context(), peer.Call{Args: json.RawMessage(`null`)})
 		d.decide(true, "")
 		if got := <-yes; got.err != nil || got.took != 0 || got.args != "{}" {
@@ -231,7 +231,7 @@ func TestT87ADecisionEndsTheWait(t *testing.T) {
 // SPEC-TOOLS 8.7: one approval is for one of two calls that are the same.
 func TestT87OneApprovalIsForOneOfTwoCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		one, two := d.calls(t.Context(), peer.Call{}), d.calls(t.Context(), peer.Call{})
 		d.decide(true, "")
 		var first outcome
@@ -249,10 +249,10 @@ func TestT87OneApprovalIsForOneOfTwoCalls(t *testing.T) {
 // SPEC-TOOLS 8.6: rules that change judge the calls that wait again.
 func TestT86RulesJudgeCallsThatWaitForApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		waits := d.calls(t.Context(), peer.Call{})
 		old := d.record().ID
-		other := wants("a")
+		other := wants()
 		other.Permissions[0].Name = "other"
 		d.rule(other)
 		if d.record().ID == old {
@@ -260,12 +260,12 @@ func TestT86RulesJudgeCallsThatWaitForApproval(t *testing.T) {
 		}
 		d.rule(blocks("a"))
 		check(t, <-waits, fault.PermissionDenied, "ann may not call a")
-		d.rule(wants("a"))
+		d.rule(wants())
 		waits = d.calls(t.Context(), peer.Call{})
 		synctest.Wait()
 		d.rule(blocks("b"))
 		check(t, <-waits, "", "")
-		d.rule(wants("a"))
+		d.rule(wants())
 		waits = d.calls(t.Context(), peer.Call{})
 		synctest.Wait()
 		faulty := found(manifest.Rules{}, "a", "b")
@@ -308,7 +308,7 @@ func TestT87ThePersonAtTheClientMayDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, wants("a", c.approvers...))
+				d := newDesk(t, wants(c.approvers...))
 				person := &client{capabilities: c.capabilities, replies: make(chan string, 1)}
 				person.replies <- c.reply
 				got := <-d.calls(t.Context(), peer.Call{Caller: c.caller, Client: person}, c.class)
@@ -329,7 +329,7 @@ func TestT87ThePersonAtTheClientMayDecide(t *testing.T) {
 // SPEC-TOOLS 8.7: when somebody else has decided, the question to the client is withdrawn.
 func TestT87TheOtherQuestionsAreWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		person := &client{capabilities: forms, replies: make(chan string)}
 		waits := d.calls(t.Context(), peer.Call{Caller: "stdio", Client: person})
 		d.decide(true, "")
@@ -344,7 +344,7 @@ func TestT87TheOtherQuestionsAreWithdrawn(t *testing.T) {
 // SPEC-TOOLS 8.7: where the question is an answer, the call waits for its client before it uses the approval.
 func TestT87AnApprovalIsNotUsedBeforeTheClientIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		person := &client{capabilities: forms, repeats: true, replies: make(chan string)}
 		waits := d.calls(t.Context(), peer.Call{Caller: "stdio", Client: person})
 		d.decide(true, "")
@@ -371,7 +371,7 @@ func TestT87AnApprovalIsNotUsedBeforeTheClientIsBack(t *testing.T) {
 // SPEC-TOOLS 8.7: a call that waits takes nothing of its caller's calls in flight, and ends with its client.
 func TestT87ACallThatWaitsIsNotInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"), config.CallerConfig{Name: "ann", Limits: config.LimitsConfig{CallsInFlight: 1, CallsPerMinute: 3}})
+		d := newDesk(t, wants(), config.CallerConfig{Name: "ann", Limits: config.LimitsConfig{CallsInFlight: 1, CallsPerMinute: 3}})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		waits := d.calls(ctx, peer.Call{})
 		synctest.Wait()
@@ -390,7 +390,7 @@ func TestT87ACallThatWaitsIsNotInFlight(t *testing.T) {
 // SPEC-TOOLS 8.7: a call that does not reach its tool leaves its approval for the next one.
 func TestT87ACallThatIsNotSentLeavesItsApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		goes := func(sent bool) {
 			t.Helper()
 			call := peer.Call{Caller: "ann", Tool: "a"}
@@ -417,7 +417,7 @@ func TestT87ACallThatIsNotSentLeavesItsApproval(t *testing.T) {
 // SPEC N2: many calls that wait do not wait for longer than they are allowed to, and others still may.
 func TestT87CallsThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		var all []<-chan outcome
 		for range 600 {
 			all = append(all, d.calls(t.Context(), peer.Call{Owner: turns.Owner{Caller: "ann"}}))
@@ -442,10 +442,10 @@ func TestT87CallsThatWaitAreBounded(t *testing.T) {
 // SPEC-TOOLS 8.7: what nobody can read, nobody is asked about.
 func TestT87ArgumentsThatNobodyCanRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants("a"))
+		d := newDesk(t, wants())
 		check(t, <-d.calls(t.Context(), peer.Call{Args: json.RawMessage(`{"a":"` + strings.Repeat("x", 300<<10) + `"}`)}), fault.InvalidInput, "256 KiB")
 		var nobody governance.Gate
-		nobody.Set(found(wants("a"), "a"), d.cfg)
+		nobody.Set(found(wants(), "a"), d.cfg)
 		d.Gate = &nobody
 		check(t, <-d.calls(t.Context(), peer.Call{}), fault.PermissionDenied, "nobody can be asked")
 	})

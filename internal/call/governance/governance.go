@@ -252,6 +252,7 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 		return supervisor.Admitted{}, refusal(call.Caller, call.Tool)
 	case manifest.ApprovalRequired:
 		return g.asking(s, caller, &call, target)
+	case manifest.Allow:
 	}
 	done, err := g.limits.enter(s, call.Caller, call.Groups, uncounted)
 	if done == nil {
