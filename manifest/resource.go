@@ -51,10 +51,11 @@ type SecretEnv struct {
 // Auth says how a call is authenticated (SPEC-TOOLS 5). The zero Auth is none.
 type Auth struct {
 	Profile    AuthProfile
-	Secret     secret.Ref // of oauth2_client_credentials: its Key is not used
+	Secret     secret.Ref // of oauth2_client_credentials: its Key is not used; of oauth2_authorization_code: the client's secret, if it has one
 	HeaderName string     // of api_key_header
 	TokenURL   string     // of oauth2_client_credentials
 	Scopes     []string
+	ClientID   string // of oauth2_authorization_code; "" for none
 }
 
 // IsZero reports whether calls are not authenticated.
@@ -69,11 +70,13 @@ const (
 	AuthAPIKey AuthProfile = "api_key_header"
 	AuthBasic  AuthProfile = "basic"
 	AuthOAuth2 AuthProfile = "oauth2_client_credentials"
+	// AuthLogin is for McpServers alone: a person logs in by orla login.
+	AuthLogin AuthProfile = "oauth2_authorization_code"
 )
 
 // Values lists what auth.profile may be.
 func (AuthProfile) Values() []string {
-	return []string{string(AuthBearer), string(AuthAPIKey), string(AuthBasic), string(AuthOAuth2)}
+	return []string{string(AuthBearer), string(AuthAPIKey), string(AuthBasic), string(AuthOAuth2), string(AuthLogin)}
 }
 
 // Risk is how much harm a tool can do.

@@ -23,7 +23,9 @@ func (d *Declaration) auth(k authKeys) manifest.Auth {
 	}
 	a := manifest.Auth{Profile: k.Profile, HeaderName: k.HeaderName, TokenURL: k.TokenURL, Scopes: k.Scopes}
 	a.Profile = cmp.Or(a.Profile, manifest.AuthBearer)
-	if k.SecretRef == "" {
+	if k.SecretRef == "" && a.Profile == manifest.AuthLogin {
+		a.Secret = secret.Ref{}
+	} else if k.SecretRef == "" {
 		d.Doc.Faultf(at+".secretRef", "is required")
 	} else {
 		a.Secret = d.secretRef(at+".secretRef", k.SecretRef)
@@ -31,22 +33,51 @@ func (d *Declaration) auth(k authKeys) manifest.Auth {
 	if d.Doc.Has(at+".profile") && k.Profile == "" {
 		return a // it is none: what it needs is not known
 	}
-	only := func(name string, profile manifest.AuthProfile) bool {
-		if a.Profile != profile && d.Doc.Has(at+"."+name) {
-			d.Doc.Faultf(at+"."+name, "is for profile %s, and this one is %s", profile, a.Profile)
+	only := func(name string, profiles ...manifest.AuthProfile) bool {
+		of := slices.Contains(profiles, a.Profile)
+		if !of && d.Doc.Has(at+"."+name) {
+			d.Doc.Faultf(at+"."+name, "is for profile %s, and this one is %s", joined(profiles), a.Profile)
 		}
-		return a.Profile == profile
+		return of
 	}
 	if only("headerName", manifest.AuthAPIKey) {
 		if err := CheckHeader(k.HeaderName); err != nil {
 			d.Doc.Faultf(at+".headerName", "%v", err)
 		}
 	}
-	only("scopes", manifest.AuthOAuth2)
+	if only("scopes", manifest.AuthOAuth2, manifest.AuthLogin) {
+		d.checkScopes(at, k.Scopes)
+	}
 	if only("tokenURL", manifest.AuthOAuth2) {
 		d.checkOAuth2(at, k, a.Secret)
 	}
+	if only("clientID", manifest.AuthLogin) {
+		a.ClientID = k.ClientID
+		d.checkLogin(at, k)
+	}
 	return a
+}
+
+// joined lists profiles for a sentence.
+func joined(profiles []manifest.AuthProfile) string {
+	var names []string
+	for _, p := range profiles {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, " or ")
+}
+
+// checkLogin checks the keys of a server that a person logs in to.
+func (d *Declaration) checkLogin(at string, k authKeys) {
+	if d.Tool.Kind != manifest.Capsule {
+		d.Doc.Faultf(at+".profile", "%s is for a McpServer", manifest.AuthLogin)
+	}
+	if k.SecretRef != "" && k.ClientID == "" {
+		d.Doc.Faultf(at+".secretRef", "is the secret of a client, which needs clientID")
+	}
+	if d.Doc.Has(at+".clientID") && (k.ClientID == "" || strings.ContainsFunc(k.ClientID, func(c rune) bool { return c < ' ' || c > '~' })) {
+		d.Doc.Faultf(at+".clientID", "must be the id of a client at the issuer: visible ASCII")
+	}
 }
 
 func (d *Declaration) checkOAuth2(at string, k authKeys, ref secret.Ref) {
@@ -58,7 +89,11 @@ func (d *Declaration) checkOAuth2(at string, k authKeys, ref secret.Ref) {
 	if strings.Contains(k.SecretRef, ":") && !ref.IsZero() {
 		d.Doc.Faultf(at+".secretRef", "must name no key: profile %s takes client_id and client_secret of the secret", manifest.AuthOAuth2)
 	}
-	for i, scope := range k.Scopes {
+}
+
+// checkScopes checks a list of scopes.
+func (d *Declaration) checkScopes(at string, scopes []string) {
+	for i, scope := range scopes {
 		if scope == "" || strings.ContainsFunc(scope, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
 			d.Doc.Faultf(at+".scopes"+keys.Indexed(i), "must be one scope, without spaces and quotes")
 		}

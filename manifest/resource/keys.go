@@ -130,11 +130,12 @@ func (k serverRuntime) isolation() keys.Isolation {
 }
 
 type authKeys struct {
-	Profile    manifest.AuthProfile `json:"profile,omitempty" jsonschema:"How the secret becomes a header. Default bearer"`
+	Profile    manifest.AuthProfile `json:"profile,omitempty" jsonschema:"How the secret becomes a header. oauth2_authorization_code is for an McpServer that a person logs in to. Default bearer"`
 	SecretRef  string               `json:"secretRef,omitempty" jsonschema:"The secret: [namespace/]name[:key]"`
 	HeaderName string               `json:"headerName,omitempty" jsonschema:"Of api_key_header: the header"`
 	TokenURL   string               `json:"tokenURL,omitempty" jsonschema:"Of oauth2_client_credentials: where tokens are had"`
-	Scopes     []string             `json:"scopes,omitempty" jsonschema:"Of oauth2_client_credentials: what the token is to allow"`
+	Scopes     []string             `json:"scopes,omitempty" jsonschema:"Of oauth2_client_credentials and oauth2_authorization_code: what the token is to allow"`
+	ClientID   string               `json:"clientID,omitempty" jsonschema:"Of oauth2_authorization_code: the id of a client that is registered at the issuer"`
 }
 
 // toolRuntimeDefaults is what holds for the keys that a file leaves out. What

@@ -35,8 +35,8 @@ func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether this machine has what Orla needs",
 		Long: "Look at the configuration, the tools, their interpreters, folders, what can hold\n" +
-			"isolated tools, the issuer of access tokens, limits of the system, the port, systemd\n" +
-			"and the clock. Each line is ok, warn or fail, with what fixes it where that is known.\n" +
+			"isolated tools, the issuer of access tokens, logins, limits of the system, the port,\n" +
+			"systemd and the clock. Each line is ok, warn or fail, with what fixes it where that is known.\n" +
 			"A container is run, of an image that is made for it and removed; nothing else is\n" +
 			"changed. The exit code is 1 if anything fails. For a service, ask as its user:\n" +
 			"sudo -u orla orla doctor --config /etc/orla/orla.yaml",
@@ -100,6 +100,7 @@ func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doct
 		}
 	})...)
 	findings = append(findings, wiring.ExamineIssuer(ctx, cfg)...)
+	findings = append(findings, wiring.ExamineLogins(cfg, found.Tools)...)
 	findings = append(findings, running)
 	if !cfg.Stdio {
 		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.Address(), pids...))

@@ -248,6 +248,7 @@ func (p *page) tool(t *control.ToolStatus) {
 		fact("memory", fmt.Sprintf("%s, processes: %d", terminal.ShortSize(t.Memory), t.Processes))
 		fact("cpu", terminal.ShortCPU(t.CPU))
 	}
+	fact("login", terminal.Printable(t.Login))
 	fact("isolation", t.Isolation)
 	fact("limits", terminal.Printable(t.Limits))
 	if len(t.Stderr) > 0 {

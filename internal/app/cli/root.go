@@ -8,6 +8,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/approve"
 	"github.com/orla-project/orla/internal/app/cli/auditlog"
 	"github.com/orla-project/orla/internal/app/cli/author"
+	"github.com/orla-project/orla/internal/app/cli/logins"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/daemon"
@@ -84,6 +85,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		newDocs(),
 	)
 	root.AddCommand(newOperate(flags, std)...)
+	root.AddCommand(logins.New(flags, std, serving)...)
 	endWell(root)
 	addVersionFlag(root)
 	groupCommands(root)

@@ -72,6 +72,11 @@ func (c *Loaded) check(bad map[string]bool) []error {
 			v.wrongItem("hot_load_folders", i, "%q is not an absolute path without . and ..", folder)
 		}
 	}
+	if c.ClientMetadataURL != "" {
+		if err := documentURL(c.ClientMetadataURL); err != nil {
+			v.wrong("client_metadata_url", "%v", err)
+		}
+	}
 	v.tokens()
 	v.oauth()
 	v.callers()

@@ -73,5 +73,15 @@ func publicURL(text string) error {
 	return address.CheckHost(u)
 }
 
+// documentURL returns what is wrong with the address of a client id metadata document.
+func documentURL(text string) error {
+	u, err := url.Parse(text)
+	odd := strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+	if err != nil || odd || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || strings.Trim(u.Path, "/") == "" {
+		return errors.New("must be an https:// URL with a path, such as https://example.com/orla-client.json")
+	}
+	return nil
+}
+
 // issued reports whether a name is one of those that access tokens have.
 func issued(name string) bool { return strings.HasPrefix(name, httpfront.IssuedPrefix) }

@@ -4,7 +4,6 @@ import (
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/kind/mcptool"
-	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/remote"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -19,7 +18,7 @@ func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider,
 	}
 	if far := t.Runtime.Remote; far != nil {
 		opts.Connect = remote.Connect(t, remote.Options{
-			Client: p.Services.client, Auth: auth.New(far.Auth, p.Services.auth()), UserAgent: "orla/" + version.Version(), Log: p.log,
+			Client: p.Services.client, Auth: p.Services.serverAuth(t), UserAgent: "orla/" + version.Version(), Log: p.log,
 		})
 	}
 	return capsule.New(t, opts)

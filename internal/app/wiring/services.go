@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/login"
 	"github.com/orla-project/orla/internal/service/oauth"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/service/secret"
@@ -28,13 +29,14 @@ type Services struct {
 	client  *outbound.Client
 	issuers *outbound.Client // asks the issuer of callers' tokens, and tells the webhook of approvals
 	tokens  *auth.Tokens
+	logins  *login.Store // of remote MCP servers
 
 	declared []secret.Secret // owned by Declare
 	// Callbacks take the answers that services push. On stdio there is no way to push one.
 	Callbacks *webhook.Callbacks
 }
 
-func newServices(cfg *config.Loaded) *Services {
+func newServices(cfg *config.Loaded, log *slog.Logger) *Services {
 	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints)})
 	return &Services{
 		secrets: secret.New(secret.Options{
@@ -43,6 +45,7 @@ func newServices(cfg *config.Loaded) *Services {
 		client:    client,
 		issuers:   newIssuers(),
 		tokens:    auth.NewTokens(client),
+		logins:    login.NewStore(loginsDir(cfg), client, log),
 		Callbacks: webhook.NewCallbacks(),
 	}
 }

@@ -107,7 +107,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		Slots:    simple.NewShared(cfg.MaxConcurrentCalls),
 		Hub:      watch.NewHub(),
 		Lists:    records.NewLists(config.StateDir(cfg, "lists")),
-		Services: newServices(cfg),
+		Services: newServices(cfg, log),
 		Audit:    auditLog,
 		log:      log,
 	}
@@ -216,6 +216,7 @@ func (p *Parts) Close() {
 	p.engines.close() // before what their command lines are started by
 	p.Launcher.Close()
 	p.sandboxes.Close()
+	p.Services.logins.Close()
 	p.Services.client.Close()
 	p.Services.issuers.Close()
 	p.Modules.close()

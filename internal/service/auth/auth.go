@@ -23,6 +23,15 @@ const (
 	clientSecret = "client_secret"
 )
 
+// Login gives the access tokens of a server that somebody has logged in to.
+type Login interface {
+	// Token returns the access token for the next attempt, and what else must not be shown. It is zero if
+	// nobody has logged in.
+	Token(ctx context.Context) (access secret.Value, others []secret.Value, err error)
+	// Renew replaces an access token that the server has refused. The error says why there is no other.
+	Renew(ctx context.Context, access secret.Value) error
+}
+
 // Options configures a Source.
 type Options struct {
 	Secrets *secret.Store // required
@@ -32,9 +41,10 @@ type Options struct {
 // Source makes the credentials of one tool. A nil Source makes none. Its methods may be called from
 // any goroutine.
 type Source struct {
-	auth manifest.Auth
-	opts Options
-	last secret.Last
+	auth  manifest.Auth
+	opts  Options
+	login Login // nil where credentials come from a secret
+	last  secret.Last
 }
 
 // New returns the Source for a; nil if calls are not authenticated.
@@ -45,12 +55,18 @@ func New(a manifest.Auth, opts Options) *Source {
 	return &Source{auth: a, opts: opts}
 }
 
+// NewLogin returns the Source for a server that somebody can log in to.
+func NewLogin(l Login) *Source { return &Source{login: l} }
+
 // Credentials returns the credentials of the next attempt. For oauth2_client_credentials it may ask
 // the token endpoint first. The error is a *fault.Error with Unsent: secret_resolution_failed, or
 // why waiting for the endpoint ended.
 func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 	if s == nil {
 		return Credentials{}, nil
+	}
+	if s.login != nil {
+		return s.loggedIn(ctx)
 	}
 	if s.auth.Profile == manifest.AuthOAuth2 {
 		return s.exchanged(ctx)
@@ -117,6 +133,17 @@ func (s *Source) exchanged(ctx context.Context) (Credentials, error) {
 	return s.bearer(got, pair[clientID], pair[clientSecret]), nil
 }
 
+// loggedIn returns the access token of a login; none without one.
+func (s *Source) loggedIn(ctx context.Context) (Credentials, error) {
+	access, others, err := s.login.Token(ctx)
+	if err != nil || access.IsZero() {
+		return Credentials{}, err
+	}
+	c := s.bearer(access, others...)
+	c.login = true
+	return c, nil
+}
+
 // Do makes one attempt with current credentials. If the tool does not accept an access token (an
 // auth_invalid error), Do drops the token and makes the attempt once more with a new one. The error
 // does not contain the credentials.
@@ -126,10 +153,18 @@ func (s *Source) Do(ctx context.Context, attempt func(Credentials) error) error 
 		return err
 	}
 	err = c.redacted(attempt(c))
-	if s == nil || s.auth.Profile != manifest.AuthOAuth2 || fault.CodeOf(err) != fault.AuthInvalid {
+	switch {
+	case s == nil || fault.CodeOf(err) != fault.AuthInvalid:
+		return err
+	case c.login:
+		if err := s.login.Renew(ctx, c.token); err != nil {
+			return err
+		}
+	case s.login == nil && s.auth.Profile == manifest.AuthOAuth2:
+		s.opts.Tokens.drop(c.token)
+	default:
 		return err
 	}
-	s.opts.Tokens.drop(c.token)
 	if c, err = s.Credentials(ctx); err != nil {
 		return err
 	}
@@ -166,7 +201,11 @@ type Credentials struct {
 	name     string       // of the header
 	value    secret.Value // of the header
 	redactor *secret.Redactor
+	login    bool // they are a login's
 }
+
+// Login reports whether the credentials are those of a login.
+func (c Credentials) Login() bool { return c.login }
 
 // Apply sets the header.
 func (c Credentials) Apply(h http.Header) {

@@ -127,6 +127,13 @@ func (s statusError) Error() string {
 	return text
 }
 
+// Missing reports whether an error of Fetch is an answer without a document, so that the document may be
+// elsewhere.
+func Missing(err error) bool {
+	status, ok := errors.AsType[statusError](err)
+	return ok && status.code < http.StatusInternalServerError
+}
+
 // Fetch fetches a document.
 func Fetch(ctx context.Context, client *outbound.Client, at string) ([]byte, error) {
 	body, _, err := get(ctx, client, at)

@@ -56,12 +56,12 @@ type blocked struct {
 	what string  // a description of the address
 	set  Private // the policy that would allow it; "" if none would
 	is   Private // the policy in effect
-	from class   // of the address whose redirect led here, if that is the reason; else classLoopback
+	from class   // of the address that led here, if that is the reason; else classLoopback
 }
 
 func (b *blocked) Error() string {
 	if b.from != classLoopback {
-		return fmt.Sprintf("the address %s is %s, and a %s address redirects to it, which may lead to no less public one", b.addr, b.what, classNames[b.from])
+		return fmt.Sprintf("the address %s is %s, and a %s address leads to it, which may lead to no less public one", b.addr, b.what, classNames[b.from])
 	}
 	if b.set == "" {
 		return fmt.Sprintf("the address %s is %s, which no tool may reach", b.addr, b.what)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -53,9 +54,38 @@ func (h *hop) connected(info httptrace.GotConnInfo) {
 	conn.asked(perRequest)
 }
 
-// floorOf returns the least class that the address of a request must have: for a redirected request,
-// that of the first request's address.
+// floorKey is the key of the least class in a context.
+type floorKey struct{}
+
+// ClassOf returns how public the address is that gave an answer: loopback, private or public.
+func ClassOf(resp *http.Response) string {
+	if resp.Request != nil {
+		if h, ok := resp.Request.Context().Value(hopKey{}).(*hop); ok {
+			return classNames[h.class.Load()]
+		}
+	}
+	return classNames[classPublic]
+}
+
+// NoLessPublic returns a context for requests to addresses that are at least as public as a class, which
+// ClassOf has returned. An unknown class is public.
+func NoLessPublic(ctx context.Context, of string) context.Context {
+	floor := classPublic
+	if i := slices.Index(classNames[:], of); i >= 0 {
+		floor = class(i)
+	}
+	return context.WithValue(ctx, floorKey{}, floor)
+}
+
+// floorOf returns the least class that the address of a request must have: that of NoLessPublic, and for
+// a redirected request that of the first request's address.
 func floorOf(req *http.Request) class {
+	floor, _ := req.Context().Value(floorKey{}).(class) // classLoopback if none was set
+	return max(floor, redirectedFrom(req))
+}
+
+// redirectedFrom returns the class of the address whose redirect has led to a request.
+func redirectedFrom(req *http.Request) class {
 	if req.Response == nil {
 		return classLoopback
 	}

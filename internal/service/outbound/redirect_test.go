@@ -102,7 +102,7 @@ func TestT54ARedirectLeadsToNoLessPublicAddress(t *testing.T) {
 		switch {
 		case !c.refused && (err != nil || arrived.Load() != 1):
 			t.Errorf("from %s to %s: %v", c.from, c.to, err)
-		case c.refused && (arrived.Load() != 0 || f == nil || f.Code != fault.RuntimePolicyInvalid || !strings.Contains(f.Reason, "redirects to it")):
+		case c.refused && (arrived.Load() != 0 || f == nil || f.Code != fault.RuntimePolicyInvalid || !strings.Contains(f.Reason, "leads to it")):
 			t.Errorf("from %s to %s: %d arrived, %v", c.from, c.to, arrived.Load(), err)
 		}
 	}

@@ -61,7 +61,7 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 	switch {
 	case status == http.StatusNotFound && inSession: // "The server ... MUST respond to requests containing that session ID with HTTP 404" (Transports, Session Management)
 		return s.end()
-	case status == http.StatusUnauthorized && asksForOAuth(resp.Header):
+	case status == http.StatusUnauthorized && (asksForOAuth(resp.Header) || c.Login()):
 		return s.wantsOAuth(resp, c)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests, status >= 500:
 		return outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))
@@ -101,9 +101,12 @@ func asksForOAuth(h http.Header) bool {
 // was sent.
 func (s *session) wantsOAuth(resp *http.Response, c auth.Credentials) error {
 	f := outbound.StatusFault("the server", resp, nil)
-	if c.Same(auth.Credentials{}) {
-		f.Reason += ": this server asks for OAuth; log in where it says, and give spec.auth of the McpServer the token, or a client's id and secret (oauth2_client_credentials)"
-	} else {
+	switch {
+	case c.Same(auth.Credentials{}):
+		f.Reason += ": this server asks for OAuth; run: orla login " + s.opts.name + "; or give spec.auth of the McpServer a token, or a client's id and secret (oauth2_client_credentials)"
+	case c.Login():
+		f.Reason += ": this server does not accept the tokens of the login; run: orla login " + s.opts.name
+	default:
 		f.Reason += ": this server asks for OAuth, and does not accept the credentials of spec.auth; renew the secret"
 	}
 	return f

@@ -63,6 +63,8 @@ type Options struct {
 	UserAgent string
 	// Log receives panics. If nil, they are not logged.
 	Log *slog.Logger
+
+	name string // of the McpServer; set by Connect
 }
 
 // Connect returns the function for capsule.Options that starts the sessions of a capsule whose
@@ -73,6 +75,7 @@ func Connect(t manifest.Tool, opts Options) func(context.Context) (capsule.Conne
 		limit = capsule.DefaultMaxMessage
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler)).With("tool", t.Name)
+	opts.name = t.Name
 	return func(ctx context.Context) (capsule.Connection, error) {
 		s := &session{
 			endpoint: t.Runtime.Remote.Endpoint, owner: ownerOf(t.Runtime.Remote.Endpoint), opts: opts, max: int(limit),
