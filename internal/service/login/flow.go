@@ -36,9 +36,10 @@ type Options struct {
 	ClientSecret string // "" for a public client
 	// Document is the URL of a client id metadata document; "" for none.
 	Document string
-	Redirect string   // the redirect URL that the client has; "" for the default
-	Scopes   []string // to ask for; nil for what the server asks for
-	Issuer   string   // which of several to use; "" for the first one
+	Redirect string        // the redirect URL that the client has; "" for the default
+	Scopes   []string      // to ask for; nil for what the server asks for
+	Issuer   string        // which of several to use; "" for the first one
+	Patience time.Duration // how long a person may take; 0 for Patience
 
 	// Show is called once with the URL that a person has to open, and the redirect URL.
 	Show func(open, redirect string)
@@ -62,7 +63,8 @@ type flowState struct {
 
 // Login logs a person in, and stores the tokens.
 func Login(ctx context.Context, opts Options) (*Record, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("nobody has finished the login within %s", Patience))
+	patience := cmp.Or(opts.Patience, Patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("nobody has finished the login within %s", patience))
 	defer cancel()
 	f := &flowState{Options: opts, file: fileOf(opts.Dir, opts.Server, opts.Endpoint), state: rand.Text() + rand.Text(), answers: make(chan string, 1), failed: make(chan error, 1)}
 	unlock, err := f.file.lock(ctx) // that the folder cannot be written is better known before
@@ -270,7 +272,7 @@ func (f *flowState) authorize(ctx context.Context, redirect string) error {
 		params = append(params, oauth2.SetAuthURLParam("prompt", "consent")) // else it is ignored (OpenID Connect Core, 11)
 	}
 	f.Show(config.AuthCodeURL(f.state, params...), redirect)
-	code, err := f.await(ctx)
+	code, err := f.await(ctx, redirect)
 	if err != nil {
 		return err
 	}
@@ -285,7 +287,7 @@ func (f *flowState) authorize(ctx context.Context, redirect string) error {
 }
 
 // await waits for the authorization code.
-func (f *flowState) await(ctx context.Context) (string, error) {
+func (f *flowState) await(ctx context.Context, redirect string) (string, error) {
 	pasted := f.Pasted
 	for {
 		select {
@@ -298,7 +300,7 @@ func (f *flowState) await(ctx context.Context) (string, error) {
 				pasted = nil // nobody enters anything any more
 				continue
 			}
-			f.paste(text)
+			f.paste(text, redirect)
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
@@ -309,14 +311,14 @@ func (f *flowState) await(ctx context.Context) (string, error) {
 const maxPasted = 16 << 10
 
 // paste takes the URL that the browser was sent to.
-func (f *flowState) paste(text string) {
+func (f *flowState) paste(text, redirect string) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return
 	}
 	u, err := url.Parse(text)
-	if err != nil || len(text) > maxPasted {
-		f.Refused(errors.New("this is not a URL"))
+	if err != nil || len(text) > maxPasted || !strings.HasPrefix(text, redirect+"?") {
+		f.Refused(fmt.Errorf("the address must begin with %s?", redirect))
 		return
 	}
 	if err := f.take(answer{u.Query()}); errors.Is(err, errNotOurs) {

@@ -188,7 +188,7 @@ func (t *Tokens) again(format string, args ...any) *fault.Error {
 // tokens must not be lost.
 func (t *Tokens) renew(ctx context.Context, old string) error {
 	t.mu.Lock()
-	if t.last.failed != nil && time.Since(t.last.failedAt) < retryEvery && t.flight == nil {
+	if t.last.failed != nil && t.last.unsaved == nil && time.Since(t.last.failedAt) < retryEvery && t.flight == nil {
 		defer t.mu.Unlock()
 		return t.last.failed
 	}

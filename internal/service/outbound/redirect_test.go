@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"io"
@@ -167,5 +168,63 @@ func TestS2RedirectsElsewhereLeaveNoConnections(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// SPEC-TOOLS 5.4: what an answer leads to is at least as public as the address that gave the answer, and what that
+// redirects to is so too.
+func TestT54NoLessPublicThanAnAnswer(t *testing.T) {
+	client := New(Options{Private: PrivateAll})
+	t.Cleanup(client.Close)
+	client.is = pretended
+	client.pool.Store(client.newPool(client.private))
+	at := map[string]string{}
+	for class, host := range map[string]string{"public": "127.0.0.2", "private": "127.0.0.3", "loopback": "127.0.0.1"} {
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			t.Skipf("no address %s: %v", host, err)
+		}
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, to, leads := strings.Cut(r.URL.RawQuery, "to="); leads {
+				http.Redirect(w, r, to, http.StatusFound)
+			}
+		})}}
+		s.Start()
+		t.Cleanup(s.Close)
+		at[class] = s.URL
+	}
+	get := func(ctx context.Context, url string) (class string, err error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return "", err
+		}
+		_ = resp.Body.Close()
+		return ClassOf(resp), nil
+	}
+	order := classNames[:]
+	for i, from := range order {
+		class, err := get(t.Context(), at[from])
+		if err != nil || class != from {
+			t.Fatalf("%s is %s, %v", from, class, err)
+		}
+		for j, to := range order {
+			_, err := get(NoLessPublic(t.Context(), class), at[to])
+			if allowed := j >= i; (err == nil) != allowed {
+				t.Errorf("what %s leads to is at %s: %v", from, to, err)
+			}
+			if _, err = get(NoLessPublic(t.Context(), class), at["public"]+"?to="+at[to]); (err == nil) != (to == "public") {
+				t.Errorf("what %s leads to redirects to %s: %v", from, to, err)
+			}
+		}
+	}
+	if _, err := get(NoLessPublic(t.Context(), "anything"), at["private"]); err == nil {
+		t.Error("an unknown class is not public")
+	}
+	if ClassOf(&http.Response{}) != "public" {
+		t.Error("an answer of nobody is not public")
 	}
 }

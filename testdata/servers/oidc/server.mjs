@@ -76,7 +76,7 @@ function serve(server) {
     logins.grants[type] = (logins.grants[type] ?? 0) + 1;
   });
   provider.on("registration_create.success", () => logins.registered++);
-  provider.on("revocation.success", () => logins.revoked++);
+  provider.on("grant.revoked", () => logins.revoked++);
 
   if (LOGIN) {
     provider.use(loginRoutes(provider, origin));
