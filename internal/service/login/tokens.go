@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +21,9 @@ const (
 	refreshPatience = 15 * time.Second
 	// retryEvery is the least time between two refreshes that fail.
 	retryEvery = 5 * time.Second
-	// refuseEvery is the least time between two refreshes because the server refuses a token.
-	refuseEvery = 30 * time.Second
+	// maxRefused is how many refreshes there are in a minute because the server refuses a token: it may
+	// refuse each.
+	maxRefused = 3
 	// closePatience is how long Close waits for a refresh.
 	closePatience = 5 * time.Second
 )
@@ -87,7 +89,7 @@ type past struct {
 	replaces string  // the access token that they replace
 	failed   error   // of the last refresh, if it may succeed later
 	failedAt time.Time
-	refused  time.Time // when a token that the server refused was replaced
+	refused  []time.Time // when tokens that the server refused were replaced, in the last minute
 }
 
 // flight is one refresh, which all calls that need it wait for.
@@ -133,7 +135,7 @@ func (t *Tokens) Token(ctx context.Context) (access secret.Value, others []secre
 	case r.Fresh():
 		return secret.NewValue(r.Access), r.secrets(), nil
 	}
-	if err := t.renew(ctx, r.Access); err != nil {
+	if err := t.renew(ctx, r.Access, false); err != nil {
 		if r.Valid() && ctx.Err() == nil && fault.CodeOf(err) != fault.AuthInvalid {
 			return secret.NewValue(r.Access), r.secrets(), nil // it still has some seconds
 		}
@@ -159,22 +161,21 @@ func (t *Tokens) Renew(ctx context.Context, access secret.Value) error {
 	case r.Access != access.Reveal(): // it was replaced
 		return nil
 	}
-	t.mu.Lock()
-	often := time.Since(t.last.refused) < refuseEvery
-	t.mu.Unlock()
-	if often {
+	if t.refusedOften() {
 		if r, err = t.current(); err == nil && r != nil && r.Access != access.Reveal() {
 			return nil // just now
 		}
 		return t.again("the server does not accept the tokens of the login")
 	}
-	if err := t.renew(ctx, r.Access); err != nil {
-		return err
-	}
+	return t.renew(ctx, r.Access, true)
+}
+
+// refusedOften reports whether the server has refused several new tokens in the last minute.
+func (t *Tokens) refusedOften() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.last.refused = time.Now()
-	return nil
+	t.last.refused = slices.DeleteFunc(t.last.refused, func(at time.Time) bool { return time.Since(at) >= time.Minute })
+	return len(t.last.refused) >= maxRefused
 }
 
 // again is the error if a person has to log in.
@@ -184,9 +185,9 @@ func (t *Tokens) again(format string, args ...any) *fault.Error {
 	return f
 }
 
-// renew replaces an access token, once for all calls. The refresh goes on if ctx ends, since its new
-// tokens must not be lost.
-func (t *Tokens) renew(ctx context.Context, old string) error {
+// renew replaces an access token, once for all calls. refused says that the server has refused it. The
+// refresh goes on if ctx ends, since its new tokens must not be lost.
+func (t *Tokens) renew(ctx context.Context, old string, refused bool) error {
 	t.mu.Lock()
 	if t.last.failed != nil && t.last.unsaved == nil && time.Since(t.last.failedAt) < retryEvery && t.flight == nil {
 		defer t.mu.Unlock()
@@ -196,6 +197,9 @@ func (t *Tokens) renew(ctx context.Context, old string) error {
 	if f == nil {
 		f = &flight{done: make(chan struct{})}
 		t.flight = f
+		if refused {
+			t.last.refused = append(t.last.refused, time.Now())
+		}
 		t.store.work.Go(func() { t.fly(context.WithoutCancel(ctx), f, old) })
 	}
 	t.mu.Unlock()

@@ -267,7 +267,7 @@ func TestTokensThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// A server that accepts no token causes one refresh, and not one for each call.
+// A server that accepts no token causes three refreshes in a minute, and not one for each call.
 func TestAServerThatAcceptsNothing(t *testing.T) {
 	f := newFake(t)
 	f.login()
@@ -278,7 +278,7 @@ func TestAServerThatAcceptsNothing(t *testing.T) {
 			t.Errorf("it fails with %v", err)
 		}
 	}
-	if f.count("/token") != 2 {
+	if f.count("/token") != 4 {
 		t.Errorf("%d requests for tokens", f.count("/token"))
 	}
 }
