@@ -81,6 +81,7 @@ var imports = map[string][]string{
 	"internal/service/outbound": {"internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                                                    // HTTP to services, and the addresses it may reach
 	"internal/service/auth":     {"manifest", "internal/call/fault", "internal/service/secret", "internal/service/outbound"},                                                                                                             // a profile and a secret become a header
 	"internal/service/oauth":    {"internal/service/outbound", "internal/observe/brief"},                                                                                                                                                 // the access tokens of callers
+	"internal/service/login":    {"internal/call/fault", "internal/call/pace", "internal/call/recovered", "internal/file/wholefile", "internal/service/oauth", "internal/service/outbound", "internal/service/secret"},                   // logins at remote MCP servers
 	"internal/service/contract": {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/observe/brief"}, // what is said in both directions
 	"internal/kind/post":        {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/auth", "internal/service/contract", "internal/call/trace"},
 	"internal/kind/webhook":     {"internal/call/recovered", "internal/kind/post", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/contract", "internal/call/trace", "internal/call/turns"}, // it POSTs as external does
@@ -154,7 +155,7 @@ var imports = map[string][]string{
 	"internal/app/listen":              {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
-		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/oauth", "internal/wasm/artifact",
+		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",
@@ -173,10 +174,11 @@ var imports = map[string][]string{
 		"internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
 	"internal/app/cli/approve":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
+	"internal/app/cli/logins":   {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
 	"internal/app/cli/auditlog": {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
 	"internal/app/cli": {
 		"internal/call/rules",
-		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
+		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
 		"capsule/files",       // which rules of a capsule are too many
@@ -197,13 +199,13 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/app/wiring", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce"},
 	"code.dny.dev/ssrf":                        {"internal/service/address"},
 	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/testing/bench"},
-	"golang.org/x/oauth2":                      {"internal/service/auth"},
+	"golang.org/x/oauth2":                      {"internal/service/auth", "internal/service/login"},
 	"github.com/coreos/go-systemd/v22":         {"internal/app/systemd"},
 	"github.com/fsnotify/fsnotify":             {"internal/file/watch"},
 	"github.com/go-jose/go-jose/v4":            {"internal/service/oauth"},
@@ -213,7 +215,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"internal/observe/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/mcp/schema"},
 	"github.com/segmentio/encoding":            {"internal/mcp/rawjson"},
-	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog"},
+	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins"},
 	"github.com/spf13/pflag":                   {"internal/app/config", "internal/app/cli"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with

@@ -74,9 +74,9 @@ const (
 	AuthLogin AuthProfile = "oauth2_authorization_code"
 )
 
-// Values lists what auth.profile may be.
+// Values lists what auth.profile of a Tool may be.
 func (AuthProfile) Values() []string {
-	return []string{string(AuthBearer), string(AuthAPIKey), string(AuthBasic), string(AuthOAuth2), string(AuthLogin)}
+	return []string{string(AuthBearer), string(AuthAPIKey), string(AuthBasic), string(AuthOAuth2)}
 }
 
 // Risk is how much harm a tool can do.

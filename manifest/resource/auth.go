@@ -33,45 +33,42 @@ func (d *Declaration) auth(k authKeys) manifest.Auth {
 	if d.Doc.Has(at+".profile") && k.Profile == "" {
 		return a // it is none: what it needs is not known
 	}
-	only := func(name string, profiles ...manifest.AuthProfile) bool {
-		of := slices.Contains(profiles, a.Profile)
-		if !of && d.Doc.Has(at+"."+name) {
-			d.Doc.Faultf(at+"."+name, "is for profile %s, and this one is %s", joined(profiles), a.Profile)
+	only := func(name string, profile manifest.AuthProfile) bool {
+		if a.Profile != profile && d.Doc.Has(at+"."+name) {
+			d.Doc.Faultf(at+"."+name, "is for profile %s, and this one is %s", profile, a.Profile)
 		}
-		return of
+		return a.Profile == profile
 	}
 	if only("headerName", manifest.AuthAPIKey) {
 		if err := CheckHeader(k.HeaderName); err != nil {
 			d.Doc.Faultf(at+".headerName", "%v", err)
 		}
 	}
-	if only("scopes", manifest.AuthOAuth2, manifest.AuthLogin) {
+	if a.Profile == manifest.AuthLogin || only("scopes", manifest.AuthOAuth2) {
 		d.checkScopes(at, k.Scopes)
 	}
 	if only("tokenURL", manifest.AuthOAuth2) {
 		d.checkOAuth2(at, k, a.Secret)
 	}
-	if only("clientID", manifest.AuthLogin) {
-		a.ClientID = k.ClientID
+	return a
+}
+
+// serverAuth checks spec.auth of an McpServer and returns what it says.
+func (d *Declaration) serverAuth(k serverAuthKeys) manifest.Auth {
+	const at = "spec.auth"
+	a := d.auth(k.shared())
+	switch {
+	case a.Profile == manifest.AuthLogin:
 		d.checkLogin(at, k)
+		a.ClientID = k.ClientID
+	case a.Profile != "" && d.Doc.Has(at+".clientID"):
+		d.Doc.Faultf(at+".clientID", "is for profile %s, and this one is %s", manifest.AuthLogin, a.Profile)
 	}
 	return a
 }
 
-// joined lists profiles for a sentence.
-func joined(profiles []manifest.AuthProfile) string {
-	var names []string
-	for _, p := range profiles {
-		names = append(names, string(p))
-	}
-	return strings.Join(names, " or ")
-}
-
 // checkLogin checks the keys of a server that a person logs in to.
-func (d *Declaration) checkLogin(at string, k authKeys) {
-	if d.Tool.Kind != manifest.Capsule {
-		d.Doc.Faultf(at+".profile", "%s is for a McpServer", manifest.AuthLogin)
-	}
+func (d *Declaration) checkLogin(at string, k serverAuthKeys) {
 	if k.SecretRef != "" && k.ClientID == "" {
 		d.Doc.Faultf(at+".secretRef", "is the secret of a client, which needs clientID")
 	}

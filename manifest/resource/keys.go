@@ -61,7 +61,7 @@ type serverSpec struct {
 	Args               keys.Args         `json:"args,omitempty" jsonschema:"Of stdio: its arguments"`
 	Env                []serverEnv       `json:"env,omitempty" jsonschema:"Of stdio: environment variables to set"`
 	Endpoint           string            `json:"endpoint,omitempty" jsonschema:"Of http: the server's URL"`
-	Auth               authKeys          `json:"auth,omitzero" jsonschema:"Of http: how requests are authenticated"`
+	Auth               serverAuthKeys    `json:"auth,omitzero" jsonschema:"Of http: how requests are authenticated"`
 	Protocol           manifest.Protocol `json:"protocol,omitempty" jsonschema:"Which MCP it is spoken to in: auto (2026-07-28 if it has that), 2026-07-28, or initialize (older versions). Default auto"`
 	ToolFilter         toolFilterKeys    `json:"tool_filter,omitzero" jsonschema:"Which tools are served. Default: all"`
 	Reconnect          reconnectKeys     `json:"reconnect,omitzero" jsonschema:"When to start or connect again"`
@@ -130,12 +130,34 @@ func (k serverRuntime) isolation() keys.Isolation {
 }
 
 type authKeys struct {
-	Profile    manifest.AuthProfile `json:"profile,omitempty" jsonschema:"How the secret becomes a header. oauth2_authorization_code is for an McpServer that a person logs in to. Default bearer"`
+	Profile    manifest.AuthProfile `json:"profile,omitempty" jsonschema:"How the secret becomes a header. Default bearer"`
 	SecretRef  string               `json:"secretRef,omitempty" jsonschema:"The secret: [namespace/]name[:key]"`
 	HeaderName string               `json:"headerName,omitempty" jsonschema:"Of api_key_header: the header"`
 	TokenURL   string               `json:"tokenURL,omitempty" jsonschema:"Of oauth2_client_credentials: where tokens are had"`
-	Scopes     []string             `json:"scopes,omitempty" jsonschema:"Of oauth2_client_credentials and oauth2_authorization_code: what the token is to allow"`
-	ClientID   string               `json:"clientID,omitempty" jsonschema:"Of oauth2_authorization_code: the id of a client that is registered at the issuer"`
+	Scopes     []string             `json:"scopes,omitempty" jsonschema:"Of oauth2_client_credentials: what the token is to allow"`
+}
+
+// serverAuthKeys are the authKeys of an McpServer, which a person may log in to.
+type serverAuthKeys struct {
+	Profile    serverProfile `json:"profile,omitempty" jsonschema:"How the secret becomes a header; oauth2_authorization_code: a person logs in by orla login. Default bearer"`
+	SecretRef  string        `json:"secretRef,omitempty" jsonschema:"The secret: [namespace/]name[:key]"`
+	HeaderName string        `json:"headerName,omitempty" jsonschema:"Of api_key_header: the header"`
+	TokenURL   string        `json:"tokenURL,omitempty" jsonschema:"Of oauth2_client_credentials: where tokens are had"`
+	Scopes     []string      `json:"scopes,omitempty" jsonschema:"Of the profiles oauth2_…: what the token is to allow"`
+	ClientID   string        `json:"clientID,omitempty" jsonschema:"Of oauth2_authorization_code: the id of a client that is registered at the issuer"`
+}
+
+// shared returns the keys that a Tool has too.
+func (k serverAuthKeys) shared() authKeys {
+	return authKeys{Profile: manifest.AuthProfile(k.Profile), SecretRef: k.SecretRef, HeaderName: k.HeaderName, TokenURL: k.TokenURL, Scopes: k.Scopes}
+}
+
+// serverProfile is the auth.profile of an McpServer.
+type serverProfile string
+
+// Values lists what auth.profile of an McpServer may be.
+func (serverProfile) Values() []string {
+	return append(manifest.AuthProfile("").Values(), string(manifest.AuthLogin))
 }
 
 // toolRuntimeDefaults is what holds for the keys that a file leaves out. What

@@ -116,7 +116,7 @@ func (d *Declaration) foreign(of, is transport, keys ...string) {
 
 func (d *Declaration) readRemote(spec serverSpec) {
 	d.foreign(transportStdio, transportHTTP, "command", "args", "env")
-	d.Tool.Runtime.Remote = &manifest.Remote{Endpoint: d.endpoint(spec.Endpoint, false), Auth: d.auth(spec.Auth)}
+	d.Tool.Runtime.Remote = &manifest.Remote{Endpoint: d.endpoint(spec.Endpoint, false), Auth: d.serverAuth(spec.Auth)}
 }
 
 func (d *Declaration) readStdio(spec serverSpec) {

@@ -200,7 +200,10 @@ func (t *Tokens) renew(ctx context.Context, old string, refused bool) error {
 		if refused {
 			t.last.refused = append(t.last.refused, time.Now())
 		}
-		t.store.work.Go(func() { t.fly(context.WithoutCancel(ctx), f, old) })
+		t.store.work.Go(func() {
+			defer recovered.To(t.store.log, "refresh the tokens of a login", nil)
+			t.fly(context.WithoutCancel(ctx), f, old)
+		})
 	}
 	t.mu.Unlock()
 	select {
@@ -223,7 +226,6 @@ func (t *Tokens) fly(ctx context.Context, f *flight, old string) {
 		}
 		close(f.done)
 	}()
-	defer recovered.To(t.store.log, "refresh the tokens of a login", nil)
 	ctx, cancel := context.WithTimeoutCause(ctx, refreshPatience, t.temporary("took over %s", refreshPatience))
 	defer cancel()
 	err = t.refresh(ctx, old)
