@@ -21,6 +21,14 @@ import (
 	"github.com/orla-project/orla/internal/service/outbound"
 )
 
+// askPatience bounds what is asked of the server and of the issuer, each time.
+const askPatience = 30 * time.Second
+
+// bounded returns a context for such questions.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, askPatience, fmt.Errorf("the server or its issuer gave no answer within %s", askPatience))
+}
+
 // Patience is how long a person may take to log in.
 const Patience = 5 * time.Minute
 
@@ -78,17 +86,19 @@ func Login(ctx context.Context, opts Options) (*Record, error) {
 		}
 		f.old = nil // it is replaced
 	}
-	if f.server, err = discover(ctx, opts.Client, opts.Endpoint, opts.UserAgent, opts.Issuer); err != nil {
-		return nil, reason(ctx, err)
+	asking, answered := bounded(ctx)
+	defer answered()
+	if f.server, err = discover(asking, opts.Client, opts.Endpoint, opts.UserAgent, opts.Issuer); err != nil {
+		return nil, reason(asking, err)
 	}
 	meta := f.server.issuer
 	f.record = &Record{
 		Server: opts.Server, Endpoint: opts.Endpoint, Resource: f.server.resource, Issuer: meta.Issuer, Class: f.server.class,
 		TokenEndpoint: meta.TokenEndpoint, RevocationEndpoint: meta.RevocationEndpoint, Since: time.Now().Round(0),
 	}
-	browser, err := f.receive(ctx)
+	browser, err := f.receive(asking)
 	if err != nil {
-		return nil, reason(ctx, err)
+		return nil, reason(asking, err)
 	}
 	var serving sync.WaitGroup
 	serving.Go(browser.serve)
@@ -277,6 +287,8 @@ func (f *flowState) authorize(ctx context.Context, redirect string) error {
 		return err
 	}
 	f.record.Scopes = scopes
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	err = f.record.exchange(ctx, f.Options.Client, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {verifier}, "redirect_uri": {redirect}, "resource": {f.record.Resource},
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/service/secret"
 )
@@ -41,6 +42,7 @@ func NewStore(dir string, client *outbound.Client, log *slog.Logger) *Store {
 	if dir == "" {
 		return nil
 	}
+	wholefile.Sweep(dir) // they have tokens
 	return &Store{dir: dir, client: client, log: log}
 }
 

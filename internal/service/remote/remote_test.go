@@ -353,7 +353,7 @@ func TestT35AServerThatAsksForOAuth(t *testing.T) {
 	})
 	l := connect(t, s.URL, func(o *options) { o.tool.Runtime.Restart.MaxFailures = 3 })
 	l.becomes("STOPPED")
-	const says = "this server asks for OAuth"
+	const says = "this server asks for OAuth; run: orla login far"
 	life := l.Life()
 	if !strings.Contains(life.Reason, says) || life.Restarts != 0 || life.Failures != 0 || time.Until(life.Next) < time.Minute {
 		t.Errorf("it is %+v", life)
