@@ -111,10 +111,14 @@ func TestTokensStayAtTheirResource(t *testing.T) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
+	elsewhere := filepath.Join(t.TempDir(), "login")
+	if err := os.WriteFile(elsewhere, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Remove(files[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("/etc/passwd", files[0]); err != nil {
+	if err := os.Symlink(elsewhere, files[0]); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Find("far", f.url+"/mcp"); err == nil {
