@@ -236,6 +236,31 @@ func TestRefreshesThatFail(t *testing.T) {
 	}
 }
 
+// An issuer of a public server must not be found on this machine at a refresh.
+func TestARefreshAtALessPublicAddress(t *testing.T) {
+	f := newFake(t)
+	f.login()
+	f.expire()
+	files, _ := filepath.Glob(filepath.Join(f.dir, "far-*.json"))
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, class := range []string{"public", "private", "", "x"} {
+		changed := strings.Replace(string(text), `"class": "loopback"`, `"class": "`+class+`"`, 1)
+		if err := os.WriteFile(files[0], []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := f.source()
+		if got := fault.From(s.Do(t.Context(), access("access-2"))); got == nil || !strings.Contains(got.Reason, "no less public one") {
+			t.Errorf("a %s server: %v", class, got)
+		}
+	}
+	if f.count("/token") != 1 {
+		t.Error("the refresh token was sent")
+	}
+}
+
 // New tokens that cannot be stored are not used before they are, and are not lost.
 func TestTokensThatCannotBeStored(t *testing.T) {
 	f := newFake(t)

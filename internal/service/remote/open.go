@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
@@ -63,6 +65,8 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 		return s.end()
 	case status == http.StatusUnauthorized && (asksForOAuth(resp.Header) || c.Login()):
 		return s.wantsOAuth(resp, c)
+	case status == http.StatusForbidden && c.Login():
+		return s.lacksScope(resp, string(body), c)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusTooManyRequests, status >= 500:
 		return outbound.StatusFault("the server", resp, []byte(c.Redact(string(body))))
 	}
@@ -111,6 +115,27 @@ func (s *session) wantsOAuth(resp *http.Response, c auth.Credentials) error {
 	}
 	return f
 }
+
+// lacksScope is the error for a server that refuses a request of a login. It says which scopes the
+// server asks for (RFC 6750, 3.1).
+func (s *session) lacksScope(resp *http.Response, body string, c auth.Credentials) error {
+	f := outbound.StatusFault("the server", resp, []byte(c.Redact(body)))
+	challenges, _ := oauthex.ParseWWWAuthenticate(resp.Header.Values("WWW-Authenticate")) // one that cannot be read says nothing
+	for _, challenge := range challenges {
+		if challenge.Scheme != "bearer" || challenge.Params["error"] != "insufficient_scope" {
+			continue
+		}
+		if scopes := outbound.Words(c.Redact(challenge.Params["scope"]), maxScopes); scopes != "" {
+			f.Reason += ": it asks for the scopes " + scopes
+		}
+		f.Reason += "; run: orla login " + s.opts.name + ", with --scope for each scope that is needed"
+		break
+	}
+	return f
+}
+
+// maxScopes bounds the scopes in an error in bytes.
+const maxScopes = 200
 
 // end records that the server does not know the session any more.
 func (s *session) end() error {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/service/auth"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
@@ -370,6 +372,47 @@ func TestT35AServerThatAsksForOAuth(t *testing.T) {
 	}
 	open.Store(true)
 	testkit.Eventually(t, "a call works", func() bool { return l.text("far--t", `{}`) == "called" })
+}
+
+// loggedIn is a login whose token never changes.
+type loggedIn struct{}
+
+func (loggedIn) Token(context.Context) (access secret.Value, others []secret.Value, err error) {
+	return secret.NewValue("the-token"), nil, nil
+}
+
+func (loggedIn) Renew(context.Context, secret.Value) error { return nil }
+
+// A server that does not accept the token of a login, or wants more scopes of it, says what to do.
+func TestAServerThatRefusesALogin(t *testing.T) {
+	for _, c := range []struct {
+		status          int
+		challenge, want string
+		code            fault.Code
+	}{
+		{http.StatusUnauthorized, "", "does not accept the tokens of the login; run: orla login far", fault.AuthInvalid},
+		{http.StatusForbidden, `Bearer error="insufficient_scope", scope="write the-token"`, "it asks for the scopes write [redacted]; run: orla login far, with --scope", fault.AuthForbidden},
+		{http.StatusForbidden, `Bearer error="insufficient_scope`, "403", fault.AuthForbidden},
+		{http.StatusForbidden, "", "403", fault.AuthForbidden},
+	} {
+		s := script(t, func(w http.ResponseWriter, r *http.Request, m asked) bool {
+			if m.Method != "tools/call" {
+				return false
+			}
+			if r.Header.Get("Authorization") != "Bearer the-token" {
+				t.Error("the token is missing")
+			}
+			w.Header().Set("WWW-Authenticate", c.challenge)
+			w.WriteHeader(c.status)
+			return true
+		})
+		l := connect(t, s.URL, func(o *options) { o.auth = auth.NewLogin(loggedIn{}) })
+		l.becomes("READY")
+		_, err := l.call("far--t", `{}`, nil)
+		if f := fault.From(err); f == nil || f.Code != c.code || f.Retryable() || !strings.Contains(f.Reason, c.want) || strings.Contains(f.Error(), "the-token") {
+			t.Errorf("%d %s gives %v", c.status, c.challenge, err)
+		}
+	}
 }
 
 // A server that is idle for long enough is let go of, and a call brings it back.
