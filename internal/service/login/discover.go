@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,26 +114,27 @@ func (s *server) describeResource(ctx context.Context, client *outbound.Client, 
 	if err != nil {
 		return "", err
 	}
+	named := challenge["resource_metadata"] != ""
+	var wrong error
 	for _, one := range at {
-		body, err := oauth.Fetch(ctx, client, one)
-		if oauth.Missing(err) && challenge["resource_metadata"] == "" {
+		found, err := resourceIn(ctx, client, one, endpoint)
+		if err != nil && !named && ctx.Err() == nil {
+			if !oauth.Missing(err) && !errors.Is(err, errNoJSON) { // some servers answer a page for any address
+				wrong = cmp.Or(wrong, err)
+			}
 			continue
 		}
 		if err != nil {
 			return "", fmt.Errorf("the metadata of the server: %w", err)
-		}
-		var found oauthex.ProtectedResourceMetadata
-		if json.Unmarshal(body, &found) != nil {
-			return "", fmt.Errorf("%s is not the metadata of a resource", one)
-		}
-		if !covers(found.Resource, endpoint) {
-			return "", fmt.Errorf("%s is about the resource %s, and not about %s; Orla does not log in there", one, quoted(found.Resource), endpoint)
 		}
 		s.resource = found.Resource
 		if len(s.scopes) == 0 {
 			s.scopes = cleanScopes(found.ScopesSupported)
 		}
 		return chosen(found.AuthorizationServers, wanted, one)
+	}
+	if wrong != nil {
+		return "", fmt.Errorf("the metadata of the server: %w", wrong)
 	}
 	if !asked {
 		return "", errors.New("the server does not ask for a login: it accepts a session without credentials, and names no issuer")
@@ -144,6 +146,25 @@ func (s *server) describeResource(ctx context.Context, client *outbound.Client, 
 	}
 	s.resource = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 	return outbound.Origin(u), nil
+}
+
+// errNoJSON is the reason why a document cannot be read.
+var errNoJSON = errors.New("it is not the JSON that was expected")
+
+// resourceIn reads the metadata of the resource in one document.
+func resourceIn(ctx context.Context, client *outbound.Client, at, endpoint string) (*oauthex.ProtectedResourceMetadata, error) {
+	body, err := oauth.Fetch(ctx, client, at)
+	if err != nil {
+		return nil, err
+	}
+	var found oauthex.ProtectedResourceMetadata
+	if json.Unmarshal(body, &found) != nil {
+		return nil, fmt.Errorf("%s is not the metadata of a resource: %w", at, errNoJSON)
+	}
+	if !covers(found.Resource, endpoint) {
+		return nil, fmt.Errorf("%s is about the resource %s, and not about %s; Orla does not log in there", at, quoted(found.Resource), endpoint)
+	}
+	return &found, nil
 }
 
 // resourceDocuments returns where the metadata of a resource may be: where the challenge says, or else at
@@ -189,29 +210,49 @@ func (s *server) describeIssuer(ctx context.Context, client *outbound.Client, is
 	if err := CheckURL(issuer); err != nil {
 		return fmt.Errorf("the issuer %s that the server names %w", quoted(issuer), err)
 	}
-	var first error
-	for _, at := range oauth.Documents(issuer) {
-		body, err := oauth.Fetch(ctx, client, at)
-		if oauth.Missing(err) {
-			if first == nil {
-				first = err
-			}
-			continue
+	var missing, wrong error // the first of each
+	for _, at := range issuerDocuments(issuer) {
+		found, err := s.issuerIn(ctx, client, at, issuer)
+		switch {
+		case err == nil:
+			s.issuer = found
+			return nil
+		case ctx.Err() != nil:
+			return err
+		case oauth.Missing(err):
+			missing = cmp.Or(missing, err)
+		default: // some servers answer a page for any address
+			wrong = cmp.Or(wrong, err)
 		}
-		if err != nil {
-			return fmt.Errorf("the metadata of the issuer: %w", err)
-		}
-		var found oauthex.AuthServerMeta
-		if json.Unmarshal(body, &found) != nil {
-			return fmt.Errorf("%s is not the metadata of an issuer", at)
-		}
-		if strings.TrimSuffix(found.Issuer, "/") != strings.TrimSuffix(issuer, "/") { // many add a slash to the URL that they are given
-			return fmt.Errorf("%s says that the issuer is %s, and the server names %s", at, quoted(found.Issuer), issuer)
-		}
-		s.issuer = &found
-		return checkIssuer(&found)
 	}
-	return fmt.Errorf("the metadata of the issuer: %w", first)
+	return fmt.Errorf("the metadata of the issuer: %w", cmp.Or(wrong, missing))
+}
+
+// issuerDocuments returns where the metadata of an issuer may be: those of OAuth (RFC 8414) come before
+// those of OpenID.
+func issuerDocuments(issuer string) []string {
+	list := oauth.Documents(issuer)
+	slices.SortStableFunc(list, func(a, b string) int {
+		rank := func(at string) int { return strings.Count(at, "/openid-configuration") }
+		return rank(a) - rank(b)
+	})
+	return list
+}
+
+// issuerIn reads the metadata of the issuer in one document.
+func (s *server) issuerIn(ctx context.Context, client *outbound.Client, at, issuer string) (*oauthex.AuthServerMeta, error) {
+	body, err := oauth.Fetch(ctx, client, at)
+	if err != nil {
+		return nil, err
+	}
+	var found oauthex.AuthServerMeta
+	if json.Unmarshal(body, &found) != nil {
+		return nil, fmt.Errorf("%s is not the metadata of an issuer: %w", at, errNoJSON)
+	}
+	if strings.TrimSuffix(found.Issuer, "/") != strings.TrimSuffix(issuer, "/") { // many add a slash to the URL that they are given
+		return nil, fmt.Errorf("%s says that the issuer is %s, and the server names %s", at, quoted(found.Issuer), issuer)
+	}
+	return &found, checkIssuer(&found)
 }
 
 // checkIssuer returns why nobody can log in at an issuer.

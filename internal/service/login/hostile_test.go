@@ -48,7 +48,7 @@ func TestMetadataThatLies(t *testing.T) {
 		"no codes":                      {func(f *fake) { f.meta["response_types_supported"] = []string{"token"} }, "does not give authorization codes"},
 		"no registration":               {func(f *fake) { delete(f.meta, "registration_endpoint") }, "--client-id"},
 		"redirect of the metadata":      {func(f *fake) { f.serves[ofResource] = says(302, "", "Location", f.url+"/elsewhere") }, "redirects are not followed"},
-		"redirect of the issuer":        {func(f *fake) { f.serves[ofIssuer] = says(302, "", "Location", f.url+"/elsewhere") }, "redirects are not followed"},
+		"redirect of the issuer":        {func(f *fake) { f.serves[ofIssuer] = says(302, "", "Location", f.url+"/elsewhere") }, "the metadata of the issuer"},
 		"huge metadata":                 {func(f *fake) { f.serves[ofResource] = says(200, strings.Repeat(" ", 2<<20)) }, "more than"},
 		"huge metadata of the issuer":   {func(f *fake) { f.serves[ofIssuer] = says(200, strings.Repeat("[", 2<<20)) }, "more than"},
 		"metadata not JSON":             {func(f *fake) { f.serves[ofResource] = says(200, "<html>") }, "is not the metadata"},
@@ -292,6 +292,51 @@ func TestClients(t *testing.T) {
 		if _, err := login.CheckRedirect(text); err == nil {
 			t.Errorf("the redirect URL %q is accepted", text)
 		}
+	}
+}
+
+// Servers that answer a page for every address, and those whose documents differ, can be logged in to.
+func TestOddDocuments(t *testing.T) {
+	page := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html>") }
+	for name, change := range map[string]func(*fake){
+		"the document of OAuth comes first": func(f *fake) {
+			good, bad := f.meta, map[string]any{"issuer": f.url, "authorization_endpoint": f.url + "/other", "token_endpoint": f.url + "/other"}
+			f.serves["/.well-known/oauth-authorization-server"] = func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, good) }
+			f.meta = bad
+		},
+		"a page in place of the document of OAuth": func(f *fake) { f.serves["/.well-known/oauth-authorization-server"] = page },
+		"an issuer with a slash":                   func(f *fake) { f.resource["authorization_servers"] = []string{f.url + "/"} },
+		"a resource without a path":                func(f *fake) { f.resource["resource"] = f.url },
+		"a challenge without metadata": func(f *fake) {
+			f.serves["/mcp"] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
+		},
+		"metadata at the root": func(f *fake) {
+			resource := f.resource
+			f.serves["/mcp"] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
+			f.serves["/.well-known/oauth-protected-resource/mcp"] = page
+			f.serves["/.well-known/oauth-protected-resource"] = func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, resource) }
+		},
+		"no metadata, as in 2025-03-26": func(f *fake) {
+			f.serves["/mcp"] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
+			f.serves["/.well-known/oauth-protected-resource/mcp"] = page
+		},
+		"a session without a login": func(f *fake) {
+			f.serves["/mcp"] = func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					w.Header().Set("Mcp-Session-Id", "x")
+					answer(w, 200, map[string]any{})
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.with(func() { change(f) })
+			r := f.login()
+			if !strings.HasPrefix(f.url+"/mcp", r.Resource) || r.Issuer != f.url {
+				t.Errorf("the login is for %s, of %s", r.Resource, r.Issuer)
+			}
+		})
 	}
 }
 
