@@ -182,7 +182,10 @@ func (p *page) row(cells []string, widths []int) {
 
 // why returns the reason why a capsule is not READY, for an operator.
 func (p *page) why(t *control.ToolStatus) string {
-	if t.State == "" || t.State == "READY" {
+	switch {
+	case t.State == "READY" && t.NeedLogin:
+		return "its login: " + terminal.Printable(t.Login)
+	case t.State == "", t.State == "READY":
 		return ""
 	}
 	why := terminal.Printable(t.Reason)

@@ -55,6 +55,7 @@ type ToolStatus struct {
 	Isolation string    `json:"isolation,omitempty" jsonschema:"Where its processes run, and what isolates them: sandboxed (native), sandboxed (container), container, kubernetes or wasm; absent without isolation."`
 	Limits    string    `json:"limits,omitempty" jsonschema:"Which limits apply to its process, or applied to that of its last call, and which do not; not yet called, if there was no call. Absent without limits."`
 	Login     string    `json:"login,omitempty" jsonschema:"Who has logged in to a remote server by orla login, and until when the access token is valid; absent without a login."`
+	NeedLogin bool      `json:"need_login,omitempty" jsonschema:"The login of a remote server is over or cannot be used, or a login is required and there is none: somebody has to run orla login."`
 	Stderr    []string  `json:"stderr,omitempty" jsonschema:"Its last lines on stderr. Only in the status of one tool."`
 }
 

@@ -85,8 +85,8 @@ func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatu
 		t := control.ToolStatus{
 			Name: one.Tool.Name, Kind: string(one.Tool.Kind), Version: one.Tool.Version, Source: config.Absolute(one.Tool.Source),
 			Isolation: discovery.Isolation(one.Tool), Limits: o.LastProcesses.Limits(one.Tool),
-			Login: o.Services.Login(one.Tool),
 		}
+		t.Login, t.NeedLogin = o.Services.Login(one.Tool)
 		if life, ok := lives[one.Tool.Name]; ok {
 			live(&t, life, usage[one.Tool.Name])
 		}

@@ -35,27 +35,29 @@ func TakesLogin(t manifest.Tool) bool {
 	return far != nil && (far.Auth.IsZero() || far.Auth.Profile == manifest.AuthLogin)
 }
 
-// Login describes the login of a server for people; "" if there is none.
-func (s *Services) Login(t manifest.Tool) string {
+// Login describes the login of a server for people; "" if there is none. needed says that somebody has to
+// log in.
+func (s *Services) Login(t manifest.Tool) (text string, needed bool) {
 	if !TakesLogin(t) {
-		return ""
+		return "", false
 	}
 	r, err := s.logins.Find(t.Name, t.Runtime.Remote.Endpoint)
 	switch {
 	case err != nil:
-		return "cannot be used: " + err.Error()
+		return "cannot be used: " + err.Error(), true
 	case r != nil:
-		return r.Summary()
+		return r.Summary(), !r.Usable()
 	case t.Runtime.Remote.Auth.Profile == manifest.AuthLogin:
-		return "nobody has logged in; run: orla login " + t.Name
+		return "nobody has logged in; run: orla login " + t.Name, true
 	}
-	return ""
+	return "", false
 }
 
 // DescribeLogin describes the login of a server for people.
 func DescribeLogin(cfg *config.Loaded, t manifest.Tool) string {
 	s := &Services{logins: login.NewStore(loginsDir(cfg), nil, nil)}
-	return cmp.Or(s.Login(t), "not logged in")
+	text, _ := s.Login(t)
+	return cmp.Or(text, "not logged in")
 }
 
 // Login logs a person in to a server. opts has what the command line says.

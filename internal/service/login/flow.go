@@ -174,7 +174,7 @@ func (f *flowState) client() (Client, error) {
 		return old, nil
 	case f.Document != "" && meta.ClientIDMetadataDocumentSupported:
 		return Client{ID: f.Document, Method: methodNone, From: Document}, nil
-	case old.From == Registered && (old.Expires == 0 || time.Now().Unix() < old.Expires) && f.old.Refused == "":
+	case old.From == Registered && f.fits(old) && f.old.Refused == "":
 		return old, nil
 	case meta.RegistrationEndpoint != "":
 		return Client{From: Registered}, nil
@@ -184,6 +184,17 @@ func (f *flowState) client() (Client, error) {
 		text += "; or host a client id metadata document, and set client_metadata_url in orla.yaml"
 	}
 	return Client{}, errors.New(text)
+}
+
+// fits reports whether a registration can be used for this login.
+func (f *flowState) fits(c Client) bool {
+	registered := strings.Fields(c.Scope)
+	for _, scope := range f.scopes() {
+		if !slices.Contains(registered, scope) {
+			return false
+		}
+	}
+	return c.Expires == 0 || time.Now().Unix() < c.Expires
 }
 
 // methodOf returns how a client with a secret authenticates.
@@ -227,7 +238,7 @@ func (f *flowState) register(ctx context.Context, redirect string) (Client, erro
 	if got.ID == "" || len(got.ID)+len(got.Secret) > maxToken {
 		return Client{}, fmt.Errorf("the issuer %s gave a registration that cannot be used", meta.Issuer)
 	}
-	c := Client{ID: got.ID, Secret: got.Secret, Method: cmp.Or(got.Method, method), From: Registered, Redirect: redirect, Expires: got.Expires}
+	c := Client{ID: got.ID, Secret: got.Secret, Method: cmp.Or(got.Method, method), From: Registered, Redirect: redirect, Scope: about.Scope, Expires: got.Expires}
 	if !slices.Contains([]string{methodNone, methodBasic, methodPost}, c.Method) {
 		return Client{}, fmt.Errorf("the issuer %s wants %s of clients, which Orla cannot do", meta.Issuer, quoted(c.Method))
 	}

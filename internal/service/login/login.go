@@ -24,6 +24,7 @@ type Client struct {
 	// From says where it comes from: configured, document or registered.
 	From     string `json:"from"`
 	Redirect string `json:"redirect,omitempty"` // the redirect URL that was registered
+	Scope    string `json:"scope,omitempty"`    // the scopes that were registered
 	Expires  int64  `json:"expires,omitempty"`  // when the secret ends, in Unix seconds; 0 for never
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -232,10 +233,31 @@ func (r *real) find() *login.Record {
 // A second login uses the registration of the first one. A logout revokes the tokens.
 func TestRealLogout(t *testing.T) {
 	r := startReal(t)
-	r.login()
-	r.login()
+	first := r.login()
+	if got := r.login(); got.Client != first.Client || got.Who != "" {
+		t.Errorf("the second login is %+v, the first was %+v", got, first)
+	}
 	if n := r.counts(); n.Registered != 1 || n.Grants["authorization_code"] != 2 {
 		t.Errorf("two logins: %+v", n)
+	}
+	at, err := url.Parse(first.Client.Redirect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config net.ListenConfig
+	taken, err := config.Listen(t.Context(), "tcp", at.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.login(); got.Client.Redirect == first.Client.Redirect || r.counts().Registered != 2 {
+		t.Errorf("while somebody else has the port, the login is %+v", got)
+	}
+	_ = taken.Close()
+
+	// Other scopes need another registration. With openid, the issuer says who it is.
+	got := r.login(func(o *login.Options) { o.Scopes = []string{"openid", "read"} })
+	if got.Who != "ann" || r.counts().Registered != 3 || !strings.Contains(got.Summary(), "as ann; ") {
+		t.Errorf("with openid, the login is %+v", got)
 	}
 	s := r.source()
 	if _, err := r.call(t.Context(), s); err != nil {

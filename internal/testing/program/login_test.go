@@ -202,6 +202,17 @@ func TestOrlaLogin(t *testing.T) {
 		t.Errorf("orla login says\n%s", said)
 	}
 	works("after another login")
+
+	// The issuer forgets the login of a server that is READY.
+	far.tell("/end-grants", "")
+	if s := o.orla("call", "far--whoami"); s.code != 1 || !strings.Contains(s.err+s.out, "run: orla login far") {
+		t.Errorf("after the end of the grant: %d %s%s", s.code, s.out, s.err)
+	}
+	if got := o.mustOrla("status"); !strings.Contains(got, "its login: over: ") || !o.toolStatus("far").NeedLogin {
+		t.Errorf("after the end of the grant the status is\n%s", got)
+	}
+	o.login(false)
+	works("after a third login")
 	if s := o.orla("doctor"); !strings.Contains(s.out, "ok    login") {
 		t.Errorf("orla doctor says\n%s", s.out)
 	}
