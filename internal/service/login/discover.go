@@ -273,6 +273,10 @@ func checkIssuer(m *oauthex.AuthServerMeta) error {
 			return fmt.Errorf("the %s of the issuer %s: it %w", e.name, m.Issuer, err)
 		}
 	}
+	// A program that opens a URL may be a shell script, and some have run what a URL had in it.
+	if strings.ContainsFunc(m.AuthorizationEndpoint, func(c rune) bool { return strings.ContainsRune("$`'\"\\(){}<>|;*!^", c) }) {
+		return fmt.Errorf("the authorization_endpoint of the issuer %s has characters that mean something to a shell", m.Issuer)
+	}
 	if !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
 		return fmt.Errorf("the issuer %s does not announce PKCE with S256, without which a login is not safe", m.Issuer)
 	}

@@ -77,7 +77,7 @@ func origin(u *url.URL) string {
 
 // CheckURL returns what is wrong with a URL that tokens or codes are sent to.
 func CheckURL(text string) error {
-	if len(text) > maxURL || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) || oauth.CheckIssuer(text) != nil {
+	if len(text) > maxURL || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) || oauth.CheckIssuer(text) != nil {
 		return errors.New("must be an https:// URL; http:// is accepted for this machine only")
 	}
 	return nil
