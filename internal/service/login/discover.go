@@ -26,9 +26,6 @@ type server struct {
 	issuer   *oauthex.AuthServerMeta
 }
 
-// maxProbe bounds how much of the answer to a probe is read.
-const maxProbe = 64 << 10
-
 // discover finds out where to log in for an endpoint: the server's challenge or a well-known address
 // leads to the metadata of the resource (RFC 9728), and these to those of the issuer (RFC 8414). wanted
 // is the issuer to use if there are several; "" for the first one.

@@ -232,7 +232,7 @@ func (f *flowState) register(ctx context.Context, redirect string) (Client, erro
 		Method  string `json:"token_endpoint_auth_method"`
 		Expires int64  `json:"client_secret_expires_at"`
 	}
-	if _, err := send(f.Options.Client, req, &got); err != nil {
+	if err := send(f.Client, req, &got); err != nil {
 		return Client{}, fmt.Errorf("the issuer %s does not register Orla: %w; a client that somebody has registered can be used by --client-id", meta.Issuer, err)
 	}
 	if got.ID == "" || len(got.ID)+len(got.Secret) > maxToken {
@@ -300,7 +300,7 @@ func (f *flowState) authorize(ctx context.Context, redirect string) error {
 	f.record.Scopes = scopes
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	err = f.record.exchange(ctx, f.Options.Client, url.Values{
+	err = f.record.exchange(ctx, f.Client, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "code_verifier": {verifier}, "redirect_uri": {redirect}, "resource": {f.record.Resource},
 	})
 	if err != nil {

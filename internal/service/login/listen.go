@@ -53,7 +53,6 @@ type receiver struct {
 	redirect string // the redirect URL
 	listener net.Listener
 	server   *http.Server
-	answers  chan answer // holds one
 }
 
 // defaultPath is the path of the redirect URL of a client that somebody else has registered.

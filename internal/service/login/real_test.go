@@ -47,7 +47,7 @@ func (r *real) options() login.Options {
 		Client: r.client, Dir: r.dir, Server: "far", Endpoint: r.url + "/mcp", UserAgent: "orla/test",
 		Show: func(open, _ string) {
 			go func() { // as a browser does
-				to, err := issuer.Browse(open, "ann")
+				to, err := issuer.Browse(r.t.Context(), open, "ann")
 				if err != nil {
 					r.t.Error(err)
 					return

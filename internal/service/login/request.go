@@ -180,24 +180,23 @@ func (r *Record) revoke(ctx context.Context, client *outbound.Client) error {
 	if r.Client.Method == methodBasic {
 		req.SetBasicAuth(url.QueryEscape(r.Client.ID), url.QueryEscape(r.Client.Secret))
 	}
-	_, err = send(client, req, nil)
-	return err
+	return send(client, req, nil)
 }
 
 // send makes a request of an authorization server, and decodes the JSON of its answer into v, unless
 // that is nil.
-func send(client *outbound.Client, req *http.Request, v any) (status int, err error) {
+func send(client *outbound.Client, req *http.Request, v any) error {
 	resp, err := client.HTTPClient().Do(req)
 	if err != nil {
 		if f, ok := errors.AsType[*fault.Error](err); ok {
-			return 0, f
+			return f
 		}
-		return 0, errors.New("the request failed")
+		return errors.New("the request failed")
 	}
 	defer func() { _ = resp.Body.Close() }() // everything needed was read
 	body, err := outbound.Body(resp.Body, maxAnswer)
 	if err != nil {
-		return resp.StatusCode, err
+		return err
 	}
 	if resp.StatusCode/100 != 2 {
 		var said struct {
@@ -206,12 +205,12 @@ func send(client *outbound.Client, req *http.Request, v any) (status int, err er
 		}
 		_ = json.Unmarshal(bytes.TrimSpace(body), &said) // the status is enough
 		words := strings.TrimSpace(said.Code + " " + said.Description)
-		return resp.StatusCode, &RefusedError{Status: resp.StatusCode, Code: said.Code, words: outbound.Words(words, maxWords), after: outbound.RetryAfter(resp.Header)}
+		return &RefusedError{Status: resp.StatusCode, Code: said.Code, words: outbound.Words(words, maxWords), after: outbound.RetryAfter(resp.Header)}
 	}
 	if v != nil && json.Unmarshal(body, v) != nil {
-		return resp.StatusCode, errors.New("gave an answer that cannot be read") // the cause may quote a secret
+		return errors.New("gave an answer that cannot be read") // the cause may quote a secret
 	}
-	return resp.StatusCode, nil
+	return nil
 }
 
 // cleanScopes returns scopes that are valid (RFC 6749, 3.3), each once.

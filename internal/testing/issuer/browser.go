@@ -1,6 +1,7 @@
 package issuer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"html"
@@ -22,7 +23,7 @@ var (
 // Browse does what a person does with the pages of an authorization server: it enters a name wherever a
 // form asks for one, and agrees to everything. It returns the redirect URL that the server sends the
 // browser to at the end, which it does not open.
-func Browse(open, name string) (*url.URL, error) {
+func Browse(ctx context.Context, open, name string) (*url.URL, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return nil, err
@@ -35,9 +36,9 @@ func Browse(open, name string) (*url.URL, error) {
 	server := at.Host
 	var form url.Values
 	for range 20 {
-		req, err := http.NewRequest(http.MethodGet, at.String(), nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if form != nil {
-			req, err = http.NewRequest(http.MethodPost, at.String(), strings.NewReader(form.Encode()))
+			req, err = http.NewRequestWithContext(ctx, http.MethodPost, at.String(), strings.NewReader(form.Encode()))
 		}
 		if err != nil {
 			return nil, err

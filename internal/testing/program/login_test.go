@@ -60,9 +60,9 @@ func (l loginServer) refreshes() int {
 
 // login runs orla login, does what a person does in a browser, and returns what the command printed. With
 // paste, the browser is on another machine.
-func (o *running) login(paste bool, args ...string) string {
+func (o *running) login(paste bool) string {
 	o.t.Helper()
-	cmd := o.command(append([]string{"login", "far", "--no-browser"}, args...)...)
+	cmd := o.command("login", "far", "--no-browser")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		o.t.Fatal(err)
@@ -84,7 +84,7 @@ func (o *running) login(paste bool, args ...string) string {
 			o.t.Fatalf("orla login ends: %s", said.String())
 		}
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "http") {
-			to, err := issuer.Browse(line, "ann")
+			to, err := issuer.Browse(o.t.Context(), line, "ann")
 			if err != nil {
 				o.t.Fatal(err)
 			}
