@@ -51,7 +51,8 @@ var imports = map[string][]string{
 	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rpc", "internal/call/turns"},      // lines on the pipes of a process
 	"internal/service/secret": {"internal/call/fault"},
 	"manifest":                {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc"},
-	"internal/call/rules":     {"manifest"}, // who may call what
+	"internal/call/rules":     {"manifest"},                                                                                                     // who may call what
+	"internal/call/pins":      {"internal/call/fault", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief", "manifest"}, // which definitions were accepted
 
 	// Descriptions of tools, read into manifest.Tool.
 	"internal/file/regularfile": {}, // files of folders that strangers may fill
@@ -68,14 +69,14 @@ var imports = map[string][]string{
 	"simple": {"internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
 
 	// A capsule, and what it is made of.
-	"capsule/clients":  {"internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/turns", "internal/call/pace"}, // what a capsule says to clients, and asks of them
-	"capsule/protocol": {"internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/trace", "manifest"},                                  // MCP as Orla speaks it with a capsule
-	"capsule/records":  {"internal/file/wholefile", "manifest"},                                                                                                                          // what is kept of capsules between two runs of Orla
-	"capsule/offers":   {"capsule/records", "internal/mcp/peer", "internal/mcp/rawjson", "manifest", "internal/observe/brief", "internal/call/pace"},                                     // what a capsule offers, under the names of clients
-	"capsule/files":    {"internal/call/recovered", "internal/file/watch", "manifest"},                                                                                                   // changes of a capsule's files
-	"capsule/restarts": {"manifest"},                                                                                                                                                     // when a capsule that failed is started again
-	"capsule/stdio":    {"internal/call/fault", "internal/launch", "internal/mcp/linerpc", "internal/call/pace", "internal/mcp/rpc", "internal/observe/tail"},                            // a connection with a process
-	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"capsule/clients":  {"internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/turns", "internal/call/pace"},          // what a capsule says to clients, and asks of them
+	"capsule/protocol": {"internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/trace", "manifest"},                                           // MCP as Orla speaks it with a capsule
+	"capsule/records":  {"internal/file/wholefile", "manifest"},                                                                                                                                   // what is kept of capsules between two runs of Orla
+	"capsule/offers":   {"capsule/records", "internal/call/fault", "internal/call/pins", "internal/mcp/peer", "internal/mcp/rawjson", "manifest", "internal/observe/brief", "internal/call/pace"}, // what a capsule offers, under the names of clients
+	"capsule/files":    {"internal/call/recovered", "internal/file/watch", "manifest"},                                                                                                            // changes of a capsule's files
+	"capsule/restarts": {"manifest"},                                                                                                                                                              // when a capsule that failed is started again
+	"capsule/stdio":    {"internal/call/fault", "internal/launch", "internal/mcp/linerpc", "internal/call/pace", "internal/mcp/rpc", "internal/observe/tail"},                                     // a connection with a process
+	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/pins", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/service/outbound": {"internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                                                    // HTTP to services, and the addresses it may reach
@@ -156,13 +157,13 @@ var imports = map[string][]string{
 	"internal/app/wiring": {
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
-		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
+		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",
 	},
 
 	"internal/app/daemon": {
-		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules",
+		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/call/fault",
 		"internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version", "internal/file/watch",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
@@ -175,10 +176,11 @@ var imports = map[string][]string{
 	},
 	"internal/app/cli/approve":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/logins":   {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
+	"internal/app/cli/pinned":   {"internal/app/control", "internal/app/exit", "internal/app/terminal", "manifest"},
 	"internal/app/cli/auditlog": {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
 	"internal/app/cli": {
 		"internal/call/rules",
-		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
+		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
 		"capsule/files",       // which rules of a capsule are too many
@@ -199,7 +201,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce"},
@@ -215,7 +217,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"internal/observe/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/mcp/schema"},
 	"github.com/segmentio/encoding":            {"internal/mcp/rawjson"},
-	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins"},
+	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned"},
 	"github.com/spf13/pflag":                   {"internal/app/config", "internal/app/cli"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with

@@ -31,6 +31,7 @@ import (
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/capsule/restarts"
+	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/file/watch"
 	"github.com/orla-project/orla/internal/launch"
@@ -78,6 +79,8 @@ type Options struct {
 	Hub *watch.Hub
 	// Lists remembers what capsules offered. If nil, nothing is remembered.
 	Lists *records.Lists
+	// Pins remembers which definitions were accepted. If nil, all are served.
+	Pins *pins.Store
 	// Holds remembers which capsules an operator has stopped. If nil, a Capsule remembers it
 	// only for itself.
 	Holds *records.Holds
@@ -182,7 +185,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		settings: settings{tool: tool, opts: opts, log: opts.Log, environ: withFreshCode(environ.Of(tool, opts.Environ), tool), connect: opts.Connect},
 		parts: parts{
 			files:  files.New(tool, opts.Hub, opts.Log),
-			offers: offers.New(tool, opts.Lists, opts.Log),
+			offers: offers.New(tool, opts.Lists, opts.Pins, opts.Log),
 			orla:   protocol.New(tool, opts.Version, opts.Log),
 			inputs: clients.NewInputs(tool.Name, tool.Runtime.MaxMessage, opts.Log),
 		},
@@ -235,6 +238,12 @@ func (c *Capsule) Offers() *peer.Offers { return c.offers.Current() }
 
 // Original returns a tool as the capsule itself listed it; see offers.Offering.
 func (c *Capsule) Original(name string) (tool *mcp.Tool, known bool) { return c.offers.Original(name) }
+
+// Withholds returns why a tool must not be called by its own name; nil if it may be.
+func (c *Capsule) Withholds(own string) error { return c.offers.Withholds(own) }
+
+// Review compares what the capsule lists with the definitions that are accepted now.
+func (c *Capsule) Review() { c.offers.Review() }
 
 // OwnTool implements supervisor.Namer.
 func (c *Capsule) OwnTool(listed string) string { return c.offers.OwnTool(listed) }

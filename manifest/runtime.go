@@ -49,6 +49,8 @@ type Runtime struct {
 	Restart Restart
 	Health  *Health // nil: not asked
 
+	Pin Pin // what happens to definitions that were not accepted; "": the configured value
+
 	// The configuration's, as zero limits of Run are. Zero: the defaults.
 	QueueTimeout time.Duration // how long a call waits for READY (SPEC D10)
 	MaxMessage   int64         // bytes of a message from the capsule (SPEC D5)
@@ -105,6 +107,19 @@ const (
 func (Protocol) Values() []string {
 	return []string{string(ProtocolAuto), string(ProtocolStateless), string(ProtocolInitialize)}
 }
+
+// Pin is what happens to a definition of a tool or a prompt that differs from the accepted one (SPEC N4).
+type Pin string
+
+// The values of runtime.pin.
+const (
+	PinOff  Pin = "off"  // it is not noticed
+	PinWarn Pin = "warn" // it is served, and reported
+	PinHold Pin = "hold" // it is not served until an operator accepts it
+)
+
+// Values lists what runtime.pin may be.
+func (Pin) Values() []string { return []string{string(PinOff), string(PinWarn), string(PinHold)} }
 
 // Start is when a capsule is first started.
 type Start string

@@ -34,7 +34,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 		if refused != nil {
 			return nil, refused
 		}
-		if _, there = l.tools.Find(name); !there {
+		if _, there = l.tools.Find(name); !there && !b.catalog.Catalog().Withholds(name) {
 			return nil, b.unknownTool(ctx, r, name)
 		}
 	}

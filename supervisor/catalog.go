@@ -27,6 +27,7 @@ func (s *Supervisor) publish() {
 		realms:    map[string]Peer{},
 		templates: map[string]Peer{},
 		prompts:   map[string]Peer{},
+		held:      map[string]withheldPrompt{},
 		named:     map[string]Peer{},
 		known:     true,
 		admit:     s.opts.AdmitRequest,
@@ -43,7 +44,7 @@ func (s *Supervisor) publish() {
 		order = append(order, l)
 		if f, ok := l.provider.(Follower); ok {
 			f.Follow(next.Peer)
-			l.tools = f.Tools()
+			l.tools = served(f)
 			l.forget()
 		}
 		if l.peer != nil {
@@ -58,6 +59,7 @@ func (s *Supervisor) publish() {
 	claims := s.newClaiming()
 	next.serveOthers(claims, warn, order)
 	s.serveTools(next, claims, warn, order)
+	next.withhold(order)
 	claims.done(warn)
 	s.warned = warned
 	slices.SortFunc(next.Tools, func(a, b *mcp.Tool) int { return cmp.Compare(a.Name, b.Name) })
@@ -101,7 +103,7 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 				continue
 			}
 			e := before[t.Name]
-			if e == nil || e.of != l || e.listed != t || e.input != input {
+			if e == nil || e.of != l || e.listed != t || e.input != input || e.withheld != nil {
 				e = &entry{of: l, provider: l.provider, listed: t, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
 				e.attempt = s.attempts(l.tool, t, e)
 			}

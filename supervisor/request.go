@@ -101,6 +101,9 @@ func (c *Catalog) request(ctx context.Context, req peer.Request, about subject) 
 		if p, ok := c.prompts[about.Name]; ok {
 			return c.pass(ctx, req, p)
 		}
+		if held, ok := c.held[about.Name]; ok {
+			return c.refuse(ctx, req, held)
+		}
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no prompt " + about.Name}
 	case "completion/complete":
 		if p, ok := c.completer(about.Ref.Name, about.Ref.URI); ok {

@@ -146,13 +146,14 @@ type Catalog struct {
 	resources map[string]Peer   // by URI
 	templates map[string]Peer   // by URI template
 	matching  urimatch.Index[Peer]
-	realms    map[string]Peer // whose all resources of an authority are (realmOf); nil if they are of several
-	reader    Peer            // the only one that can be read from; nil if there is none, or more
-	prompts   map[string]Peer // by name
-	named     map[string]Peer // by the name of a manifest
-	peers     []Peer          // in the order of their manifests' names
-	known     bool            // what all of the peers offer
-	silent    bool            // of some it is known only that they have not said it
+	realms    map[string]Peer           // whose all resources of an authority are (realmOf); nil if they are of several
+	reader    Peer                      // the only one that can be read from; nil if there is none, or more
+	prompts   map[string]Peer           // by name
+	held      map[string]withheldPrompt // by name
+	named     map[string]Peer           // by the name of a manifest
+	peers     []Peer                    // in the order of their manifests' names
+	known     bool                      // what all of the peers offer
+	silent    bool                      // of some it is known only that they have not said it
 	governed  governed
 	admit     func(context.Context, peer.Request, func() *rules.Target) error // see Options.AdmitRequest
 	log       *slog.Logger
@@ -167,6 +168,7 @@ type entry struct {
 	input    *schema.Schema
 	timeout  time.Duration // of an attempt; 0: no limit but the caller's
 	late     error         // why an attempt ends with it
+	withheld error         // why it is not served, and not in Catalog.Tools; nil if it is
 	attempt  Attempt       // answers a call, as Wrap has it
 }
 
@@ -275,12 +277,18 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 	if admitted.Done != nil {
 		defer func() { admitted.Done(got.Attempts > 1 || !fault.IsUnsent(err)) }()
 	}
+	if e.withheld != nil {
+		return Answer{}, fault.Unsent(e.withheld)
+	}
 	if err := e.check(ctx, call.Args); err != nil {
 		return Answer{}, err
 	}
 	if admitted.Approve != nil {
 		if err := s.approved(ctx, one, &call, admitted.Approve); err != nil {
 			return Answer{}, err
+		}
+		if now := s.catalog.Load().entries[call.Tool]; now != nil && now.withheld != nil {
+			return Answer{}, fault.Unsent(now.withheld)
 		}
 	}
 	call.Attempt = 1
@@ -329,6 +337,9 @@ func (s *Supervisor) ask(ctx context.Context, e *entry, call peer.Call) (Answer,
 		next := s.catalog.Load().entries[call.Tool]
 		if next == nil || next.provider == e.provider {
 			return answer, err
+		}
+		if next.withheld != nil {
+			return Answer{}, fault.Unsent(next.withheld)
 		}
 		if err := next.check(ctx, call.Args); err != nil {
 			return Answer{}, err

@@ -4,6 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/call/pins"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -80,4 +84,62 @@ func (s scheme) hashed(full string, taken map[string]bool) string {
 			return name
 		}
 	}
+}
+
+// name gives its tools and prompts the names that clients use, and takes out what is held.
+func (o *Offering) name(n *named) {
+	prompts := o.namesBut(ownNames(n.Prompts, func(p *mcp.Prompt) string { return p.Name }), pins.Prompt, n.held)
+	n.Prompts = split(n, pins.Prompt, n.Prompts, func(p *mcp.Prompt) *string { return &p.Name }, prompts, n.prompts)
+	tools := o.namesBut(ownNames(n.Tools, func(t *mcp.Tool) string { return t.Name }), pins.Tool, n.held)
+	n.Tools = split(n, pins.Tool, n.Tools, func(t *mcp.Tool) *string { return &t.Name }, tools, n.tools)
+	n.shown = tools
+	o.pins.Named(tools, prompts)
+}
+
+// namesBut is namesOf, but what is held as new has a name only if no other thing has it then: it must not change the
+// names of what is served.
+func (o *Offering) namesBut(own []string, kind pins.Kind, held *pins.Held) map[string]string {
+	var known, added []string
+	for _, name := range own {
+		if state, _ := held.State(kind, name); state == pins.New {
+			added = append(added, name)
+		} else {
+			known = append(known, name)
+		}
+	}
+	names := namesOf(o.tool, known)
+	if len(added) == 0 {
+		return names
+	}
+	taken := map[string]bool{}
+	for _, name := range names {
+		taken[name] = true
+	}
+	whole := namesOf(o.tool, own)
+	for _, name := range added {
+		if !taken[whole[name]] {
+			names[name] = whole[name]
+		}
+	}
+	return names
+}
+
+// split names the items of a list, and returns those that are not held. The others go to n.Withheld.
+func split[T any](n *named, kind pins.Kind, list []*T, nameOf func(*T) *string, names, own map[string]string) (served []*T) {
+	for _, item := range list {
+		name := nameOf(item)
+		its := *name
+		shown, is := names[its]
+		if is {
+			*name, own[shown] = shown, its
+		}
+		switch _, held := n.held.State(kind, its); {
+		case !held:
+			served = append(served, item)
+		case is:
+			tool, _ := any(item).(*mcp.Tool)
+			n.Withheld = append(n.Withheld, peer.Withheld{Name: shown, Tool: tool, Why: n.held.Refusal(kind, its, shown)})
+		}
+	}
+	return served
 }

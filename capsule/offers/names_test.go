@@ -114,7 +114,7 @@ func TestIncludedTools(t *testing.T) {
 	var log bytes.Buffer
 	tool := server()
 	tool.Runtime.Generated, tool.Runtime.Include = true, []string{"read_file", "gone", "gone_too"}
-	o := New(tool, nil, slog.New(slog.NewJSONHandler(&log, nil)))
+	o := New(tool, nil, nil, slog.New(slog.NewJSONHandler(&log, nil)))
 	if _, known := o.Original("read_file"); known {
 		t.Error("a tool is known before the server has listed any")
 	}
@@ -168,7 +168,7 @@ func server() manifest.Tool {
 
 // offering returns what a capsule offers that has said something.
 func offering(said records.Offered) *Offering {
-	o := New(server(), nil, slog.New(slog.DiscardHandler))
+	o := New(server(), nil, nil, slog.New(slog.DiscardHandler))
 	o.Set(said)
 	return o
 }

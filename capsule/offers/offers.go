@@ -3,6 +3,7 @@
 package offers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/capsule/records"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/observe/brief"
@@ -27,6 +30,7 @@ import (
 type Offering struct {
 	tool    manifest.Tool
 	lists   *records.Lists
+	pins    *pins.Provider // nil if nothing is pinned
 	log     *slog.Logger
 	current atomic.Pointer[named]
 
@@ -42,12 +46,14 @@ type named struct {
 	tools, prompts map[string]string
 	// originals are all tools that it listed, by its own names and under these.
 	originals map[string]*mcp.Tool
+	held      *pins.Held
+	shown     map[string]string // the names of tools for clients, by the capsule's own, also of held ones
 }
 
 // New publishes what is known before the first start: what the manifest
 // declares, or what the capsule said the last time (SPEC D7a).
-func New(tool manifest.Tool, lists *records.Lists, log *slog.Logger) *Offering {
-	o := &Offering{tool: tool, lists: lists, log: log}
+func New(tool manifest.Tool, lists *records.Lists, pinned *pins.Store, log *slog.Logger) *Offering {
+	o := &Offering{tool: tool, lists: lists, pins: pinned.Of(tool), log: log}
 	said, known := lists.Load(tool)
 	if known {
 		o.said = &said
@@ -66,7 +72,7 @@ const maxNamed = 20
 func (o *Offering) Set(said records.Offered) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.said != nil && reflect.DeepEqual(*o.said, said) && o.current.Load().Known {
+	if now := o.current.Load(); o.said != nil && reflect.DeepEqual(*o.said, said) && now.Known && now.held.Unusable() == nil {
 		return
 	}
 	o.said = &said
@@ -156,24 +162,28 @@ func (o *Offering) named() *named {
 		})
 		n.originals = map[string]*mcp.Tool{}
 		n.Tools = included(t, tools(o, said.Tools), n.originals)
-		names := namesOf(t, ownNames(n.Prompts, func(p *mcp.Prompt) string { return p.Name }))
-		for _, p := range n.Prompts {
-			own := p.Name
-			p.Name = names[own]
-			n.prompts[p.Name] = own
-		}
-		names = namesOf(t, ownNames(n.Tools, func(t *mcp.Tool) string { return t.Name }))
-		for _, listed := range n.Tools {
-			own := listed.Name
-			listed.Name = names[own]
-			n.tools[listed.Name] = own
-		}
+		n.held = o.pins.Compare(n.originals, copies(n.Prompts))
+		o.name(n)
 	}
-	if len(n.Tools) == 0 && o.plain(said) {
+	switch {
+	case len(n.Tools)+len(n.Withheld) > 0 || !o.plain(said):
+	case n.held.Unusable() != nil:
+		n.Withheld = []peer.Withheld{{Name: t.Name, Tool: t.Listed(), Why: n.held.Refusal(pins.Tool, "", t.Name)}}
+	default:
 		n.Tools = []*mcp.Tool{t.Listed()}
 		n.tools[t.Name] = t.Name
 	}
 	return n
+}
+
+// copies returns prompts by their names, which are the capsule's own.
+func copies(prompts []*mcp.Prompt) map[string]*mcp.Prompt {
+	all := make(map[string]*mcp.Prompt, len(prompts))
+	for _, p := range prompts {
+		own := *p
+		all[p.Name] = &own
+	}
+	return all
 }
 
 // included returns the tools that the manifest includes, which may be renamed. It keeps a
@@ -329,6 +339,27 @@ func ownNames[T any](list []*T, name func(*T) string) []string {
 		own[i] = name(item)
 	}
 	return own
+}
+
+// Review compares the last list with what is accepted now.
+func (o *Offering) Review() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.said != nil {
+		o.publishLocked(o.current.Load().Known)
+	}
+}
+
+// Withholds returns why a tool must not be called by the capsule's own name for it; nil if it may be.
+func (o *Offering) Withholds(own string) error {
+	now := o.current.Load()
+	if now.originals == nil && o.pins.Waits() {
+		return fault.New(fault.NotReady, "%s has not said yet what it offers, and its tools are not called before that; try again", o.tool.Name)
+	}
+	if _, held := now.held.State(pins.Tool, own); held {
+		return now.held.Refusal(pins.Tool, own, cmp.Or(now.shown[own], manifest.Dashed(o.tool.Name)+"--"+manifest.Dashed(own)))
+	}
+	return nil
 }
 
 // Original returns a tool as the capsule itself listed it, by its own name for

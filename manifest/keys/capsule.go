@@ -165,6 +165,9 @@ func (d *Description) warnOfIdleCapsuleKeys() {
 	if d.Doc.Has("mcp") && d.given("runtime", "tool_prefix") {
 		d.warn("tool_prefix", "has no effect with mcp, which makes the capsule a single tool with its own name")
 	}
+	if d.Doc.Has("mcp") && d.given("runtime", "pin") {
+		d.warn("pin", "has no effect with mcp, which says what the tool is: only definitions that a process lists are pinned")
+	}
 	if milliseconds(d.Runtime.HotLoad.DebounceMS) > longestBurst {
 		d.warn("hot_load.debounce_ms", "has the effect of %d: no change waits longer for its reload", longestBurst.Milliseconds())
 	}
@@ -183,6 +186,7 @@ func (d *Description) CapsuleRuntime() manifest.Runtime {
 		StopGrace:      milliseconds(r.StopGraceMS),
 		IdleTimeout:    time.Duration(r.IdleTimeout),
 		ToolPrefix:     r.ToolPrefix,
+		Pin:            r.Pin,
 		HotLoad: manifest.HotLoad{
 			Watch:    slices.DeleteFunc(slices.Clone(r.HotLoad.Watch), func(p string) bool { return !filepath.IsLocal(filepath.FromSlash(p)) }),
 			Ignore:   r.HotLoad.Ignore,

@@ -25,6 +25,8 @@ func TestB2KeysWithoutEffectAreWarnedOf(t *testing.T) {
 		"{retry: {max_attempts: 2}}":                                           "tool.yaml:5:11: runtime.retry: " + idleRetry,
 		"{mode: capsule, retry: {max_attempts: 2}}\nmcp: {}":                   "tool.yaml:5:26: runtime.retry: " + idleRetry,
 		"{mode: capsule, hot_load: {debounce_ms: 2001}}":                       "tool.yaml:5:50: runtime.hot_load.debounce_ms: has the effect of 2000: no change waits longer for its reload",
+		"{mode: capsule, pin: hold}\nmcp: {}":                                  "tool.yaml:5:31: runtime.pin: has no effect with mcp, which says what the tool is: only definitions that a process lists are pinned",
+		"{pin: hold}":                                                          "tool.yaml:5:16: runtime.pin: has no effect without runtime.mode: capsule",
 		"{mode: capsule, tool_prefix: a}\nmcp: {}":                             "tool.yaml:5:39: runtime.tool_prefix: has no effect with mcp, which makes the capsule a single tool with its own name",
 		"{mode: capsule, hot_load: {watch: [run.sh, src]}}":                    `tool.yaml:5:53: runtime.hot_load.watch[1]: "src" does not exist in the package; nothing is watched there until it does`,
 	} {

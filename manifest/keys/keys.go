@@ -75,6 +75,7 @@ type Capsule struct {
 	Protocol         manifest.Protocol  `json:"protocol,omitempty" jsonschema:"Which MCP it is spoken to in: auto (2026-07-28 if it has that), 2026-07-28, or initialize (older versions, whose tools may ask clients by requests of their own). Default auto"`
 	Start            manifest.Start     `json:"start,omitempty" jsonschema:"eager: with Orla; lazy: at the first call. Default eager"`
 	ToolPrefix       *string            `json:"tool_prefix,omitempty" jsonschema:"What stands before the names of the capsule's own tools. Default: its name and two underscores"`
+	Pin              manifest.Pin       `json:"pin,omitempty" jsonschema:"Definitions of tools and prompts that differ from the accepted ones: off (not noticed), warn (served, and reported) or hold (not served until orla pins approve). Default: the configured pin"`
 	HotLoad          HotLoad            `json:"hot_load,omitzero" jsonschema:"Reload when files change"`
 	Restart          Restart            `json:"restart,omitzero" jsonschema:"When to start again after a crash"`
 	Health           Health             `json:"health,omitzero" jsonschema:"Ask the capsule whether it is well. Off unless given"`

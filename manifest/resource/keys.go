@@ -63,6 +63,7 @@ type serverSpec struct {
 	Endpoint           string            `json:"endpoint,omitempty" jsonschema:"Of http: the server's URL"`
 	Auth               serverAuthKeys    `json:"auth,omitzero" jsonschema:"Of http: how requests are authenticated"`
 	Protocol           manifest.Protocol `json:"protocol,omitempty" jsonschema:"Which MCP it is spoken to in: auto (2026-07-28 if it has that), 2026-07-28, or initialize (older versions). Default auto"`
+	Pin                manifest.Pin      `json:"pin,omitempty" jsonschema:"Definitions of tools and prompts that differ from the accepted ones: off (not noticed), warn (served, and reported) or hold (not served until orla pins approve). Default: the configured pin"`
 	ToolFilter         toolFilterKeys    `json:"tool_filter,omitzero" jsonschema:"Which tools are served. Default: all"`
 	Reconnect          reconnectKeys     `json:"reconnect,omitzero" jsonschema:"When to start or connect again"`
 	IdleTimeout        yamldoc.Duration  `json:"idle_timeout,omitempty" jsonschema:"Stop the server, or end the session, after this long without a call. Default: never"`

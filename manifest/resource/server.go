@@ -60,6 +60,7 @@ func (d *Declaration) serverRuntime(spec serverSpec) manifest.Runtime {
 	r := d.CapsuleRuntime()
 	r.Handshake = manifest.HandshakeMCP
 	r.Protocol = spec.Protocol
+	r.Pin = spec.Pin
 	r.StartupTimeout = serverStart
 	r.IdleTimeout = time.Duration(spec.IdleTimeout)
 	r.Include = d.include(spec.ToolFilter.Include)

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/service/address"
 	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
@@ -42,6 +43,9 @@ func (c *Loaded) check(bad map[string]bool) []error {
 	}
 	if values := outbound.Private("").Values(); !slices.Contains(values, c.AllowPrivateEndpoints) {
 		v.wrong("allow_private_endpoints", "must be none, loopback or all, got %q", c.AllowPrivateEndpoints)
+	}
+	if values := manifest.Pin("").Values(); !slices.Contains(values, c.Pin) {
+		v.wrong("pin", "must be off, warn or hold, got %q", c.Pin)
 	}
 	for key, n := range map[string]int64{
 		"timeout":              int64(c.Timeout),

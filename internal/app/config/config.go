@@ -57,7 +57,7 @@ type Config struct {
 	StructuredResults     bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
 	QueueTimeout          yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that starts, reloads, or will soon restart. Default 10s."`
 	MaxMessage            yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
-	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla keeps between two starts: what capsules offered, which were stopped manually, and logins. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla." sample:"/var/lib/orla"`
+	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla keeps between two starts: what capsules offered, which of it was accepted, which were stopped manually, and logins. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla." sample:"/var/lib/orla"`
 	ShutdownGrace         yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may continue when Orla stops. Default 10s."`
 	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"When an idle HTTP session expires; a session with an open event stream is not idle. Default 12h."`
 	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions and streams at the same time. Default 10000."`
@@ -72,6 +72,7 @@ type Config struct {
 	Callers               []CallerConfig   `json:"callers,omitempty" jsonschema:"What callers and groups may do: roles, toolsets and limits each. Default: none." sample:"[{name: ci, roles: [reader]}]"`
 	Toolsets              []ToolsetConfig  `json:"toolsets,omitempty" jsonschema:"Lists of tools that callers can be limited to: a name and tools each. Default: none." sample:"[{name: web, tools: [fetch, 'search__*']}]"`
 	Approvals             ApprovalsConfig  `json:"approvals,omitzero" jsonschema:"How people decide about calls that need an approval."`
+	Pin                   string           `json:"pin,omitempty" jsonschema:"Definitions that capsules and MCP servers list and that differ from the accepted ones, unless a manifest says otherwise: off (not noticed), warn (served, and reported) or hold (not served until orla pins approve). Default warn."`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 
 	IsolationConfig
@@ -138,6 +139,7 @@ func Defaults() Config {
 		SessionTimeout:        yamldoc.Duration(httpfront.DefaultSessionTimeout),
 		MaxSessions:           httpfront.DefaultMaxSessions,
 		Approvals:             approvalsDefaults(),
+		Pin:                   string(manifest.PinWarn),
 		Tracing:               TracingConfig{SampleRatio: 1},
 		AllowPrivateEndpoints: string(outbound.PrivateLoopback),
 		IsolationConfig:       isolationDefaults(),

@@ -41,6 +41,7 @@ func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Per
 	}
 	defer p.Close()
 	p.Governance.Partial = true
+	p.Pins.Freeze()
 	p.Governance.Set(&found, cfg)
 	p.Services.Declare(found)
 	p.Supervisor.Apply(found.Tools)

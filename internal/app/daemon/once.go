@@ -59,6 +59,10 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	p.Supervisor.Settle(ctx)
 	listed := p.Supervisor.Catalog().Tools
 	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == o.Tool })
+	if i < 0 && p.Supervisor.Catalog().Withholds(o.Tool) {
+		_, err := p.Supervisor.Call(ctx, peer.Call{Tool: o.Tool, Caller: "cli"})
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
 	if i < 0 {
 		lives := p.Supervisor.Lives()
 		for _, t := range tried { // a capsule that is down has not said what it offers

@@ -61,7 +61,7 @@ func (f *inForce) current() *config.Loaded {
 // problems returns what is wrong with the folders of tools now, and what tools offer that is not
 // served.
 func (s *server) problems() []manifest.Problem {
-	offered := slices.Concat(s.Supervisor.Problems(), s.Governance.Problems())
+	offered := slices.Concat(s.Supervisor.Problems(), s.Governance.Problems(), s.Pins.Problems())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Concat(s.wrong, offered)
@@ -235,6 +235,7 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 		return done
 	}
 	s.Lists.Prune(found.Tools)
+	s.Pins.Prune(found.Tools)
 	s.log.Info("reload", "reason", reason,
 		"added", len(diff.Added), "removed", len(diff.Removed), "changed", len(diff.Changed), "kept", diff.Kept,
 		"failed", len(diff.Failed), "names", names(diff.Added, diff.Changed, diff.Removed),

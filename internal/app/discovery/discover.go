@@ -92,5 +92,6 @@ func withLimits(t *manifest.Tool, cfg *config.Loaded) {
 	if t.Kind == manifest.Capsule {
 		t.Runtime.QueueTimeout = time.Duration(cfg.QueueTimeout)
 		t.Runtime.MaxMessage = int64(cfg.MaxMessage)
+		t.Runtime.Pin = cmp.Or(t.Runtime.Pin, manifest.Pin(cfg.Pin))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/retry"
 	"github.com/orla-project/orla/internal/file/watch"
 	"github.com/orla-project/orla/internal/kind/grpc"
@@ -52,12 +53,11 @@ type Parts struct {
 	Supervisor *supervisor.Supervisor
 	Slots      *simple.Slots
 	Hub        *watch.Hub
-	Lists      *records.Lists
 	Services   *Services
 	Modules    *Modules
-	Audit      *audit.Log     // nil for none
-	Holds      *records.Holds // nil for a call without a server, which ignores stops by an operator
-	log        *slog.Logger
+	Audit      *audit.Log // nil for none
+	kept
+	log *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
 }
@@ -66,6 +66,13 @@ type Parts struct {
 type governing struct {
 	Governance governance.Gate
 	Approving  Approving
+}
+
+// kept is what Orla keeps of capsules between two starts.
+type kept struct {
+	Lists *records.Lists
+	Pins  *pins.Store
+	Holds *records.Holds // nil for a call without a server, which ignores stops by an operator
 }
 
 // launchers start processes, on this machine and elsewhere.
@@ -104,9 +111,12 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 		return nil, err
 	}
 	p := &Parts{
-		Slots:    simple.NewShared(cfg.MaxConcurrentCalls),
-		Hub:      watch.NewHub(),
-		Lists:    records.NewLists(config.StateDir(cfg, "lists")),
+		Slots: simple.NewShared(cfg.MaxConcurrentCalls),
+		Hub:   watch.NewHub(),
+		kept: kept{
+			Lists: records.NewLists(config.StateDir(cfg, "lists")),
+			Pins:  pins.NewStore(config.Absolute(config.StateDir(cfg, "pins")), log),
+		},
 		Services: newServices(cfg, log),
 		Audit:    auditLog,
 		log:      log,
@@ -199,8 +209,11 @@ func HoldsOf(cfg *config.Loaded) *records.Holds {
 }
 
 // developed returns the manifest of a capsule as it is served. With orla dev, a capsule that failed is
-// not started again until its files change.
+// not started again until its files change, and its author need not be told what changes in its lists.
 func developed(cfg *config.Loaded, t manifest.Tool) manifest.Tool {
+	if cfg.Only != "" && t.Runtime.Pin == manifest.PinWarn {
+		t.Runtime.Pin = manifest.PinOff
+	}
 	if cfg.Only != "" && t.Runtime.Remote == nil {
 		t.Runtime.Restart.MaxFailures = 1
 	}

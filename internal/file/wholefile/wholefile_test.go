@@ -48,6 +48,21 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+func TestWriteSynced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "a")
+	for _, text := range []string{"one", "two"} {
+		if err := wholefile.WriteSynced(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != text {
+			t.Errorf("it has %q, %v", data, err)
+		}
+	}
+	if err := wholefile.WriteSynced(filepath.Join(path, "b"), nil); err == nil {
+		t.Error("a file in a file was written")
+	}
+}
+
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	long := time.Now().Add(-2 * time.Hour)

@@ -36,6 +36,9 @@ type Tool struct {
 	opts   Options
 	listed atomic.Pointer[mcp.Tool]
 
+	// withheld is why the server's tool must not be served; nil if it may be.
+	withheld atomic.Pointer[error]
+
 	// Owned by Follow.
 	made   *mcp.Tool // the server's tool that listed was made from; nil for none
 	warned string
@@ -52,6 +55,17 @@ type server interface {
 	CallOriginal(ctx context.Context, call peer.Call) (peer.Answer, error)
 }
 
+// withholder is a server some of whose tools must not be served.
+type withholder interface {
+	// Withholds returns why a tool must not be called, by the server's own name for it.
+	Withholds(name string) error
+}
+
+// heldError is why the server's tool must not be served, which is in the log already.
+type heldError struct{ error }
+
+func (e heldError) Unwrap() error { return e.error }
+
 // New returns the Tool for a manifest of kind MCP.
 func New(t manifest.Tool, opts Options) (*Tool, error) {
 	if t.Resource == nil || t.Resource.Server == "" || t.Resource.ServerTool == "" {
@@ -65,6 +79,14 @@ func New(t manifest.Tool, opts Options) (*Tool, error) {
 // Tools returns the tool, described by its manifest and by the server's list.
 func (m *Tool) Tools() []*mcp.Tool { return []*mcp.Tool{m.listed.Load()} }
 
+// Withheld returns why the tool must not be served; nil if it may be.
+func (m *Tool) Withheld() error {
+	if why := m.withheld.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
 // Talks reports that the server may send messages to clients during calls.
 func (m *Tool) Talks() bool { return true }
 
@@ -72,8 +94,12 @@ func (m *Tool) Talks() bool { return true }
 // the tool stays as it was.
 func (m *Tool) Follow(find func(string) (supervisor.Peer, bool)) {
 	_, original, err := m.find(find)
+	held, isHeld := errors.AsType[heldError](err)
+	if m.withheld.Store(nil); isHeld {
+		m.withheld.Store(&held.error)
+	}
 	switch {
-	case err == nil:
+	case err == nil || isHeld:
 		m.warned = ""
 	case m.warned != err.Error():
 		m.warned = err.Error()
@@ -98,6 +124,11 @@ func (m *Tool) find(find func(string) (supervisor.Peer, bool)) (server, *mcp.Too
 	s, ok := p.(server)
 	if !ok {
 		return nil, nil, errNoServer
+	}
+	if w, ok := p.(withholder); ok {
+		if err := w.Withholds(r.ServerTool); err != nil {
+			return nil, nil, heldError{err}
+		}
 	}
 	original, known := s.Original(r.ServerTool)
 	if known && original == nil {
@@ -149,6 +180,9 @@ func (m *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	var last server
 	for {
 		s, _, err := m.find(m.opts.Find)
+		if held, ok := errors.AsType[heldError](err); ok {
+			return peer.Answer{}, fault.Unsent(held.error)
+		}
 		if err != nil {
 			return peer.Answer{}, fault.Wrap(fault.UnsupportedTool, err, "%s is the tool %q of the McpServer %q: %v", m.tool.Name, r.ServerTool, r.Server, err)
 		}

@@ -27,11 +27,12 @@ const patience = time.Minute
 type fakeServer struct {
 	supervisor.Peer // none of it is used, but for what is below
 
-	mu      sync.Mutex // guards the fields that follow
-	has     map[string]*mcp.Tool
-	gone    bool // its calls end with peer.ErrGone
-	changed chan struct{}
-	offers  *peer.Offers
+	mu       sync.Mutex // guards the fields that follow
+	has      map[string]*mcp.Tool
+	withheld error // why its tools must not be served
+	gone     bool  // its calls end with peer.ErrGone
+	changed  chan struct{}
+	offers   *peer.Offers
 }
 
 func newServer(has map[string]*mcp.Tool) *fakeServer {
@@ -63,6 +64,12 @@ func (s *fakeServer) Offers() *peer.Offers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.offers
+}
+
+func (s *fakeServer) Withholds(string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.withheld
 }
 
 func (s *fakeServer) Tools() []*mcp.Tool              { return nil }
@@ -282,5 +289,44 @@ func TestManifestThatNamesNoServer(t *testing.T) {
 		if _, err := mcptool.New(mcpTool(mod), mcptool.Options{}); fault.CodeOf(err) != fault.RuntimePolicyInvalid {
 			t.Errorf("the error is %v", err)
 		}
+	}
+}
+
+// SPEC N4: a tool whose server's tool must not be served is not listed, a call says why, and the log has no line: it
+// has one already.
+func TestN4AToolThatIsWithheld(t *testing.T) {
+	server := newServer(original("reads"))
+	log := &bytes.Buffer{}
+	s := served(t, mcpTool(), server, slog.New(slog.NewTextHandler(log, nil)))
+	hold := func(why error) {
+		server.mu.Lock()
+		server.withheld = why
+		server.mu.Unlock()
+		c := s.Catalog()
+		server.set(original("reads"))
+		if err := c.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(fault.New(fault.PermissionDenied, "it is held"))
+	if n := len(s.Catalog().Tools); n != 0 || !s.Catalog().Withholds("read") {
+		t.Errorf("%d tools are listed", n)
+	}
+	if _, err := s.Call(t.Context(), peer.Call{Tool: "read", Args: json.RawMessage(`{"path":"x"}`)}); fault.From(err) == nil || fault.From(err).Reason != "it is held" {
+		t.Errorf("a call gives %v", err)
+	}
+	hold(nil)
+	if listed(t, s).Description != "reads" {
+		t.Error("it is not back")
+	}
+	if log.Len() > 0 {
+		t.Errorf("the log says %s", log)
+	}
+	// A call that was admitted before meets it too.
+	server.mu.Lock()
+	server.withheld = fault.New(fault.PermissionDenied, "it is held")
+	server.mu.Unlock()
+	if _, err := s.Call(t.Context(), peer.Call{Tool: "read", Args: json.RawMessage(`{"path":"x"}`)}); fault.From(err) == nil || fault.From(err).Reason != "it is held" {
+		t.Errorf("before the lists are known to have changed, a call gives %v", err)
 	}
 }

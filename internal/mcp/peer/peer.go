@@ -150,6 +150,13 @@ func IsOwn(uri string) bool {
 	return len(uri) >= len(OwnScheme) && strings.EqualFold(uri[:len(OwnScheme)], OwnScheme)
 }
 
+// Withheld is a tool or a prompt that a peer lists and that must not be served.
+type Withheld struct {
+	Name string    // that clients would use
+	Tool *mcp.Tool // as it would be listed; nil for a prompt
+	Why  error     // the error of its calls, a *fault.Error
+}
+
 // Offers is what a peer offers at one moment, under the names that clients use.
 // It is never changed.
 type Offers struct {
@@ -157,6 +164,8 @@ type Offers struct {
 	Resources []*mcp.Resource
 	Templates []Template
 	Prompts   []*mcp.Prompt
+	// Withheld is what is listed and must not be served; see Withheld.
+	Withheld []Withheld
 
 	Reads      bool // it answers resources/read
 	Subscribes bool // it answers resources/subscribe

@@ -1,0 +1,113 @@
+package pins
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/orla-project/orla/internal/observe/brief"
+)
+
+// Finding is something in a definition that an operator should look at. It is advice: nothing is refused for it, and
+// a definition without findings may be malicious.
+type Finding struct {
+	Path string // in the definition
+	Kind FindingKind
+	Text string // for people
+}
+
+// FindingKind says what was found.
+type FindingKind string
+
+// The kinds of findings.
+const (
+	Hidden    FindingKind = "hidden_unicode"
+	Sensitive FindingKind = "sensitive_path"
+	Shadow    FindingKind = "shadowed_name"
+)
+
+// maxFindings bounds the findings of one definition.
+const maxFindings = 20
+
+// findings looks at each text of a definition, the names of members too.
+func findings(definition []byte) (all []Finding) {
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		if len(all) >= maxFindings {
+			return
+		}
+		switch value := value.(type) {
+		case string:
+			all = append(all, look(path, value)...)
+		case []any:
+			for n, element := range value {
+				walk(path+"["+strconv.Itoa(n)+"]", element)
+			}
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				at := join(path, key)
+				all = append(all, look(at, key)...)
+				walk(at, value[key])
+			}
+		}
+	}
+	walk("", decoded(json.RawMessage(definition)))
+	return all[:min(len(all), maxFindings)]
+}
+
+// look looks at one text.
+func look(path, text string) (all []Finding) {
+	if !isPlain(text) {
+		for _, c := range text {
+			if what := hidden(c); what != "" {
+				all = append(all, Finding{path, Hidden, fmt.Sprintf("it has %s, which people do not see: U+%04X", what, c)})
+				break
+			}
+		}
+	}
+	if found := sensitive().FindString(text); found != "" {
+		all = append(all, Finding{path, Sensitive, fmt.Sprintf("it names a file that may hold secrets: %s", brief.Cut(strings.TrimSpace(found), maxShown))})
+	}
+	return all
+}
+
+func isPlain(text string) bool {
+	for n := range len(text) {
+		if b := text[n]; b >= 0x80 || b < ' ' && b != '\n' && b != '\t' && b != '\r' || b == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// hidden says what a character is that people do not see; "" for all others.
+func hidden(c rune) string {
+	switch {
+	case c >= 0xE0000 && c <= 0xE007F:
+		return "a tag character"
+	case c >= 0x202A && c <= 0x202E, c >= 0x2066 && c <= 0x2069, c == 0x200E, c == 0x200F, c == 0x061C:
+		return "a character that turns the direction of text"
+	case c >= 0xE0100 && c <= 0xE01EF:
+		return "a variation selector"
+	case c == '\n', c == '\t', c == '\r':
+		return ""
+	case unicode.IsControl(c):
+		return "a control character"
+	case unicode.Is(unicode.Cf, c), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, c), c >= 0x180B && c <= 0x180F, unicode.Is(unicode.Co, c):
+		return "an invisible character"
+	}
+	return ""
+}
+
+// sensitive matches names of files that a description of a tool has no reason to name.
+var sensitive = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(\.ssh\b|\bid_(rsa|dsa|ecdsa|ed25519)\b|\.aws\b|\.gnupg\b|\.kube\b|\.netrc\b|\.npmrc\b|\.pypirc\b|\.git-credentials\b|\.docker/config|` +
+		`(^|[\s/'"` + "`" + `(=])\.env\b|/etc/(passwd|shadow|sudoers)\b|/proc/(self|\d+)/environ|\.config/gcloud|\.cursor/|\bmcp\.json\b|claude_desktop_config|\.claude\b|` +
+		`\.bash_history\b|\.zsh_history\b|\bcredentials\.json\b|login\.keychain|\bwallet\.dat\b|\.orla\b|\borla\.yaml\b)`)
+})
