@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/pinned"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/daemon"
@@ -128,6 +129,9 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 	}
 	i := slices.IndexFunc(tools, func(t control.ListedTool) bool { return t.Name == name })
 	if i < 0 {
+		if err := pinned.Held(ctx, client, name); err != nil {
+			return err
+		}
 		return orForgotten(noSuchToolRunning(ctx, client, name, tools), cfg, home, name)
 	}
 	args, err := f.arguments(tools[i].InputSchema, std.In)

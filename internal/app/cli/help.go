@@ -15,7 +15,7 @@ var groups = []struct{ id, title, commands string }{
 	{"run", "Run tools:", "serve dev call"},
 	{"look", "See what runs:", "tools status logs events audit"},
 	{"make", "Make and check tools:", "new wasm import validate schema"},
-	{"operate", "Operate:", "start stop restart reload login logout approvals can config doctor"},
+	{"operate", "Operate:", "start stop restart reload login logout approvals pins can config doctor"},
 	{"other", "Other:", "version completion help"},
 }
 

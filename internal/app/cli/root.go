@@ -9,6 +9,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/auditlog"
 	"github.com/orla-project/orla/internal/app/cli/author"
 	"github.com/orla-project/orla/internal/app/cli/logins"
+	"github.com/orla-project/orla/internal/app/cli/pinned"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/daemon"
@@ -73,6 +74,10 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		newLogs(flags, std),
 		newEvents(flags, std),
 		auditlog.New(flags, std),
+		pinned.New(pinned.Running{
+			Any:  func(cmd *cobra.Command) (*control.Client, error) { return anyOrla(flags, cmd) },
+			Here: func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) }, Explain: talk,
+		}, std),
 		newReload(flags, std),
 		newValidate(flags, std),
 		newConfig(flags, std),

@@ -37,6 +37,13 @@ type Backend interface {
 	// Reload reads the configuration and the folders again, and returns what
 	// that changed. An error says that nothing was changed, and why.
 	Reload(ctx context.Context) (Reload, error)
+	// Pins tells which definitions are pinned, of all providers.
+	Pins() PinList
+	// Pinned tells what is not accepted of a provider, or of one of its tools or prompts, and how it differs.
+	Pinned(name string) (PinnedProvider, error)
+	// Approve accepts the definitions that are listed now of a provider, or of one of its tools or prompts, and
+	// returns what was not accepted before. by is who asks. ctx bounds only the wait until it is served.
+	ApprovePins(ctx context.Context, by Peer, name string, asked PinApproval) (PinnedProvider, error)
 	// Lines yields lines of the log, oldest first, each a JSON object without a
 	// line end, with the number of lines that were dropped before it because
 	// the caller was slow. With Follow it goes on until ctx ends.

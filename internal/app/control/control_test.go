@@ -116,6 +116,37 @@ func (b *backend) Reload(context.Context) (control.Reload, error) {
 	}, nil
 }
 
+func (b *backend) provider() control.PinnedProvider {
+	return control.PinnedProvider{Name: "weather", Source: "/tools/weather/tool.yaml", Pin: "hold", File: "/state/pins/weather.json", Digest: "sha256:00", Items: []control.PinnedItem{{
+		Kind: "tool", Name: "weather__now", Own: "now", State: "changed", Digest: "sha256:00", Was: "sha256:01", Accepted: time.Now(), By: "first list",
+		Changes: []control.PinChange{{Path: "description", After: json.RawMessage(`"x"`)}}, Before: json.RawMessage(`{}`), After: json.RawMessage(`{"description":"x"}`),
+		Findings: []control.PinFinding{{Path: "description", Kind: "hidden_unicode", Text: "it has a tag"}},
+	}}}
+}
+
+func (b *backend) Pins() control.PinList {
+	return control.PinList{Providers: []control.PinnedProvider{b.provider(), {Name: "none", Pin: "warn"}}}
+}
+
+func (b *backend) Pinned(name string) (control.PinnedProvider, error) {
+	if name != "weather" {
+		return control.PinnedProvider{}, &control.Error{Code: control.CodeNotFound, Message: "nothing of that name is pinned"}
+	}
+	return b.provider(), nil
+}
+
+func (b *backend) ApprovePins(_ context.Context, by control.Peer, name string, asked control.PinApproval) (control.PinnedProvider, error) {
+	switch p, err := b.Pinned(name); {
+	case err != nil:
+		return p, err
+	case asked.Digest != "" && asked.Digest != p.Digest:
+		return p, &control.Error{Code: control.CodeDigest, Message: "it is not what was shown"}
+	default:
+		p.Items[0].By = fmt.Sprint("uid ", by.UID)
+		return p, nil
+	}
+}
+
 func (b *backend) following(change int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

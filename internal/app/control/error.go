@@ -19,13 +19,14 @@ const (
 	CodeForbidden     = "forbidden"             // who asks may not do that
 	CodeDecided       = "already_decided"       // somebody was faster, or the record has expired
 	CodeDigest        = "digest_mismatch"       // the record is not the one that was read
+	CodeRefused       = "refused"               // it cannot be done; the message says why
 	CodeStopping      = "stopping"              // Orla is
 	CodeInternal      = "internal"
 )
 
 // Error is how every request ends that is not answered.
 type Error struct {
-	Code    string `json:"code" jsonschema:"A code for programs: one of docs/errors, or one of bad_request, not_found, method_not_allowed, too_large, invalid_configuration, reload_failed, forbidden, already_decided, digest_mismatch, stopping, internal."`
+	Code    string `json:"code" jsonschema:"A code for programs: one of docs/errors, or one of bad_request, not_found, method_not_allowed, too_large, invalid_configuration, reload_failed, forbidden, already_decided, digest_mismatch, refused, stopping, internal."`
 	Message string `json:"message" jsonschema:"What is wrong, for people. Each error of a configuration is one line."`
 	Hint    string `json:"hint,omitempty" jsonschema:"What may help to fix it."`
 }
@@ -51,7 +52,7 @@ func (e *Error) status() int {
 		return http.StatusServiceUnavailable
 	case string(fault.Timeout):
 		return http.StatusGatewayTimeout
-	case CodeReload, CodeDecided, CodeDigest, string(fault.NotReady), string(fault.Crashed), string(fault.StartFailed), string(fault.Canceled):
+	case CodeReload, CodeDecided, CodeDigest, CodeRefused, string(fault.NotReady), string(fault.Crashed), string(fault.StartFailed), string(fault.Canceled):
 		return http.StatusConflict
 	}
 	return http.StatusInternalServerError

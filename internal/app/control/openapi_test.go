@@ -64,6 +64,8 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.Reload](), reflect.TypeFor[control.Error](),
 	reflect.TypeFor[control.Approvals](), reflect.TypeFor[control.Approval](), reflect.TypeFor[control.LastApproved](), reflect.TypeFor[control.ArgumentChange](),
 	reflect.TypeFor[control.ApproveRequest](), reflect.TypeFor[control.DenyRequest](), reflect.TypeFor[control.ExtendRequest](),
+	reflect.TypeFor[control.PinList](), reflect.TypeFor[control.PinnedProvider](), reflect.TypeFor[control.PinnedItem](), reflect.TypeFor[control.PinChange](),
+	reflect.TypeFor[control.PinFinding](), reflect.TypeFor[control.PinApproval](),
 }
 
 // schemaOf is the schema that a type has in the document: that of its tags,
@@ -110,6 +112,15 @@ func TestJ2TheDocumentDescribesTheTypes(t *testing.T) {
 		if !names[name] && name != "CallToolResult" && name != "Line" {
 			t.Errorf("docs/control-api.yaml describes %s, which is not a type of the answers", name)
 		}
+	}
+}
+
+// N4: who approves is the user at the other end of the socket, and nothing that a request says.
+func TestN4AnApprovalIsThatOfTheUserOfTheSocket(t *testing.T) {
+	s := serve(t, newBackend())
+	_, _, body := s.request("POST", "/v1/pins/weather/approve", `{"by":"uid 12345","user":12345}`)
+	if want := fmt.Sprintf(`"by":"uid %d"`, os.Geteuid()); !strings.Contains(body, want) {
+		t.Errorf("%s, want %s", body, want)
 	}
 }
 
@@ -187,6 +198,13 @@ func TestJ2AnswersAreAsTheDocumentSays(t *testing.T) {
 		{"POST", "/v1/capsules/weather/start", "/v1/capsules/{name}/start", "", "200"},
 		{"POST", "/v1/capsules/broken/start", "/v1/capsules/{name}/start", "", "409"},
 		{"POST", "/v1/reload", "/v1/reload", "", "200"},
+		{"GET", "/v1/pins", "/v1/pins", "", "200"},
+		{"GET", "/v1/pins/weather", "/v1/pins/{name}", "", "200"},
+		{"GET", "/v1/pins/absent", "/v1/pins/{name}", "", "404"},
+		{"POST", "/v1/pins/weather/approve", "/v1/pins/{name}/approve", "", "200"},
+		{"POST", "/v1/pins/weather/approve", "/v1/pins/{name}/approve", `{"digest":"sha256:02"}`, "409"},
+		{"POST", "/v1/pins/weather/approve", "/v1/pins/{name}/approve", `[`, "400"},
+		{"POST", "/v1/pins/absent/approve", "/v1/pins/{name}/approve", "", "404"},
 		{"GET", "/v1/logs?n=2", "/v1/logs", "", "200"},
 		{"GET", "/v1/events?n=2&follow=false", "/v1/events", "", "200"},
 		{"GET", "/v1/logs?lines=2", "/v1/logs", "", "400"},

@@ -14,6 +14,7 @@ import (
 const (
 	eventCall     = "call"
 	eventApproval = "approval" // somebody has decided about a call that needs an approval
+	eventPin      = "pin"      // an operator has accepted the definition of a tool or a prompt
 	eventStart    = "start"    // Orla begins to write: after its start, or to a new file
 	eventHead     = "head"     // a signature over the chain so far
 	eventTorn     = "torn"     // the line before was cut in the middle of a write
@@ -52,6 +53,8 @@ type Line struct {
 	Phase  string `json:"phase"`  // what was decided about an approval
 	How    string `json:"how"`    // with what
 	Reason string `json:"reason"` // of a denial
+	Kind   string `json:"kind"`   // of a pin: tool or prompt
+	Digest string `json:"digest"` // of a pin: of the definition
 
 	Why  string `json:"why"`  // of a start, a head or a gap
 	Note string `json:"note"` // of a head: what is signed, and the signature

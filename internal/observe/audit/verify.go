@@ -189,7 +189,7 @@ func (v *Verifier) check(raw []byte, whole bool) {
 		v.find(v.line, "Orla found at a start: %s", l.Why)
 	case eventLost:
 		v.note("%d calls were made and could not be recorded, and %d were refused", l.Lost, l.Refused)
-	case eventStart, eventTorn, eventApproval:
+	case eventStart, eventTorn, eventApproval, eventPin:
 	default:
 		v.find(v.line, "it has the event %q, which this version of Orla does not know", l.Event)
 	}
@@ -296,8 +296,11 @@ func (s Selection) Show(ctx context.Context, r io.Reader, each func(l *Line, raw
 // IsApproval reports whether a line is that of a decision about a call that needs an approval.
 func (l *Line) IsApproval() bool { return l.Event == eventApproval }
 
+// IsPin reports whether a line is that of a definition that an operator has accepted.
+func (l *Line) IsPin() bool { return l.Event == eventPin }
+
 func (s Selection) has(l *Line) bool {
-	return (l.Event == eventCall || l.IsApproval()) && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
+	return (l.Event == eventCall || l.IsApproval() || l.IsPin()) && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
 		(s.Tool == "" || s.Tool == l.Tool || s.Tool == l.Target) && !l.Time.Before(s.Since)
 }
 

@@ -148,6 +148,10 @@ func failed(err error) error {
 
 // text is the line of a call, or of a decision about one, for people.
 func text(l *audit.Line) string {
+	if l.IsPin() {
+		words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Decider, l.Tool, "accepted", "kind=" + l.Kind, "target=" + l.Target, l.Digest}
+		return terminal.Printable(strings.Join(words, "  "))
+	}
 	words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Caller, l.Tool, l.Verdict, l.Outcome, fmt.Sprintf("%.1fms", l.DurationMS)}
 	if l.IsApproval() {
 		words = append(words[:3], l.Phase, "decided")

@@ -1,0 +1,262 @@
+// Package pinned has the commands about pinned definitions: orla pins list, diff and approve. They ask a running
+// Orla.
+package pinned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Running finds the Orla that a command asks, and explains errors of asking it.
+type Running struct {
+	Any     func(*cobra.Command) (*control.Client, error) // for a command that only shows something
+	Here    func(*cobra.Command) (*control.Client, error) // for one that changes something
+	Explain func(error) error
+}
+
+// New returns the command pins.
+func New(running Running, std terminal.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pins",
+		Short: "Show and accept changed definitions of tools",
+		Long: "Show and accept definitions of tools and prompts that capsules and MCP servers list.\n" +
+			"Orla accepts the first list of each by itself. What differs later is reported (pin: warn)\n" +
+			"or not served (pin: hold) until it is accepted here. docs/GOVERNANCE.md has more.",
+	}
+	cmd.AddCommand(newList(running, std), newDiff(running, std), newApprove(running, std))
+	return cmd
+}
+
+func newList(running Running, std terminal.Streams) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List which definitions are accepted",
+		Long:    "List the tools and prompts of each provider whose definitions are pinned, whether each is\naccepted, since when and by whom, and what to look at. That is advice: nothing is refused for it.",
+		Example: "  orla pins list\n  orla pins list --json | jq '.providers[].items[] | select(.state != \"accepted\")'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := running.Any(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := client.Pins(cmd.Context())
+			if err != nil {
+				return running.Explain(err)
+			}
+			if asJSON {
+				return terminal.WriteJSON(std.Out, list)
+			}
+			return printList(std.Out, list)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
+	return cmd
+}
+
+func printList(out io.Writer, list *control.PinList) error {
+	var text strings.Builder
+	if len(list.Providers) == 0 {
+		text.WriteString("no definitions are pinned: no capsule or MCP server lists tools, or pin is off\n")
+	}
+	for _, p := range list.Providers {
+		fmt.Fprintf(&text, "%s (pin: %s)\n", p.Name, p.Pin)
+		if p.Trouble != "" {
+			text.WriteString("  error: " + p.Trouble + "\n")
+		}
+		for _, i := range p.Items {
+			fmt.Fprintf(&text, "  %-8s %s%s%s\n", i.State, i.Name, ofKind(i), since(i))
+			text.WriteString(findings(i))
+		}
+	}
+	_, err := io.WriteString(out, terminal.PrintableLines(text.String()))
+	return err
+}
+
+// ofKind marks a prompt.
+func ofKind(i control.PinnedItem) string {
+	if i.Kind == "tool" {
+		return ""
+	}
+	return " (" + i.Kind + ")"
+}
+
+// since says when and by whom a definition was accepted.
+func since(i control.PinnedItem) string {
+	if i.Accepted.IsZero() {
+		return ""
+	}
+	by := "by " + i.By
+	if i.By == "first list" {
+		by = "with the first list"
+	}
+	return fmt.Sprintf(", accepted %s %s", i.Accepted.Local().Format("2006-01-02 15:04"), by)
+}
+
+// findings are the lines about what to look at.
+func findings(i control.PinnedItem) string {
+	var text strings.Builder
+	for _, f := range i.Findings {
+		fmt.Fprintf(&text, "    look at %s: %s\n", f.Path, f.Text)
+	}
+	return text.String()
+}
+
+func newDiff(running Running, std terminal.Streams) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "diff NAME",
+		Short:   "Show how definitions differ from the accepted ones",
+		Long:    "Show how the definitions that a provider lists now differ from the accepted ones. NAME is a\nprovider, or one of its tools or prompts. The exit code is 1 if something differs.",
+		Example: "  orla pins diff github\n  orla pins diff github--create-issue",
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := running.Any(cmd)
+			if err != nil {
+				return err
+			}
+			p, err := client.Pinned(cmd.Context(), args[0])
+			if err != nil {
+				return running.Explain(err)
+			}
+			if asJSON {
+				err = terminal.WriteJSON(std.Out, p)
+			} else {
+				err = printDiff(std.Out, args[0], p)
+			}
+			if err == nil && (len(p.Items) > 0 || p.Trouble != "") {
+				err = &exit.Error{Code: exit.Failed, Err: errors.New("")} // printed already
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
+	return cmd
+}
+
+// oneName refuses any other number of arguments.
+func oneName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New("wants the name of a server, or of one of its tools or prompts")
+	}
+	return nil
+}
+
+func printDiff(out io.Writer, name string, p *control.PinnedProvider) error {
+	var text strings.Builder
+	if p.Trouble != "" {
+		text.WriteString("error: " + p.Trouble + "\n")
+	}
+	for _, i := range p.Items {
+		text.WriteString(changed(i))
+	}
+	if len(p.Items) == 0 && p.Trouble == "" {
+		text.WriteString("all that is listed is accepted\n")
+	} else {
+		fmt.Fprintf(&text, "\nto accept this: orla pins approve %s --digest %s\n", quoted(name), p.Digest)
+	}
+	_, err := io.WriteString(out, terminal.PrintableLines(text.String()))
+	return err
+}
+
+// quoted is an argument as a shell takes it.
+func quoted(name string) string {
+	if strings.ContainsFunc(name, func(c rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/", c)
+	}) {
+		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	}
+	return name
+}
+
+// changed is how one definition differs.
+func changed(i control.PinnedItem) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s%s: %s%s\n", i.Name, ofKind(i), i.State, since(i))
+	if i.Was != "" && i.Before == nil {
+		text.WriteString("  the accepted definition was too large to be kept; all of the present one is shown\n")
+	}
+	for _, c := range i.Changes {
+		text.WriteString("  " + c.Path + "\n")
+		if c.Before != nil {
+			text.WriteString("    - " + string(c.Before) + "\n")
+		}
+		if c.After != nil {
+			text.WriteString("    + " + string(c.After) + "\n")
+		}
+	}
+	text.WriteString(findings(i))
+	if i.Digest != "" {
+		text.WriteString("  digest " + i.Digest + "\n")
+	}
+	return text.String()
+}
+
+func newApprove(running Running, std terminal.Streams) *cobra.Command {
+	var asJSON bool
+	var asked control.PinApproval
+	cmd := &cobra.Command{
+		Use:   "approve NAME",
+		Short: "Accept the definitions that are listed now",
+		Long: "Accept the definitions that a provider lists now, and print what was accepted. NAME is a\n" +
+			"provider, or one of its tools or prompts. With the digest that orla pins diff prints,\n" +
+			"nothing is accepted if something has changed since then.",
+		Example: "  orla pins approve github\n  orla pins approve github--create-issue --digest sha256:…",
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := running.Here(cmd)
+			if err != nil {
+				return err
+			}
+			p, err := client.ApprovePins(cmd.Context(), args[0], asked)
+			if err != nil {
+				return running.Explain(err)
+			}
+			if asJSON {
+				return terminal.WriteJSON(std.Out, p)
+			}
+			return printAccepted(std.Out, p)
+		},
+	}
+	cmd.Flags().StringVar(&asked.Digest, "digest", "", "the `DIGEST` of what you have looked at, as orla pins diff prints it")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
+	return cmd
+}
+
+func printAccepted(out io.Writer, p *control.PinnedProvider) error {
+	var text strings.Builder
+	if len(p.Items) == 0 {
+		text.WriteString("there was nothing to accept: all that is listed is accepted\n")
+	}
+	for _, i := range p.Items {
+		fmt.Fprintf(&text, "accepted %s%s (%s), %s\n", i.Name, ofKind(i), i.State, i.Digest)
+		text.WriteString(findings(i))
+	}
+	_, err := io.WriteString(out, terminal.PrintableLines(text.String()))
+	return err
+}
+
+// Held returns why a tool that is not listed is not served, if that is because nobody has accepted its definition; nil
+// otherwise.
+func Held(ctx context.Context, client *control.Client, tool string) error {
+	p, _ := client.Pinned(ctx, tool) // nil if it has no pins, or cannot be asked
+	if p == nil || p.Pin != string(manifest.PinHold) || len(p.Items) != 1 {
+		return nil
+	}
+	why := map[string]string{
+		"changed": "its definition has changed since it was accepted",
+		"new":     "it is new since the list of " + p.Name + " was accepted",
+		"unknown": "what was accepted of " + p.Name + " cannot be read or stored",
+	}[p.Items[0].State]
+	return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s is not served: %s", tool, why), Hint: "orla pins diff " + tool + " shows it, and orla pins approve " + tool + " accepts it"}
+}

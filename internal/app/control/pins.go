@@ -1,0 +1,121 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// PinList tells which definitions are pinned.
+type PinList struct {
+	Providers []PinnedProvider `json:"providers" jsonschema:"Every provider whose definitions are pinned, sorted by name."`
+}
+
+// PinnedProvider tells of the definitions of one provider.
+type PinnedProvider struct {
+	Name    string       `json:"name" jsonschema:"The name of the manifest."`
+	Source  string       `json:"source" jsonschema:"The manifest."`
+	Pin     string       `json:"pin" jsonschema:"warn: definitions that were not accepted are served, and reported. hold: they are not served."`
+	File    string       `json:"file,omitempty" jsonschema:"The file that keeps what was accepted; absent without a state folder."`
+	Trouble string       `json:"trouble,omitempty" jsonschema:"Why that file cannot be read or written; absent if it can. With hold, nothing of the provider is served then."`
+	Digest  string       `json:"digest" jsonschema:"Names what an approval of the name that was asked for would accept."`
+	Items   []PinnedItem `json:"items" jsonschema:"Its tools and prompts."`
+}
+
+// PinnedItem tells of one definition.
+type PinnedItem struct {
+	Kind     string          `json:"kind" jsonschema:"tool or prompt."`
+	Name     string          `json:"name" jsonschema:"Its name for clients."`
+	Own      string          `json:"own" jsonschema:"The provider's name for it."`
+	State    string          `json:"state" jsonschema:"accepted; changed, since another definition of the name was accepted; new, since none of the name was; unknown, since what was accepted cannot be read; or absent, if it was accepted and is not listed now."`
+	Digest   string          `json:"digest,omitempty" jsonschema:"SHA-256 of the definition that is listed now; absent if there is none."`
+	Was      string          `json:"accepted_digest,omitempty" jsonschema:"SHA-256 of the definition that was accepted; absent if none was."`
+	Accepted time.Time       `json:"accepted,omitzero" jsonschema:"When that one was accepted."`
+	By       string          `json:"by,omitempty" jsonschema:"Who accepted it: first list, or uid and the number of a user."`
+	Changes  []PinChange     `json:"changes,omitempty" jsonschema:"How they differ; absent in the list of all."`
+	Before   json.RawMessage `json:"before,omitempty" jsonschema:"The accepted definition, in canonical JSON; absent in the list of all, if there is none, and if it is larger than 64 KiB."`
+	After    json.RawMessage `json:"after,omitempty" jsonschema:"The definition that is listed now, in canonical JSON; absent in the list of all."`
+	Findings []PinFinding    `json:"findings,omitempty" jsonschema:"What an operator should look at in the definition that is listed now. Nothing is refused for it."`
+}
+
+// PinChange is how one value of a definition differs.
+type PinChange struct {
+	Path   string          `json:"path" jsonschema:"Where, such as inputSchema.properties.path.description."`
+	Before json.RawMessage `json:"before,omitempty" jsonschema:"The accepted value; absent if there is none."`
+	After  json.RawMessage `json:"after,omitempty" jsonschema:"The value now; absent if there is none."`
+}
+
+// PinFinding is something to look at.
+type PinFinding struct {
+	Path string `json:"path" jsonschema:"Where in the definition."`
+	Kind string `json:"kind" jsonschema:"hidden_unicode, sensitive_path or shadowed_name."`
+	Text string `json:"text" jsonschema:"What it is, for people."`
+}
+
+// PinApproval is what an approval is asked with.
+type PinApproval struct {
+	Digest string `json:"digest,omitempty" jsonschema:"The digest that was shown. If something else would be accepted, nothing is, and the code is digest_mismatch. Absent: whatever is listed."`
+}
+
+func (s *Server) pins(w http.ResponseWriter, _ *http.Request) error {
+	list := s.opts.Backend.Pins()
+	if list.Providers == nil {
+		list.Providers = []PinnedProvider{}
+	}
+	for i := range list.Providers {
+		list.Providers[i].complete()
+	}
+	send(w, http.StatusOK, list)
+	return nil
+}
+
+// complete makes no list null.
+func (p *PinnedProvider) complete() {
+	if p.Items == nil {
+		p.Items = []PinnedItem{}
+	}
+}
+
+func (s *Server) pinned(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.opts.Backend.Pinned(r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	p.complete()
+	send(w, http.StatusOK, p)
+	return nil
+}
+
+func (s *Server) approvePins(w http.ResponseWriter, r *http.Request) error {
+	var asked PinApproval
+	if err := s.read(w, r, &asked); err != nil {
+		return err
+	}
+	by, ok := r.Context().Value(peerKey{}).(Peer)
+	if !ok { // a listener that is not a doorman
+		return &Error{Code: CodeForbidden, Message: "it is not known who you are"}
+	}
+	p, err := s.opts.Backend.ApprovePins(r.Context(), by, r.PathValue("name"), asked)
+	if err != nil {
+		return err
+	}
+	p.complete()
+	send(w, http.StatusOK, p)
+	return nil
+}
+
+// Pins asks which definitions are pinned.
+func (c *Client) Pins(ctx context.Context) (*PinList, error) {
+	return ask[PinList](ctx, c, http.MethodGet, "/v1/pins", nil)
+}
+
+// Pinned asks what is not accepted of a provider, or of one of its tools or prompts.
+func (c *Client) Pinned(ctx context.Context, name string) (*PinnedProvider, error) {
+	return ask[PinnedProvider](ctx, c, http.MethodGet, "/v1/pins/"+segment(name), nil)
+}
+
+// ApprovePins accepts what is listed now of a name.
+func (c *Client) ApprovePins(ctx context.Context, name string, asked PinApproval) (*PinnedProvider, error) {
+	return ask[PinnedProvider](ctx, c, http.MethodPost, "/v1/pins/"+segment(name)+"/approve", asked)
+}
