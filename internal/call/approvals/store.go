@@ -340,13 +340,18 @@ func (s *Store) Use(id string) error {
 	return nil
 }
 
-// GiveBack makes an approval good again, for a call that has not reached its tool. The approval stays used if its
-// time is over, if the same call has been asked about since, or if the disk does not keep it.
+// GiveBack makes an approval good again, for a call that has not reached its tool. If the same call has been asked
+// about since, that question is withdrawn. The approval stays used if its time is over, if somebody has decided about
+// that question, or if the disk does not keep it.
 func (s *Store) GiveBack(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.all[id]
-	if e == nil || e.Used.IsZero() || !time.Now().Before(e.Expires) || s.closed || s.open[e.key()] != nil || !s.countLocked(e) {
+	if e == nil || e.Used.IsZero() || !time.Now().Before(e.Expires) || s.closed {
+		return
+	}
+	since := s.open[e.key()]
+	if since != nil && since.Phase != Pending || !s.countLocked(e) {
 		return
 	}
 	used := e.Used
@@ -358,9 +363,17 @@ func (s *Store) GiveBack(id string) {
 	}
 	s.ended = slices.DeleteFunc(s.ended, func(other *entry) bool { return other == e })
 	s.size -= len(e.Args)
+	if since != nil {
+		since.Phase, since.Reason = Expired, "the approval "+e.ID+" of the same call is good again"
+		_ = s.writeLocked(since) // at worst it is asked again after a restart
+		s.endLocked(since)
+	}
 	s.open[e.key()] = e
 	s.watchLocked(e)
 	s.changeLocked(e)
+	if since != nil {
+		s.changeLocked(since)
+	}
 }
 
 // Withdraw ends all records that were made under other rules than those of a version.

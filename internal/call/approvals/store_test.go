@@ -296,12 +296,23 @@ func TestT87AnApprovalIsGivenBack(t *testing.T) {
 	s = open(t, dir)
 	use(r.ID, nil)
 	use(r.ID, approvals.ErrUsed)
-	other := ask(t, s, question(`{}`)) // it has been asked about since
+	other, changed, err := s.Ask(question(`{}`)) // it has been asked about since
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.GiveBack(r.ID)
-	use(r.ID, approvals.ErrUsed)
-	if got := ask(t, s, question(`{}`)); got.ID != other.ID {
+	<-changed
+	if got, _, _ := s.Get(other.ID); got.Phase != approvals.Expired {
+		t.Errorf("the question since is %+v", got)
+	}
+	if got := ask(t, s, question(`{}`)); got.ID != r.ID {
 		t.Errorf("the next call has the record %+v", got)
 	}
+	use(r.ID, nil)
+	other = ask(t, s, question(`{}`))
+	decide(t, s, other.ID, deny)
+	s.GiveBack(r.ID)
+	use(r.ID, approvals.ErrUsed)
 }
 
 // SPEC-TOOLS 8.7: an approval under other rules is good for nothing.

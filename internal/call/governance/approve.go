@@ -265,10 +265,10 @@ func (a *asking) sleep(ctx context.Context, call *peer.Call, on *waiting, timer 
 	}
 }
 
-// over reports that a record has come to its end without a decision.
+// over reports that the time of a record is over. One that was withdrawn is for step.
 func (a *asking) over(id string) error {
 	r, _, err := a.store.Get(id)
-	if err == nil && r.Phase == approvals.Expired && r.Policy == a.gate.now().version {
+	if err == nil && r.Phase == approvals.Expired && !time.Now().Before(r.Expires) {
 		return expired(&r)
 	}
 	return nil // step finds out

@@ -409,7 +409,17 @@ func TestT87ACallThatIsNotSentLeavesItsApproval(t *testing.T) {
 		}()
 		goes(false)
 		goes(false)
-		goes(true)
+		call := peer.Call{Caller: "ann", Tool: "a"}
+		admitted, err := d.Admit(t.Context(), call, rules.NewTarget([]string{"a"}, nil, nil, nil))
+		if err == nil {
+			err = admitted.Approve(t.Context(), &call, func() error { return nil })
+		}
+		waits := d.calls(t.Context(), peer.Call{}) // while that one has the approval
+		synctest.Wait()
+		admitted.Done(false)
+		if check(t, <-waits, "", ""); err != nil {
+			t.Error(err)
+		}
 		check(t, <-d.calls(t.Context(), peer.Call{}), fault.ApprovalPending, "")
 	})
 }
