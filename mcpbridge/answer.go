@@ -60,7 +60,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (resu
 		case c.from.Whole || int64(len(p.Raw)) <= b.inline():
 			return results.Answer{Passed: &p}, outcome{ok: !p.Failed, answerBytes: len(p.Raw), code: p.Code}, nil
 		default:
-			cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Owner())
+			cut := results.NewCutter(b.large.store, b.inline(), c.keeper())
 			res := cut.Passed(&p, known.Structured)
 			return results.Answer{Result: res}, outcome{ok: !res.IsError, answerBytes: results.Payload(res), code: cmp.Or(p.Code, string(fault.ExecutionFailed))}, nil
 		}
@@ -76,7 +76,7 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (resu
 		return results.Answer{}, how, rpcErr
 	}
 	if !c.from.Whole {
-		cut := results.NewCutter(b.large.store, b.inline(), c.id, c.from.Owner())
+		cut := results.NewCutter(b.large.store, b.inline(), c.keeper())
 		res = cut.Bound(res, known.Structured)
 	}
 	how := outcome{ok: !res.IsError, answerBytes: results.Payload(res), fault: f}
@@ -86,6 +86,11 @@ func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (resu
 		how.code = fmt.Sprint(res.Meta[results.MetaToolCode])
 	}
 	return results.Answer{Result: res}, how, nil
+}
+
+// keeper returns for whom parts of the answer are kept.
+func (c *loggedCall) keeper() results.Keeper {
+	return results.Keeper{Owner: c.from.Owner(), Caller: c.from.Caller, Groups: c.from.Groups, Call: c.id}
 }
 
 // ask calls the catalog. A panic of a provider fails the call, and nothing else.

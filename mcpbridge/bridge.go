@@ -23,11 +23,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/subscription"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -108,7 +110,7 @@ type Bridge struct {
 	verbosity     *verbosity
 	audience      *audience
 	notifier      *client.Notifier
-	subscriptions *subscriptions
+	subscriptions *subscription.Table
 	conversations conversations
 	states        *results.States
 	self          *mcp.Implementation
@@ -137,13 +139,13 @@ func New(catalog Catalog, opts Options) *Bridge {
 		catalog:       catalog,
 		opts:          opts,
 		log:           opts.Log,
-		large:         newLargeAnswers(),
+		large:         newLargeAnswers(opts.Rules),
 		room:          turns.NewRoom(answersBudget),
 		requests:      turns.NewShares(budget.Requests),
 		verbosity:     newVerbosity(),
 		audience:      newAudience(),
 		notifier:      client.NewNotifier(),
-		subscriptions: newSubscriptions(),
+		subscriptions: subscription.New(func(c rules.Caller) int { return opts.Rules.Limits(c.Name, c.Groups).Subscriptions }),
 		states:        results.NewStates(),
 		self:          &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version},
 	}

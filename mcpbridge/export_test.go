@@ -112,9 +112,7 @@ func (b *Bridge) Levels() (n int) {
 
 // FollowedResources is of how many resources something is kept.
 func (b *Bridge) FollowedResources() int {
-	b.subscriptions.mu.Lock()
-	defer b.subscriptions.mu.Unlock()
-	return len(b.subscriptions.byURI)
+	return b.subscriptions.Resources()
 }
 
 // Follow makes a new client follow a resource.
@@ -123,4 +121,4 @@ func (b *Bridge) Follow(ctx context.Context, uri string) error {
 }
 
 // FreeSubscriptions is how many more subscriptions there is room for.
-func (b *Bridge) FreeSubscriptions() int64 { return b.subscriptions.shares.Free() }
+func (b *Bridge) FreeSubscriptions() int64 { return b.subscriptions.Free() }

@@ -38,9 +38,9 @@ type largeAnswers struct {
 	patience time.Duration // how long a read waits
 }
 
-func newLargeAnswers() *largeAnswers {
+func newLargeAnswers(r Rules) *largeAnswers {
 	return &largeAnswers{
-		store:    results.NewStore(),
+		store:    results.NewStore(func(caller string, groups []string) int64 { return r.Limits(caller, groups).KeptMemory }),
 		reads:    turns.NewShares(2 * maxReads), // an owner that is alone gets half
 		patience: budget.Patience,
 	}

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/subscription"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 // SPEC S2: a connection that ends while its session begins leaves nothing behind.
 func TestS2NothingIsKeptOfAConnectionThatEndsMeanwhile(t *testing.T) {
-	b := &Bridge{audience: newAudience(), subscriptions: newSubscriptions(), verbosity: newVerbosity()}
+	b := &Bridge{audience: newAudience(), subscriptions: subscription.New(nil), verbosity: newVerbosity()}
 	s := client.New("a")
 	b.EndSession(s)
 	r := &Request{bridge: b, Message: &wire.Message{}, session: s}

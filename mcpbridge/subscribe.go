@@ -9,7 +9,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/rules"
@@ -18,12 +17,16 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/subscription"
 	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
 
-func (b *Bridge) holderOf(uri string) (h holder) {
-	h.peer, h.listed = b.catalog.Catalog().Holder(uri)
+// beginTime bounds how long a client waits to follow a resource.
+const beginTime = 30 * time.Second
+
+func (b *Bridge) holderOf(uri string) (h subscription.Holder) {
+	h.Peer, h.Listed = b.catalog.Catalog().Holder(uri)
 	return h
 }
 
@@ -52,9 +55,9 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *Request) (wire.Parts, *json
 	if r.session == nil {
 		return wire.Parts{[]byte("{}")}, nil
 	}
-	f := b.subscriptions.use(uri)
-	defer b.subscriptions.done(f)
-	b.subscriptions.remove(f, r.session.Inbox)
+	f := b.subscriptions.Use(uri)
+	defer b.subscriptions.Done(f)
+	b.subscriptions.Remove(f, r.session.Inbox)
 	r.session.Inbox.Forget(uri)
 	if err := b.amend(context.WithoutCancel(ctx), f, r.from.As); err != nil {
 		return nil, b.rpcError(r, err)
@@ -74,23 +77,21 @@ func (b *Bridge) followFor(ctx context.Context, r *Request, who *client.Inbox, u
 
 // followResource has a client be told when a resource changes.
 func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri string, owner turns.Owner) error {
-	if len(uri) > maxURI {
-		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource that is subscribed to may have %d bytes at most", maxURI)}
+	if len(uri) > subscription.MaxURI {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource that is subscribed to may have %d bytes at most", subscription.MaxURI)}
 	}
-	f := b.subscriptions.use(uri)
-	defer b.subscriptions.done(f)
-	if !b.subscriptions.add(f, who, owner) { // first: who has the turn is not to end it
-		return b.refused(ctx, wire.MethodSubscribe, fault.New(fault.RateLimited,
-			"too many subscriptions: %d of all clients at most, where each %d bytes of a URI count, and no caller or session has more than its share of them; unsubscribe from some",
-			maxSubscriptions, subscriptionBytes))
+	f := b.subscriptions.Use(uri)
+	defer b.subscriptions.Done(f)
+	if err := b.subscriptions.Add(f, who, owner); err != nil { // first: who has the turn is not to end it
+		return b.refused(ctx, wire.MethodSubscribe, err)
 	}
 	err := b.begin(ctx, f, owner)
 	if err != nil {
-		b.subscriptions.remove(f, who)
+		b.subscriptions.Remove(f, who)
 	}
 	// Whoever left meanwhile may not have waited for the turn.
 	if err := b.amend(context.WithoutCancel(ctx), f, owner); err != nil {
-		b.log.Debug("tell a peer who follows its resource", "uri", f.uri, "err", err)
+		b.log.Debug("tell a peer who follows its resource", "uri", f.URI, "err", err)
 	}
 	return err
 }
@@ -98,19 +99,19 @@ func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri stri
 // left forgets a client that has left: it is told nothing any more, and follows nothing.
 func (b *Bridge) left(who *client.Inbox) {
 	b.audience.leave(who)
-	b.subscriptions.leave(who)
+	b.subscriptions.Leave(who)
 }
 
 // begin tells the peer of a resource that it is followed, and returns what the
 // peer has to say to that.
-func (b *Bridge) begin(ctx context.Context, f *followed, owner turns.Owner) error {
+func (b *Bridge) begin(ctx context.Context, f *subscription.Resource, owner turns.Owner) error {
 	ctx, cancel := context.WithTimeout(ctx, beginTime)
 	defer cancel()
-	if err := b.takeTurn(ctx, f.telling, owner); err != nil {
+	if err := b.takeTurn(ctx, f.Telling, owner); err != nil {
 		return b.refused(ctx, wire.MethodSubscribe, err)
 	}
-	defer f.telling.Give(owner)
-	who, err := b.tellHolder(ctx, peer.Request{Method: wire.MethodSubscribe, Owner: owner}, f.uri)
+	defer f.Telling.Give(owner)
+	who, err := b.tellHolder(ctx, peer.Request{Method: wire.MethodSubscribe, Owner: owner}, f.URI)
 	if _, refused := results.Refusal(err); !refused { // else it may have heard
 		b.hears(ctx, f, who, owner)
 	}
@@ -121,16 +122,16 @@ func (b *Bridge) begin(ctx context.Context, f *followed, owner turns.Owner) erro
 }
 
 // amend tells the peers of a resource what is news to them, in its turn. It counts as owner's.
-func (b *Bridge) amend(ctx context.Context, f *followed, owner turns.Owner) (err error) {
+func (b *Bridge) amend(ctx context.Context, f *subscription.Resource, owner turns.Owner) (err error) {
 	wait, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
 	return b.amendWithin(wait, ctx, f, owner)
 }
 
 // amendWithin does as amend. wait bounds how long it waits for its turn.
-func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed, owner turns.Owner) (err error) {
-	news := func() bool { return b.subscriptions.news(f, b.holderOf(f.uri)) != "" }
-	_ = b.tellInTurn(wait, f.telling, owner, news, func() error { // what it returns is nil
+func (b *Bridge) amendWithin(wait, ctx context.Context, f *subscription.Resource, owner turns.Owner) (err error) {
+	news := func() bool { return b.subscriptions.News(f, b.holderOf(f.URI)) != "" }
+	_ = b.tellInTurn(wait, f.Telling, owner, news, func() error { // what it returns is nil
 		err = b.say(ctx, f, owner)
 		return nil
 	})
@@ -139,22 +140,22 @@ func (b *Bridge) amendWithin(wait, ctx context.Context, f *followed, owner turns
 
 // say tells the peers of a resource what is news to them. The caller has the turn.
 // There is no second word: a peer that could not be told does so later.
-func (b *Bridge) say(ctx context.Context, f *followed, owner turns.Owner) error {
-	method := b.subscriptions.news(f, b.holderOf(f.uri))
+func (b *Bridge) say(ctx context.Context, f *subscription.Resource, owner turns.Owner) error {
+	method := b.subscriptions.News(f, b.holderOf(f.URI))
 	if method == "" {
 		return nil
 	}
 	asking, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	req := peer.Request{Method: method, Later: true, Owner: b.subscriptions.ownerOf(f, owner)}
+	req := peer.Request{Method: method, Later: true, Owner: b.subscriptions.OwnerOf(f, owner)}
 	var err error
 	if method == wire.MethodSubscribe {
-		var who holder
-		who, err = b.tellHolder(asking, req, f.uri)
+		var who subscription.Holder
+		who, err = b.tellHolder(asking, req, f.URI)
 		b.hears(ctx, f, who, req.Owner)
 	} else {
-		err = b.tellFollowed(asking, b.subscriptions.told(f), req, f.uri)
-		b.subscriptions.knows(f, false, holder{})
+		err = b.tellFollowed(asking, b.subscriptions.Told(f), req, f.URI)
+		b.subscriptions.Knows(f, false, subscription.Holder{})
 	}
 	if err != nil {
 		return b.refused(ctx, method, err)
@@ -163,10 +164,10 @@ func (b *Bridge) say(ctx context.Context, f *followed, owner turns.Owner) error 
 }
 
 // tellHolder tells the peer of a resource that it is followed, and returns who that is.
-func (b *Bridge) tellHolder(ctx context.Context, req peer.Request, uri string) (who holder, err error) {
+func (b *Bridge) tellHolder(ctx context.Context, req peer.Request, uri string) (who subscription.Holder, err error) {
 	for {
 		who = b.holderOf(uri)
-		err = b.tellFollowed(ctx, who.peer, req, uri)
+		err = b.tellFollowed(ctx, who.Peer, req, uri)
 		if !errors.Is(err, peer.ErrGone) || ctx.Err() != nil || b.holderOf(uri) == who {
 			return who, err
 		}
@@ -175,15 +176,15 @@ func (b *Bridge) tellHolder(ctx context.Context, req peer.Request, uri string) (
 
 // hears notes that a peer may take a resource for followed. The peer that it belonged to before
 // is told that nobody follows it there any more, as it would keep that for each new process. The caller has the turn.
-func (b *Bridge) hears(ctx context.Context, f *followed, who holder, owner turns.Owner) {
-	former := b.subscriptions.knows(f, true, who)
+func (b *Bridge) hears(ctx context.Context, f *subscription.Resource, who subscription.Holder, owner turns.Owner) {
+	former := b.subscriptions.Knows(f, true, who)
 	if former == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
 	defer cancel()
-	if err := b.tellFollowed(ctx, former, peer.Request{Method: wire.MethodUnsubscribe, Later: true, Owner: owner}, f.uri); err != nil {
-		b.log.Debug("tell a peer that a resource is another's now", "uri", f.uri, "err", err)
+	if err := b.tellFollowed(ctx, former, peer.Request{Method: wire.MethodUnsubscribe, Later: true, Owner: owner}, f.URI); err != nil {
+		b.log.Debug("tell a peer that a resource is another's now", "uri", f.URI, "err", err)
 	}
 }
 
@@ -210,7 +211,7 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 		case uri := <-b.catalog.Updated():
 			began := time.Now()
 			target := func() *rules.Target { return b.catalog.Catalog().TargetOfResource(uri) }
-			for _, who := range b.subscriptions.followers(uri) {
+			for _, who := range b.subscriptions.Followers(uri) {
 				if b.opts.Rules.May(who.Reader(), target) == nil { // the rules may be others since it follows
 					who.ResourceUpdated(uri)
 				}
@@ -228,11 +229,11 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 func (b *Bridge) tellLeft(ctx context.Context) {
 	for {
 		select {
-		case <-b.subscriptions.leaving:
-			left := b.subscriptions.takeUntold()
+		case <-b.subscriptions.Leaving():
+			left := b.subscriptions.TakeUntold()
 			b.amendThese(ctx, left)
 			for _, d := range left {
-				b.subscriptions.shares.Give(d.owner, sharesOf(d.uri))
+				b.subscriptions.GiveBack(d)
 			}
 		case <-ctx.Done():
 			return
@@ -243,7 +244,7 @@ func (b *Bridge) tellLeft(ctx context.Context) {
 // amendThese tells peers what is news to them of some resources. It looks for news of one
 // after the other, until ctx ends, and returns how long that took. Where somebody has the
 // turn it does not wait: that one looks again.
-func (b *Bridge) amendThese(ctx context.Context, these []departed) (looked time.Duration) {
+func (b *Bridge) amendThese(ctx context.Context, these []subscription.Left) (looked time.Duration) {
 	now, end := context.WithCancel(ctx)
 	end()
 	began := time.Now()
@@ -252,16 +253,16 @@ func (b *Bridge) amendThese(ctx context.Context, these []departed) (looked time.
 		if ctx.Err() != nil {
 			break
 		}
-		f := b.subscriptions.use(d.uri)
-		if b.subscriptions.news(f, b.holderOf(f.uri)) == "" {
-			b.subscriptions.done(f)
+		f := b.subscriptions.Use(d.URI)
+		if b.subscriptions.News(f, b.holderOf(f.URI)) == "" {
+			b.subscriptions.Done(f)
 			continue
 		}
 		all.Go(func() {
 			defer recovered.To(b.log, "tell a peer who follows its resource", nil)
-			defer b.subscriptions.done(f)
-			if err := b.amendWithin(now, ctx, f, d.owner); err != nil {
-				b.log.Debug("tell a peer who follows its resource", "uri", d.uri, "err", err)
+			defer b.subscriptions.Done(f)
+			if err := b.amendWithin(now, ctx, f, d.Owner()); err != nil {
+				b.log.Debug("tell a peer who follows its resource", "uri", d.URI, "err", err)
 			}
 		})
 	}
@@ -282,7 +283,7 @@ func (b *Bridge) tellPeers(ctx context.Context) {
 	for {
 		c := b.catalog.Catalog()
 		b.tellLevel(now, ctx, turns.Owner{}) // who has the turn looks again
-		looked := b.amendThese(ctx, b.subscriptions.all())
+		looked := b.amendThese(ctx, b.subscriptions.All())
 		if !pace.Sleep(ctx, restFactor*looked) || c.Wait(ctx) != nil {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -34,6 +35,11 @@ func (b *Bridge) Refusing() string { return b.opts.Refusing() }
 
 // Starting calls Options.Starting.
 func (b *Bridge) Starting() []string { return b.opts.Starting() }
+
+// Limits returns how much a caller of some groups may have at one time.
+func (b *Bridge) Limits(caller string, groups []string) rules.Limits {
+	return b.opts.Rules.Limits(caller, groups)
+}
 
 // Tools returns how many tools there are.
 func (b *Bridge) Tools() int { return len(b.catalog.Catalog().Tools) }

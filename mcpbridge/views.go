@@ -17,6 +17,8 @@ type Rules interface {
 	Changed() <-chan struct{}
 	// May reports by its error whether a caller may read from a provider.
 	May(caller rules.Caller, target func() *rules.Target) error
+	// Limits returns how much a caller of some groups may have at one time.
+	Limits(caller string, groups []string) rules.Limits
 }
 
 // noRules allow everything.
@@ -25,6 +27,7 @@ type noRules struct{}
 func (noRules) Rules() *rules.Set                            { return nil }
 func (noRules) Changed() <-chan struct{}                     { return nil }
 func (noRules) May(rules.Caller, func() *rules.Target) error { return nil }
+func (noRules) Limits(string, []string) rules.Limits         { return rules.Limits{} }
 
 // views are lists without what some callers may not use, each made once for all callers whom the rules treat
 // alike.

@@ -108,11 +108,11 @@ const Patience = 10 * time.Second
 const RetryAfter = 30 * time.Second
 
 // RefusalJSON returns the error response for a request without room.
-func RefusalJSON(id json.RawMessage, text string) json.RawMessage {
+func RefusalJSON(id json.RawMessage, code fault.Code, text string) json.RawMessage {
 	return wire.ErrorOf(id, &jsonrpc.Error{
 		Code:    jsonrpc.CodeInternalError,
 		Message: text + "; try again later",
 		Data: json.RawMessage(fmt.Sprintf(`{"%s":"%s","%s":true,"%s":%d}`,
-			results.MetaToolCode, fault.NotReady, results.MetaRetryable, results.MetaRetryAfter, RetryAfter.Milliseconds())),
+			results.MetaToolCode, code, results.MetaRetryable, results.MetaRetryAfter, RetryAfter.Milliseconds())),
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/call/turns"
 )
 
 const (
@@ -104,15 +103,14 @@ func encodes(block mcp.Content) (ok bool) {
 // Cutter removes the parts of one answer that are too large, and keeps them as resources.
 type Cutter struct {
 	large  *Store
-	budget int64 // of the whole answer, as JSON
-	keep   int   // of a head or a tail, as text
-	callID string
-	owner  turns.Owner // whose call it is
+	budget int64  // of the whole answer, as JSON
+	keep   int    // of a head or a tail, as text
+	by     Keeper // of its call
 }
 
 // NewCutter returns a Cutter that makes the answer of a call fit a budget in bytes.
-func NewCutter(large *Store, budget int64, callID string, owner turns.Owner) Cutter {
-	return Cutter{large: large, budget: budget, keep: int(min(keepInline, budget/64)), callID: callID, owner: owner}
+func NewCutter(large *Store, budget int64, by Keeper) Cutter {
+	return Cutter{large: large, budget: budget, keep: int(min(keepInline, budget/64)), by: by}
 }
 
 // metaOfOrla are the keys that Orla sets in the _meta of a failure.
@@ -134,7 +132,7 @@ func (c *Cutter) cutMeta(res *mcp.CallToolResult) {
 		}
 	}
 	res.Meta = kept
-	res.Content = append(res.Content, c.link(Large{text: string(raw), mime: "application/json"}, "_meta"))
+	res.Content = append(res.Content, c.part(Large{text: string(raw), mime: "application/json"}, "_meta"))
 }
 
 // cutBlocks cuts the blocks that are too large by themselves.
@@ -160,29 +158,29 @@ func (c *Cutter) cut(block mcp.Content, name string) []mcp.Content {
 			if err != nil {
 				return nil // sendable has seen to it
 			}
-			return []mcp.Content{&mcp.TextContent{Text: text}, c.link(Large{text: string(raw), mime: "application/json"}, name+" as JSON")}
+			return []mcp.Content{&mcp.TextContent{Text: text}, c.part(Large{text: string(raw), mime: "application/json"}, name+" as JSON")}
 		}
 		link := c.link(Large{text: text, mime: "text/plain"}, name)
 		head, tail := cutText(text, c.keep)
-		return []mcp.Content{&mcp.TextContent{
+		return link.behind(&mcp.TextContent{
 			Meta: mcp.Meta{metaFullSize: len(text)},
-			Text: fmt.Sprintf("%s\n\n[… %d bytes are left out here; all %d are at %s, in parts at %s/OFFSET/LENGTH …]\n\n%s",
-				head, len(text)-len(head)-len(tail), len(text), link.URI, link.URI, tail),
-		}, link}
+			Text: fmt.Sprintf("%s\n\n[… %d bytes are left out here; all %d are %s …]\n\n%s",
+				head, len(text)-len(head)-len(tail), len(text), link.where(), tail),
+		})
 	case *mcp.EmbeddedResource:
 		if r := block.Resource; len(r.Text) > 0 || len(r.Blob) > 0 {
-			return []mcp.Content{c.link(Large{text: strings.ToValidUTF8(r.Text, "\uFFFD"), blob: r.Blob, mime: r.MIMEType}, name)}
+			return []mcp.Content{c.part(Large{text: strings.ToValidUTF8(r.Text, "\uFFFD"), blob: r.Blob, mime: r.MIMEType}, name)}
 		}
 	case *mcp.ImageContent:
-		return []mcp.Content{c.link(Large{blob: block.Data, mime: block.MIMEType}, name)}
+		return []mcp.Content{c.part(Large{blob: block.Data, mime: block.MIMEType}, name)}
 	case *mcp.AudioContent:
-		return []mcp.Content{c.link(Large{blob: block.Data, mime: block.MIMEType}, name)}
+		return []mcp.Content{c.part(Large{blob: block.Data, mime: block.MIMEType}, name)}
 	}
 	raw, err := block.MarshalJSON()
 	if err != nil {
 		return nil // sendable has seen to it
 	}
-	return []mcp.Content{c.link(Large{text: string(raw), mime: "application/json"}, name+" as JSON")}
+	return []mcp.Content{c.part(Large{text: string(raw), mime: "application/json"}, name+" as JSON")}
 }
 
 // cutStructured keeps structuredContent that is too large as a resource.
@@ -192,10 +190,9 @@ func (c *Cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 		return
 	}
 	link := c.link(Large{text: string(raw), mime: "application/json"}, "structured content")
-	note := fmt.Sprintf("[the structured content of %d bytes is too large to be inline; it is at %s, in parts at %s/OFFSET/LENGTH]",
-		len(raw), link.URI, link.URI)
+	note := fmt.Sprintf("[the structured content of %d bytes is too large to be inline; it is %s]", len(raw), link.where())
 	res.StructuredContent = nil
-	res.Content = append(res.Content, &mcp.TextContent{Text: note}, link)
+	res.Content = append(res.Content, link.behind(&mcp.TextContent{Text: note})...)
 	if expected && !res.IsError {
 		res.IsError = true
 		setDefault(res, MetaToolCode, string(fault.ExecutionFailed))
@@ -226,21 +223,66 @@ func (c *Cutter) cutRest(res *mcp.CallToolResult) {
 		return // sendable has seen to it
 	}
 	link := c.link(Large{text: string(raw), mime: "application/json"}, "more blocks as JSON")
-	kept := append(res.Content[:fit:fit], &mcp.TextContent{Text: fmt.Sprintf("[… %d more blocks, %d bytes of JSON, are at %s …]", len(rest), len(raw), link.URI)}, link)
+	note := &mcp.TextContent{Text: fmt.Sprintf("[… %d more blocks, %d bytes of JSON, are %s …]", len(rest), len(raw), link.whole())}
+	kept := append(res.Content[:fit:fit], link.behind(note)...)
 	if last := rest[len(rest)-1]; blockSize(last) <= c.budget/16 {
 		kept = append(kept, last)
 	}
 	res.Content = kept
 }
 
-// link keeps a part of an answer and returns the link to it.
-func (c *Cutter) link(a Large, name string) *mcp.ResourceLink {
+// keptPart is a part of an answer that was too large to be inline.
+type keptPart struct {
+	link *mcp.ResourceLink // nil if it is not kept
+	why  string            // it is not kept
+}
+
+// whole says where the part is, after "are".
+func (k keptPart) whole() string {
+	if k.link == nil {
+		return k.why
+	}
+	return "at " + k.link.URI
+}
+
+// where is like whole, and says how to read the part in smaller ones.
+func (k keptPart) where() string {
+	if k.link == nil {
+		return k.why
+	}
+	return "at " + k.link.URI + ", in parts at " + k.link.URI + "/OFFSET/LENGTH"
+}
+
+// behind returns a block that says where the part is, and the link to it.
+func (k keptPart) behind(note mcp.Content) []mcp.Content {
+	if k.link == nil {
+		return []mcp.Content{note}
+	}
+	return []mcp.Content{note, k.link}
+}
+
+// part keeps a part of an answer and returns the block that replaces it.
+func (c *Cutter) part(a Large, name string) mcp.Content {
+	size := a.Size()
+	k := c.link(a, name)
+	if k.link == nil {
+		return &mcp.TextContent{Text: fmt.Sprintf("[%s of %d bytes is %s]", name, size, k.why)}
+	}
+	return k.link
+}
+
+// link keeps a part of an answer.
+func (c *Cutter) link(a Large, name string) keptPart {
 	const longest = 127 // bytes of each half of a media type, RFC 6838
 	if len(a.mime) > 2*longest+1 || strings.ContainsFunc(a.mime, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		a.mime = "application/octet-stream"
 	}
 	size := int64(a.Size())
-	return &mcp.ResourceLink{URI: c.large.keep(a, c.owner), Name: name + " of call " + c.callID, MIMEType: a.mime, Size: &size}
+	uri, most, ok := c.large.keep(a, c.by)
+	if !ok {
+		return keptPart{why: fmt.Sprintf("not kept, since %s may have %d bytes of answers kept", c.by.Caller, most)}
+	}
+	return keptPart{link: &mcp.ResourceLink{URI: uri, Name: name + " of call " + c.by.Call, MIMEType: a.mime, Size: &size}}
 }
 
 // cutText returns the first and the last n bytes of text, cut between runes.

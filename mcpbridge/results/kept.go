@@ -27,15 +27,26 @@ const (
 
 // Store keeps parts of answers that were too large to send, for largeTTL at most.
 type Store struct {
-	mu    sync.Mutex // guards what follows
-	kept  map[string]*list.Element
-	order list.List // of *keptAnswer, oldest first
-	of    map[turns.Owner]*keptOf
-	size  int64
-	sweep *time.Timer // set while something is kept
+	limit func(caller string, groups []string) int64 // see NewStore
+
+	mu     sync.Mutex // guards what follows
+	kept   map[string]*list.Element
+	order  list.List // of *keptAnswer, oldest first
+	of     map[turns.Owner]*keptOf
+	caller map[string]*keptOf // by the name
+	size   int64
+	sweep  *time.Timer // set while something is kept
 }
 
-// keptOf is what is kept for one caller, or for a session without a caller.
+// Keeper is for whom an answer is kept.
+type Keeper struct {
+	Owner  turns.Owner // whose share it uses, and who may read it
+	Caller string      // whose limit it counts for: all clients without a token are one caller
+	Groups []string
+	Call   string // the id of the call: one part of its answer does not make room for another
+}
+
+// keptOf is what is kept for one caller, or for one session without a token.
 type keptOf struct {
 	order list.List // of *keptAnswer, oldest first
 	size  int64
@@ -45,10 +56,12 @@ type keptOf struct {
 type keptAnswer struct {
 	Large
 	id     string
-	owner  turns.Owner // whose call it answers
+	by     Keeper // whose call it answers
 	until  time.Time
-	of     *keptOf
+	of     *keptOf       // of its owner
 	within *list.Element // in of.order
+	caller *keptOf       // of its caller
+	listed *list.Element // in caller.order
 }
 
 // Large is an answer, or a part of one, that is too large to send.
@@ -75,28 +88,38 @@ func (a Large) EncodedSize() int64 {
 	return size
 }
 
-// NewStore returns an empty Store.
-func NewStore() *Store {
-	return &Store{kept: map[string]*list.Element{}, of: map[turns.Owner]*keptOf{}}
+// NewStore returns an empty Store. limit returns how many bytes may be kept for a caller; 0 for as many as
+// there is room for.
+func NewStore(limit func(caller string, groups []string) int64) *Store {
+	return &Store{limit: limit, kept: map[string]*list.Element{}, of: map[turns.Owner]*keptOf{}, caller: map[string]*keptOf{}}
 }
 
-// keep stores an answer for its owner and returns its URI, which cannot be guessed. Without
-// room, the caller with the most bytes loses its oldest answers.
-func (l *Store) keep(a Large, owner turns.Owner) string {
+// keep stores an answer and returns its URI, which cannot be guessed. Beyond the limit of its caller that one
+// loses its oldest answers. Without room, the owner with the most bytes does. It reports false, with the limit, if
+// the answer of the call is larger than that.
+func (l *Store) keep(a Large, by Keeper) (uri string, most int64, ok bool) {
+	limit := l.limit(by.Caller, by.Groups)
+	size := int64(a.Size())
+	if limit > 0 && size > limit {
+		return "", limit, false
+	}
 	id := rand.Text()
 	a.encoded = new(atomic.Int64)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := l.of[owner.Tenant()]
-	if of == nil {
-		of = &keptOf{}
-		l.of[owner.Tenant()] = of
+	if has := l.caller[by.Caller]; limit > 0 && has != nil {
+		for has.size+size > limit && has.order.Len() > 0 {
+			oldest := has.order.Front().Value.(*keptAnswer)
+			if oldest.by.Call == by.Call {
+				return "", limit, false
+			}
+			l.dropLocked(oldest)
+		}
 	}
-	k := &keptAnswer{Large: a, id: id, owner: owner, until: time.Now().Add(largeTTL), of: of}
-	k.within = of.order.PushBack(k)
+	k := &keptAnswer{Large: a, id: id, by: by, until: time.Now().Add(largeTTL), of: added(l.of, by.Owner.Tenant(), size), caller: added(l.caller, by.Caller, size)}
+	k.within, k.listed = k.of.order.PushBack(k), k.caller.order.PushBack(k)
 	l.kept[id] = l.order.PushBack(k)
-	of.size += int64(a.Size())
-	l.size += int64(a.Size())
+	l.size += size
 	for l.size > largeBudget && l.order.Len() > 1 {
 		oldest := l.mostLocked().order.Front().Value.(*keptAnswer)
 		if oldest == k { // its client has not even the link
@@ -107,7 +130,18 @@ func (l *Store) keep(a Large, owner turns.Owner) string {
 	if l.sweep == nil {
 		l.sweep = time.AfterFunc(largeTTL, l.expire)
 	}
-	return Prefix + id
+	return Prefix + id, 0, true
+}
+
+// added counts bytes of somebody, who is there from now on.
+func added[K comparable](all map[K]*keptOf, who K, size int64) *keptOf {
+	of := all[who]
+	if of == nil {
+		of = &keptOf{}
+		all[who] = of
+	}
+	of.size += size
+	return of
 }
 
 // mostLocked returns the caller with the most bytes.
@@ -140,10 +174,26 @@ func (l *Store) dropLocked(k *keptAnswer) {
 	l.order.Remove(l.kept[k.id])
 	delete(l.kept, k.id)
 	k.of.order.Remove(k.within)
-	l.size -= int64(k.Size())
-	if k.of.size -= int64(k.Size()); k.of.order.Len() == 0 {
-		delete(l.of, k.owner.Tenant())
+	k.caller.order.Remove(k.listed)
+	size := int64(k.Size())
+	l.size -= size
+	if k.of.size -= size; k.of.order.Len() == 0 {
+		delete(l.of, k.by.Owner.Tenant())
 	}
+	if k.caller.size -= size; k.caller.order.Len() == 0 {
+		delete(l.caller, k.by.Caller)
+	}
+}
+
+// Sizes returns how many bytes are kept for each caller, by its name.
+func (l *Store) Sizes() map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[string]int64, len(l.caller))
+	for name, of := range l.caller {
+		all[name] = of.size
+	}
+	return all
 }
 
 // DropOf removes the answers of some authenticated callers.
@@ -153,7 +203,7 @@ func (l *Store) DropOf(is func(caller string) bool) {
 	for at := l.order.Front(); at != nil; {
 		k := at.Value.(*keptAnswer)
 		at = at.Next()
-		if k.owner.Caller != "" && is(k.owner.Caller) {
+		if k.by.Owner.Caller != "" && is(k.by.Owner.Caller) {
 			l.dropLocked(k)
 		}
 	}
@@ -168,7 +218,7 @@ func (l *Store) Get(id, caller string) (Large, bool) {
 		return Large{}, false
 	}
 	k := at.Value.(*keptAnswer)
-	return k.Large, k.owner.Caller == caller && k.until.After(time.Now())
+	return k.Large, k.by.Owner.Caller == caller && k.until.After(time.Now())
 }
 
 // Close stops the timer of expire.

@@ -28,7 +28,7 @@ func (v *verdict) callers() {
 			v.wrongItem("callers", i, "wants either name or group")
 		case seen[key]:
 			v.wrongItem("callers", i, "%s is there twice; put both entries into one", c.Name+c.Group)
-		case c.Limits.CallsInFlight < 0 || c.Limits.CallsPerMinute < 0:
+		case min(c.Limits.CallsInFlight, c.Limits.CallsPerMinute, c.Limits.Sessions, c.Limits.Subscriptions) < 0:
 			v.wrongItem("callers", i, "limits must not be below 0")
 		}
 		seen[key] = true

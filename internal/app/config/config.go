@@ -107,8 +107,11 @@ type CallerConfig struct {
 
 // LimitsConfig is how much one caller may do. Zero means no limit of its own.
 type LimitsConfig struct {
-	CallsInFlight  int `json:"calls_in_flight,omitempty" jsonschema:"Calls at the same time. Default: no limit of its own."`
-	CallsPerMinute int `json:"calls_per_minute,omitempty" jsonschema:"Calls in a minute. Default: no limit."`
+	CallsInFlight  int          `json:"calls_in_flight,omitempty" jsonschema:"Calls at the same time. Default: no limit of its own."`
+	CallsPerMinute int          `json:"calls_per_minute,omitempty" jsonschema:"Calls in a minute. Default: no limit."`
+	Sessions       int          `json:"sessions,omitempty" jsonschema:"Sessions and streams over HTTP at the same time. Default: no limit of its own."`
+	Subscriptions  int          `json:"subscriptions,omitempty" jsonschema:"Resources that it follows at the same time, counted once for each session. Default: no limit of its own."`
+	KeptMemory     yamldoc.Size `json:"kept_memory,omitempty" jsonschema:"Bytes of large answers that are kept to be read as resources; see max_inline. Default: no limit of its own."`
 }
 
 // ToolsetConfig is a list of tools with a name.

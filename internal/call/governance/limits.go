@@ -6,6 +6,8 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
 // limiter counts the calls of callers that have limits (SPEC N1).
@@ -48,11 +50,15 @@ func (s *state) limitOf(name string, groups []string) (l config.LimitsConfig) {
 		of := s.groups[group]
 		l.CallsInFlight = strictest(l.CallsInFlight, of.CallsInFlight)
 		l.CallsPerMinute = strictest(l.CallsPerMinute, of.CallsPerMinute)
+		l.Sessions = strictest(l.Sessions, of.Sessions)
+		l.Subscriptions = strictest(l.Subscriptions, of.Subscriptions)
+		l.KeptMemory = strictest(l.KeptMemory, of.KeptMemory)
 	}
 	return l
 }
 
-func strictest(a, b int) int {
+// strictest returns the lower of two limits; 0 is none.
+func strictest[N int | yamldoc.Size](a, b N) N {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -65,6 +71,16 @@ const (
 	counted   = true
 )
 
+// Limits returns how much a caller of some groups may have at one time, apart from calls.
+func (g *Gate) Limits(caller string, groups []string) rules.Limits {
+	s := g.now()
+	if len(s.limits)+len(s.groups) == 0 {
+		return rules.Limits{}
+	}
+	l := s.limitOf(caller, groups)
+	return rules.Limits{Sessions: l.Sessions, Subscriptions: l.Subscriptions, KeptMemory: int64(l.KeptMemory)}
+}
+
 // enter counts a call, or refuses it.
 func (l *limiter) enter(s *state, caller string, groups []string, already bool) (done func(), err error) {
 	if len(s.limits)+len(s.groups) == 0 {
@@ -72,7 +88,7 @@ func (l *limiter) enter(s *state, caller string, groups []string, already bool) 
 	}
 	name := caller
 	limit := s.limitOf(name, groups)
-	if limit == (config.LimitsConfig{}) {
+	if limit.CallsInFlight == 0 && limit.CallsPerMinute == 0 {
 		return nil, nil
 	}
 	l.mu.Lock()

@@ -48,7 +48,7 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 		return nil, account, false
 	case errors.Is(err, budget.ErrNoRoom):
 		w.Header().Set("Connection", "close") // the body is not read
-		crowded(w, nil, budget.NoRoom)
+		crowded.refuse(w, nil)
 		return nil, account, false
 	default:
 		h.log.Debug("read a request", "err", err, "bytes", len(raw))
@@ -73,7 +73,7 @@ func (h *Front) waits(w http.ResponseWriter, r *http.Request, account *budget.Ac
 	case err == nil:
 		return true
 	case errors.Is(err, budget.ErrNoRoom):
-		crowded(w, nil, budget.NoRoom)
+		crowded.refuse(w, nil)
 	}
 	return false // else the client has left
 }

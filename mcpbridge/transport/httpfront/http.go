@@ -233,6 +233,9 @@ func loggedPath(r *http.Request) string {
 	return r.URL.Path
 }
 
+// SessionsOf returns how many sessions and streams each caller has, by its name.
+func (h *Front) SessionsOf() map[string]int { return h.sessions.ofCallers() }
+
 // Sessions returns how many sessions and streams are open.
 func (h *Front) Sessions() int { return h.sessions.count() }
 
@@ -300,9 +303,9 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 	settings := h.settings.Load()
 	switch r.Method {
 	case http.MethodGet:
-		r, leave, ok := h.admitStream(r)
-		if !ok {
-			crowded(w, nil, noSession)
+		r, leave, full := h.admitStream(r)
+		if full != nil {
+			full.refuse(w, nil)
 			return
 		}
 		defer leave()

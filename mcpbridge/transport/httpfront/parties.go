@@ -10,6 +10,7 @@ import (
 // party is whom a session counts for, when there are too many sessions.
 type party struct {
 	who     string // the authenticated caller, or else the address
+	caller  string // as rules and limits know it: all addresses are one caller
 	program string // the client program, by the name that it gives; within one address, the program with the most sessions loses one
 }
 

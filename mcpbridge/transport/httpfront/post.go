@@ -189,10 +189,10 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 	}
 	defer free()
 	if m.Method == wire.MethodListen {
-		stream, leave, ok := h.admitStream(r)
-		if !ok {
+		stream, leave, full := h.admitStream(r)
+		if full != nil {
 			asked.Stop()
-			crowded(out, m.ID, noSession)
+			full.refuse(out, m.ID)
 			return
 		}
 		defer leave()

@@ -32,6 +32,9 @@ func (h *Front) senderOf(r *http.Request) sender {
 	return s
 }
 
+// anonymous is the caller of a request without authentication (SPEC N1).
+const anonymous = "anonymous"
+
 // origin returns the origin of a request of a POST, without its session.
 func (s sender) origin(r *http.Request) client.Origin {
 	return originOf(r, s.subject, s.host, client.StreamableHTTP)
@@ -40,7 +43,7 @@ func (s sender) origin(r *http.Request) client.Origin {
 // originOf returns the origin of an HTTP request.
 func originOf(r *http.Request, subject, host string, by client.Transport) client.Origin {
 	return client.Origin{
-		Caller: cmp.Or(subject, "anonymous"), Subject: subject, Groups: groupsOf(r), Host: host, Transport: by,
+		Caller: cmp.Or(subject, anonymous), Subject: subject, Groups: groupsOf(r), Host: host, Transport: by,
 		Version: header(r, wire.VersionHeader), Parent: client.ParentOf(r.Header),
 	}
 }
@@ -73,7 +76,7 @@ func header(r *http.Request, canonical string) string { return wire.FirstHeader(
 
 func partyOf(r *http.Request, program string) party {
 	if who := subject(r); who != "" {
-		return party{who: who}
+		return party{who: who, caller: who}
 	}
-	return party{"at " + hostOf(r), program}
+	return party{"at " + hostOf(r), anonymous, program}
 }

@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -13,7 +14,8 @@ type sessions struct {
 	known   map[string]*usage // by their ids
 	opening int               // sessions that were admitted and are not known yet
 	streams map[*stream]bool
-	parties parties // whose the known ones are
+	parties parties        // whose the known ones are
+	callers map[string]int // how many sessions and streams each caller has, by party.caller: known ones, and those that begin
 }
 
 // usage is a session, whose it is, and how it is used.
@@ -33,7 +35,7 @@ type usage struct {
 }
 
 func newSessions() *sessions {
-	return &sessions{known: map[string]*usage{}, streams: map[*stream]bool{}}
+	return &sessions{known: map[string]*usage{}, streams: map[*stream]bool{}, callers: map[string]int{}}
 }
 
 // find returns a session that a user began; nil if there is none.
@@ -92,22 +94,43 @@ func (s *sessions) count() int {
 	return len(s.known) + len(s.streams)
 }
 
-// opened follows each admit: the session, if it is not nil, is known from now on.
+// opened follows each admit of a session: it is known from now on.
 func (s *sessions) opened(u *usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opening--
-	if u != nil {
-		u.last = time.Now()
-		s.known[u.ID] = u
-		s.parties.addSession(u)
+	u.last = time.Now()
+	s.known[u.ID] = u
+	s.parties.addSession(u)
+}
+
+// notOpened follows an admit if the session does not begin.
+func (s *sessions) notOpened(of party) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opening--
+	s.uncountLocked(of)
+}
+
+// uncountLocked counts one session or stream less of a caller.
+func (s *sessions) uncountLocked(of party) {
+	if s.callers[of.caller]--; s.callers[of.caller] == 0 {
+		delete(s.callers, of.caller)
 	}
+}
+
+// ofCallers returns how many sessions and streams each caller has, by its name.
+func (s *sessions) ofCallers() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.callers)
 }
 
 // forgetLocked removes a known session.
 func (s *sessions) forgetLocked(u *usage) {
 	delete(s.known, u.ID)
 	s.parties.removeSession(u)
+	s.uncountLocked(u.party)
 }
 
 // openLocked counts a stream.
@@ -121,6 +144,7 @@ func (s *sessions) closeLocked(one *stream) {
 	if s.streams[one] {
 		delete(s.streams, one)
 		s.parties.removeStream(one)
+		s.uncountLocked(one.party)
 	}
 }
 

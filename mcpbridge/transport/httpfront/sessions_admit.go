@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -17,39 +19,69 @@ import (
 // fairShare says how many sessions a party keeps at the limit: one in fairShare of all sessions.
 const fairShare = 10
 
-// unused is how long a session without a token has to be idle until it makes room for others
-// even if its address has no more than its share. Otherwise many addresses could keep all
-// sessions.
+// unused is how long a session has to be idle until it makes room: one without a token for others, even if
+// its address has no more than its share, since otherwise many addresses could keep all sessions; and one
+// of a caller that has as many as its limit allows for the next one of that caller.
 const unused = 5 * time.Minute
 
-// admit reports whether there is room for one more session of a party, of most in all. opened has
-// to be called afterwards, also if the session does not begin.
+// admit reports whether there is room for one more session of a party, of most in all and of limit for
+// the caller; a limit of 0 is none. opened or notOpened has to be called afterwards. The error says why there is no room.
+//
+// At its limit, a caller loses its own session that has been idle longest, if that is unused.
 //
 // At the limit, the party with the most sessions loses those that have been idle longest, if it
 // has more than its share, so that a party that begins many takes nothing from others. If there
 // is none, a session without a token that is unused makes room. A party with a token and less
 // than its share gets room even if no session is idle. The caller ends the sessions that admit
 // returns.
-func (s *sessions) admit(most int, of party, known bool) (yielded []*client.Session, ok bool) {
+func (s *sessions) admit(most, limit int, of party, known bool) (yielded []*client.Session, err *noRoom) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for limit > 0 && s.callers[of.caller] >= limit {
+		u := s.unusedOfLocked(of, known)
+		if u == nil {
+			return yielded, limited(of.caller, limit)
+		}
+		s.forgetLocked(u)
+		yielded = append(yielded, u.Session)
+	}
 	if s.fullLocked(most) {
-		yielded = s.yieldLocked(most, of, known)
+		yielded = append(yielded, s.yieldLocked(most, of, known)...)
 	}
-	if ok = !s.fullLocked(most); ok {
-		s.opening++
+	if s.fullLocked(most) {
+		return yielded, noSession
 	}
-	return yielded, ok
+	s.opening++
+	s.callers[of.caller]++
+	return yielded, nil
+}
+
+// unusedOfLocked returns the session of a caller that has been idle longest, if it is unused; otherwise nil.
+func (s *sessions) unusedOfLocked(of party, known bool) (u *usage) {
+	if !known {
+		u = s.parties.anonymous.oldest()
+	} else if m := s.parties.of[of.who]; m != nil {
+		u = m.idle.oldest()
+	}
+	if u == nil || time.Since(u.last) < unused {
+		return nil
+	}
+	return u
+}
+
+// limitOf returns how many sessions and streams the caller of a request may have; 0 for no limit of its own.
+func (h *Front) limitOf(r *http.Request, of party) int {
+	return h.bridge.Limits(of.caller, groupsOf(r)).Sessions
 }
 
 // admitStream does the same for a stream, which counts until leave is called. The stream ends with
 // the request that it returns.
-func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), ok bool) {
+func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), refused *noRoom) {
 	s, of := h.sessions, partyOf(r, "")
-	yielded, ok := s.admit(h.settings.Load().MaxSessions, of, subject(r) != "")
+	yielded, refused := s.admit(h.settings.Load().MaxSessions, h.limitOf(r, of), of, subject(r) != "")
 	h.endSessions(yielded)
-	if !ok {
-		return nil, nil, false
+	if refused != nil {
+		return nil, nil, refused
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	one := &stream{party: of, end: cancel}
@@ -62,7 +94,7 @@ func (h *Front) admitStream(r *http.Request) (_ *http.Request, leave func(), ok 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.closeLocked(one)
-	}, true
+	}, nil
 }
 
 // begin answers the request that begins a session, if there is room for one.
@@ -74,10 +106,10 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 	defer given()
 	says, _ := wire.ReadInitialize(m.Params.Raw)
 	of := partyOf(r, says.Name)
-	yielded, ok := h.sessions.admit(h.settings.Load().MaxSessions, of, from.subject != "")
+	yielded, full := h.sessions.admit(h.settings.Load().MaxSessions, h.limitOf(r, of), of, from.subject != "")
 	h.endSessions(yielded)
-	if !ok {
-		crowded(out, m.ID, noSession)
+	if full != nil {
+		full.refuse(out, m.ID)
 		return
 	}
 	s := client.New(rand.Text())
@@ -85,7 +117,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 	began := false // also when there is a panic
 	defer func() {
 		if !began {
-			h.sessions.opened(nil)
+			h.sessions.notOpened(of)
 		}
 	}()
 	by := from.origin(r)
@@ -185,11 +217,26 @@ func (s *sessions) interruptLocked(of *member) []*client.Session {
 	return []*client.Session{u.Session}
 }
 
-// crowded refuses a session or a stream for which there is no room.
-func crowded(w http.ResponseWriter, id json.RawMessage, text string) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(budget.RetryAfter.Seconds())))
-	writeJSON(w, http.StatusServiceUnavailable, string(budget.RefusalJSON(id, text)))
+// noRoom is why a request is refused, or a session or a stream does not begin.
+type noRoom struct {
+	status int
+	code   fault.Code
+	text   string
 }
 
-// noSession is why none begins.
-const noSession = "there are as many sessions and streams as max_sessions allows, and none that has to make room"
+// refuse answers the request.
+func (n *noRoom) refuse(w http.ResponseWriter, id json.RawMessage) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(budget.RetryAfter.Seconds())))
+	writeJSON(w, n.status, string(budget.RefusalJSON(id, n.code, n.text)))
+}
+
+// Why nobody gets room.
+var (
+	crowded   = &noRoom{http.StatusServiceUnavailable, fault.NotReady, budget.NoRoom}
+	noSession = &noRoom{http.StatusServiceUnavailable, fault.NotReady, "there are as many sessions and streams as max_sessions allows, and none that has to make room"}
+)
+
+// limited is why a caller gets none.
+func limited(caller string, most int) *noRoom {
+	return &noRoom{http.StatusTooManyRequests, fault.RateLimited, fmt.Sprintf("%s may have %d sessions and streams at one time; end one", caller, most)}
+}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/mcpbridge/client"
 )
@@ -18,7 +19,7 @@ import (
 // ends later, or comes at that very moment.
 func TestG7AnEndedSessionIsNotCounted(t *testing.T) {
 	s := newSessions()
-	if _, ok := s.admit(10, party{who: "ann"}, true); !ok {
+	if _, full := s.admit(10, 0, party{who: "ann"}, true); full != nil {
 		t.Fatal("there is no room")
 	}
 	u := &usage{Session: client.New("one"), user: "ann", party: party{who: "ann"}}
@@ -43,7 +44,7 @@ func TestG7AnEndedSessionIsNotCounted(t *testing.T) {
 // room. A caller "at" an address has no token.
 func (s *sessions) begin(t *testing.T, id string, most int, of party) (*usage, bool) {
 	t.Helper()
-	if _, ok := s.admit(most, of, !strings.HasPrefix(of.who, "at ")); !ok {
+	if _, full := s.admit(most, 0, of, !strings.HasPrefix(of.who, "at ")); full != nil {
 		return nil, false
 	}
 	u := &usage{Session: client.New(id), user: of.who, party: of}
@@ -76,7 +77,7 @@ func TestS1ARequestAtMaxSessionsDoesNotLookAtAllSessions(t *testing.T) {
 			s := full(t, n, true)
 			return func() {
 				for range n {
-					if _, ok := s.admit(n, ann, true); ok {
+					if _, full := s.admit(n, 0, ann, true); full == nil {
 						t.Error("it is let in")
 					}
 				}
@@ -234,9 +235,9 @@ func TestG7PartiesAreCountedAsTheyChange(t *testing.T) {
 		case random.IntN(10) == 0:
 			s.removeOne(u)
 		case random.IntN(4) == 0:
-			if _, ok := s.admit(most, of, true); ok {
+			if _, full := s.admit(most, 0, of, true); full == nil {
 				one := &stream{party: of, end: func() {}}
-				s.opened(nil)
+				s.opening--
 				s.openLocked(one)
 				streams = append(streams, one)
 			}
@@ -304,4 +305,64 @@ func (s *sessions) compare(t *testing.T, used map[*usage]int) {
 			t.Fatalf("%v: %d are counted, want %d", p, one.n, n)
 		}
 	}
+}
+
+// SPEC N1: a caller has as many sessions as its limit allows, whoever else has some. Its own session makes room
+// if nobody has used it for some time. All addresses without a token are one caller.
+func TestN1TheLimitOfSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, at := range map[string]func(i int) party{
+			"a token":   func(int) party { return party{who: "ann", caller: "ann"} },
+			"addresses": func(i int) party { return party{who: fmt.Sprint("at ", i), caller: anonymous} },
+		} {
+			s, known := newSessions(), name == "a token"
+			limit := 2
+			begin := func(i int) (*usage, *noRoom) {
+				_, full := s.admit(10, limit, at(i), known)
+				if full != nil {
+					return nil, full
+				}
+				u := &usage{Session: client.New(fmt.Sprint(name, i)), party: at(i)}
+				if known {
+					u.user = "ann"
+				}
+				s.opened(u)
+				return u, nil
+			}
+			first, _ := begin(1)
+			if _, full := s.admit(10, limit, at(2), known); full != nil {
+				t.Fatalf("%s: %v", name, full)
+			}
+			if _, full := begin(3); full == nil || full.code != fault.RateLimited || !strings.Contains(full.text, "may have 2 sessions") {
+				t.Errorf("%s: one that begins does not count: %+v", name, full)
+			}
+			s.notOpened(at(2))
+			second, full := begin(3)
+			if full != nil {
+				t.Fatalf("%s: one that did not begin counts: %v", name, full)
+			}
+			s.enter(first)
+			time.Sleep(unused)
+			if _, full := s.admit(10, 1, party{who: "bob", caller: "bob"}, true); full != nil {
+				t.Errorf("%s: another caller: %v", name, full)
+			}
+			s.notOpened(party{who: "bob", caller: "bob"})
+			third, full := begin(4)
+			if full != nil || s.find(second.ID, second.user) != nil || s.find(first.ID, first.user) == nil {
+				t.Errorf("%s: the session that nobody uses does not make room: %v", name, full)
+			}
+			limit = 0 // by a reload
+			if _, full := begin(5); full != nil {
+				t.Errorf("%s: without a limit: %v", name, full)
+			}
+			s.removeOne(third)
+			if n := s.ofCallers()[at(0).caller]; n != 2 {
+				t.Errorf("%s: %d are counted", name, n)
+			}
+			s.remove(func(*usage) bool { return true })
+			if n := len(s.ofCallers()); n != 0 {
+				t.Errorf("%s: %d callers are known when all have left", name, n)
+			}
+		}
+	})
 }

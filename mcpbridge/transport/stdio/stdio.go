@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
@@ -132,7 +133,7 @@ func (c *Conn) admit(raw []byte) (account *budget.Account, ok bool) {
 	if account.Grow(c.ctx, int64(len(raw)), budget.Patience) == nil || raw[0] != '[' && !wire.AsksSomething(raw) {
 		return account, true
 	}
-	c.deliverLogged(wire.Parts{budget.RefusalJSON(wire.IDOf(raw), budget.NoRoom)})
+	c.deliverLogged(wire.Parts{budget.RefusalJSON(wire.IDOf(raw), fault.NotReady, budget.NoRoom)})
 	return nil, false
 }
 
