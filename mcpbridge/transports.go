@@ -41,6 +41,17 @@ func (b *Bridge) Limits(caller string, groups []string) rules.Limits {
 	return b.opts.Rules.Limits(caller, groups)
 }
 
+// Held is what callers hold of the bridge, by their names.
+type Held struct {
+	Subscriptions map[string]int   // resources that they follow
+	Kept          map[string]int64 // bytes of kept answers
+}
+
+// HeldByCallers returns what callers hold now.
+func (b *Bridge) HeldByCallers() Held {
+	return Held{b.subscriptions.OfCallers(), b.large.store.Sizes()}
+}
+
 // Tools returns how many tools there are.
 func (b *Bridge) Tools() int { return len(b.catalog.Catalog().Tools) }
 

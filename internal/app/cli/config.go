@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -16,7 +18,7 @@ func newConfig(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "config",
 		Short:   "Print the configuration and where each value came from",
-		Long:    "Print the configuration as it is in force: flags over environment (ORLA_PORT, …)\nover file (--config, ./orla.yaml, ~/.orla/config.yaml) over defaults.",
+		Long:    "Print the configuration as it is in force: flags over environment (ORLA_PORT, …)\nover file (--config, ./orla.yaml, ~/.orla/config.yaml) over defaults. Each caller, toolset\nor other entry of a list has its own line.",
 		Example: "  orla config\n  ORLA_PORT=9000 orla config --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,13 +32,36 @@ func newConfig(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			table := tabwriter.NewWriter(std.Out, 0, 4, 2, ' ', 0)
 			fmt.Fprintln(table, "KEY\tVALUE\tFROM")
 			for _, key := range config.Keys() {
-				fmt.Fprintf(table, "%s\t%s\t%s\n", key, config.Text(config.Value(&cfg.Config, key)), cfg.OriginOf(key).Text)
+				for _, row := range rowsOf(key, config.Value(&cfg.Config, key)) {
+					fmt.Fprintf(table, "%s\t%s\t%s\n", row.key, row.value, cfg.OriginOf(key).Text)
+				}
 			}
 			return table.Flush()
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// row is one line of the table.
+type row struct{ key, value string }
+
+// rowsOf returns the lines for a key: one for each entry of a list of entries, else one.
+func rowsOf(key string, value reflect.Value) (rows []row) {
+	if value.Kind() != reflect.Slice || value.Type().Elem().Kind() != reflect.Struct {
+		return []row{{key, config.Text(value)}}
+	}
+	for i := range value.Len() {
+		entry, err := json.Marshal(value.Index(i).Interface())
+		if err != nil { // it was read from YAML
+			panic(err)
+		}
+		rows = append(rows, row{fmt.Sprintf("%s[%d]", key, i), string(entry)})
+	}
+	if len(rows) == 0 {
+		rows = []row{{key, ""}}
+	}
+	return rows
 }
 
 func configMap(cfg *config.Loaded) map[string]any {

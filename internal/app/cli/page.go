@@ -40,6 +40,7 @@ func (p *page) status(s *control.Status) {
 	} else {
 		p.printf("no tools\n")
 	}
+	p.callers(s.Callers)
 	if len(s.Problems) > 0 {
 		p.printf("\n%s; orla validate shows those of files too:\n", terminal.Count(len(s.Problems), "problem"))
 	}

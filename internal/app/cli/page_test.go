@@ -30,3 +30,36 @@ func TestJ1TheTableFits(t *testing.T) {
 		}
 	}
 }
+
+// SPEC N1: of 1000 callers the page shows those that use something first, and says how many there are. However long the
+// names are, the numbers are seen.
+func TestN1ThePageOfManyCallers(t *testing.T) {
+	tools := 7
+	var all []control.CallerStatus
+	for i := range 1000 {
+		all = append(all, control.CallerStatus{Name: fmt.Sprintf("oauth:%s%d", strings.Repeat("long-", 12), i), Roles: []string{"reader", strings.Repeat("writer", 20)}, Tools: &tools, Limits: control.CallerLimits{Sessions: 20}})
+	}
+	all[999] = control.CallerStatus{Name: "bo\x1bb", Sessions: 3, KeptBytes: 5 << 20, Limits: control.CallerLimits{Sessions: 4, CallsInFlight: 2, CallsPerMinute: 60}}
+	all[998] = control.CallerStatus{Group: "staff", Tools: &tools, Limits: control.CallerLimits{Subscriptions: 9, KeptMemory: 1 << 20}}
+	p := &page{width: terminal.TableWidth, now: time.Now()}
+	p.callers(all)
+	lines := strings.Split(strings.TrimSpace(p.text.String()), "\n")
+	if len(lines) != shownCallers+3 || !strings.Contains(lines[len(lines)-1], "and 950 more") || !strings.HasPrefix(lines[0], "1000 callers") {
+		t.Errorf("%d lines, from %q to %q", len(lines), lines[0], lines[len(lines)-1])
+	}
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > terminal.TableWidth || strings.Contains(line, "\x1b") {
+			t.Errorf("%d characters: %q", n, line)
+		}
+	}
+	for i, want := range [][]string{2: {"-", "0/2", "3/4", "0", "5.0M", "60 calls a minute"}, 3: {"7", "0", "0/20", "0", "-", "roles reader"}} {
+		if got := strings.Join(strings.Fields(lines[i]), " "); want != nil && !strings.Contains(got, strings.Join(want, " ")) {
+			t.Errorf("%q has not %v", got, want)
+		}
+	}
+	p = &page{width: terminal.TableWidth}
+	p.callers(all[998:])
+	if got := p.text.String(); !strings.Contains(got, "group staff") || !strings.Contains(got, "-/9") || !strings.Contains(got, "-/1.0M") {
+		t.Error(got)
+	}
+}

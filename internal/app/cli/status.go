@@ -22,8 +22,9 @@ func newStatus(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Short: "Show what a running Orla and its tools are doing",
 		Long: "Show what a running Orla and each of its tools are doing: state, process, restarts,\n" +
 			"calls, latencies, memory and processor time, and the reason for each capsule that is\n" +
-			"down. With a name, show everything about that tool, and the last lines of its\n" +
-			"stderr. p50 and p99 are those of the last 256 calls of each tool.",
+			"down. If there are rules, also show who may call how many tools, and what each caller\n" +
+			"uses of its limits. With a name, show everything about that tool, and the last lines\n" +
+			"of its stderr. p50 and p99 are those of the last 256 calls of each tool.",
 		Example:           "  orla status\n  orla status notes\n  orla status --watch\n  orla status --json | jq '.tools[] | select(.state == \"CRASHED\")'",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeManifests(flags, 1, nil),

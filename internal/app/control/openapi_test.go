@@ -66,6 +66,7 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.ApproveRequest](), reflect.TypeFor[control.DenyRequest](), reflect.TypeFor[control.ExtendRequest](),
 	reflect.TypeFor[control.PinList](), reflect.TypeFor[control.PinnedProvider](), reflect.TypeFor[control.PinnedItem](), reflect.TypeFor[control.PinChange](),
 	reflect.TypeFor[control.PinFinding](), reflect.TypeFor[control.PinApproval](),
+	reflect.TypeFor[control.CallerStatus](), reflect.TypeFor[control.CallerLimits](),
 }
 
 // schemaOf is the schema that a type has in the document: that of its tags,

@@ -25,6 +25,33 @@ type Status struct {
 	Problems   []Problem    `json:"problems" jsonschema:"Entries of the tools folder that Orla does not serve, or not as their authors may expect."`
 	Waiting    int          `json:"approvals_waiting,omitempty" jsonschema:"Approvals that nobody has decided about."`
 	Denying    bool         `json:"denying,omitempty" jsonschema:"Orla denies every call, because a governance document cannot be read or names nothing. The problems name it."`
+
+	Callers []CallerStatus `json:"callers,omitempty" jsonschema:"Who may call what, if there are rules: the entries of callers, the tokens without one, and up to 1000 others that use something now. Absent without rules."`
+}
+
+// CallerStatus tells what one caller may do, or each caller of a group, and what the caller uses now.
+type CallerStatus struct {
+	Name          string       `json:"name,omitempty" jsonschema:"The caller; absent for a group."`
+	Group         string       `json:"group,omitempty" jsonschema:"The group that the entry is for; absent for a caller."`
+	Configured    bool         `json:"configured,omitempty" jsonschema:"It has an entry in callers, or is the name of a token."`
+	Roles         []string     `json:"roles,omitempty" jsonschema:"The roles in its entry."`
+	Toolsets      []string     `json:"toolsets,omitempty" jsonschema:"The toolsets in its entry."`
+	MaySpeakFor   []string     `json:"may_speak_for,omitempty" jsonschema:"The agents that it may act for."`
+	Limits        CallerLimits `json:"limits,omitzero" jsonschema:"The limits in its entry; absent if there are none."`
+	Tools         *int         `json:"tools,omitempty" jsonschema:"How many tools it may call, some of them perhaps after an approval; for a group, a caller that has this entry alone. Absent until Orla has counted them, which can take more than one request if there are many callers and tools."`
+	InFlight      int          `json:"in_flight,omitempty" jsonschema:"Its calls in flight."`
+	Sessions      int          `json:"sessions,omitempty" jsonschema:"Its sessions and streams over HTTP."`
+	Subscriptions int          `json:"subscriptions,omitempty" jsonschema:"Resources that it follows, counted once for each session."`
+	KeptBytes     int64        `json:"kept_bytes,omitempty" jsonschema:"Bytes of its large answers that are kept."`
+}
+
+// CallerLimits are the limits of one caller. What is absent has no limit of its own.
+type CallerLimits struct {
+	CallsInFlight  int   `json:"calls_in_flight,omitempty" jsonschema:"Calls at the same time."`
+	CallsPerMinute int   `json:"calls_per_minute,omitempty" jsonschema:"Calls in a minute."`
+	Sessions       int   `json:"sessions,omitempty" jsonschema:"Sessions and streams over HTTP."`
+	Subscriptions  int   `json:"subscriptions,omitempty" jsonschema:"Resources that it follows."`
+	KeptMemory     int64 `json:"kept_memory,omitempty" jsonschema:"Bytes of kept answers."`
 }
 
 // ToolStatus tells of one tool. What only a capsule has is absent for a simple tool.

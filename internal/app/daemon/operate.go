@@ -48,6 +48,7 @@ func (o operations) Status() control.Status {
 		Problems:   discovery.Problems(o.problems()),
 		Waiting:    o.waitingApprovals(),
 		Denying:    o.Governance.Denies(),
+		Callers:    o.callerStatuses(cfg),
 	}
 	if o.http != nil {
 		n := o.http.Sessions()

@@ -138,7 +138,8 @@ type server struct {
 	notifier  *systemd.Notifier // nil without systemd
 	bridge    *mcpbridge.Bridge
 	httpFront
-	control *control.Server
+	control  *control.Server
+	callable callable // for the status
 	reloads
 	inForce
 

@@ -10,7 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
-// limiter counts the calls of callers that have limits (SPEC N1).
+// limiter counts the calls of callers, while there are rules (SPEC N1).
 type limiter struct {
 	mu    sync.Mutex
 	usage map[string]*usage // by the name
@@ -83,13 +83,9 @@ func (g *Gate) Limits(caller string, groups []string) rules.Limits {
 
 // enter counts a call, or refuses it.
 func (l *limiter) enter(s *state, caller string, groups []string, already bool) (done func(), err error) {
-	if len(s.limits)+len(s.groups) == 0 {
-		return nil, nil
-	}
-	name := caller
-	limit := s.limitOf(name, groups)
-	if limit.CallsInFlight == 0 && limit.CallsPerMinute == 0 {
-		return nil, nil
+	name, limit := caller, config.LimitsConfig{}
+	if len(s.limits)+len(s.groups) > 0 {
+		limit = s.limitOf(name, groups)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +117,24 @@ func (l *limiter) enter(s *state, caller string, groups []string, already bool) 
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		u.inFlight--
+		if u.inFlight--; u.inFlight == 0 && u.per == 0 {
+			delete(l.usage, name)
+		}
 	}, nil
+}
+
+// InFlight returns how many calls in flight each caller has, by its name, while there are rules.
+func (g *Gate) InFlight() map[string]int {
+	l := &g.limits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]int{}
+	for name, u := range l.usage {
+		if u.inFlight > 0 {
+			all[name] = u.inFlight
+		}
+	}
+	return all
 }
 
 // sweep forgets, now and then, who has not called for a minute: it has all its calls again.

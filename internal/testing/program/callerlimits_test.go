@@ -1,12 +1,15 @@
 package program
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -142,4 +145,81 @@ func TestN1LimitsOfWhatACallerHolds(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	testkit.Eventually(t, "a session that has ended makes room", func() bool { _, status, _ := begins("ann"); return status == http.StatusOK })
+}
+
+// SPEC N1: orla status says who may call how many tools, and what each uses now; orla config has the callers as they are
+// configured. 1000 callers are no trouble.
+func TestN1StatusAndConfigShowTheCallers(t *testing.T) {
+	t.Parallel()
+	callers := "callers:\n  - {name: ann, roles: [greeter], may_speak_for: [bot], limits: {sessions: 4, calls_in_flight: 9}}\n  - {group: staff, roles: [looker], limits: {kept_memory: 1MiB}}\n"
+	r := serveRuled(t, ruledDocuments, callers)
+	if status, _, answer := r.posts("ann", "", beginSession); status != http.StatusOK {
+		t.Fatal(answer)
+	}
+	if status, answer := r.listens("bob", "box://one"); status != http.StatusOK {
+		t.Fatal(answer)
+	}
+	testkit.WriteTool(t, r.dir+"/tools", "slow", "#!/bin/sh\nwhile ! [ -e '"+r.dir+"/go' ]; do sleep 0.05; done\n")
+	r.reload()
+	answered := make(chan string, 1)
+	go func() { answered <- r.asks("eve", "tools/call", `{"name":"slow"}`) }()
+	callersNow := func() map[string]control.CallerStatus {
+		var status control.Status
+		if err := json.Unmarshal([]byte(r.mustOrla("status", "--json")), &status); err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]control.CallerStatus{}
+		for _, c := range status.Callers {
+			all[c.Name+"@"+c.Group] = c
+		}
+		return all
+	}
+	testkit.Eventually(t, "the call is seen", func() bool { return callersNow()["eve@"].InFlight == 1 })
+	all := callersNow()
+	tools := func(name string) int {
+		if c := all[name]; c.Tools != nil {
+			return *c.Tools
+		}
+		return -1
+	}
+	// box__wipe is denied to all, and a ToolPermission for a tool decides without roles.
+	if tools("ann@") != 3 || tools("@staff") != 2 || tools("bob@") != 5 || tools("eve@") != 5 {
+		t.Errorf("%+v: ann %d, staff %d, bob %d, eve %d tools", all, tools("ann@"), tools("@staff"), tools("bob@"), tools("eve@"))
+	}
+	if ann := all["ann@"]; ann.Sessions != 1 || ann.Limits.Sessions != 4 || !slices.Equal(ann.Roles, []string{"greeter"}) || !ann.Configured {
+		t.Errorf("%+v", ann)
+	}
+	if bob := all["bob@"]; bob.Sessions != 1 || bob.Subscriptions != 1 {
+		t.Errorf("%+v", bob)
+	}
+	page := r.mustOrla("status")
+	for _, want := range []string{"4 callers", "ann ", "1/4", "0/9", "roles greeter; acts for bot", "group staff", "-/1.0M"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in\n%s", want, page)
+		}
+	}
+	testkit.WriteTool(t, r.dir, "go", "")
+	<-answered
+	testkit.Eventually(t, "the call is not seen any more", func() bool { return callersNow()["eve@"].InFlight == 0 })
+
+	config := r.mustOrla("config", "--config", r.dir+"/orla.yaml")
+	for _, want := range []string{`callers[0]`, `{"name":"ann","roles":["greeter"],"may_speak_for":["bot"],"limits":{"calls_in_flight":9,"sessions":4}}`, `callers[1]`, `"kept_memory":"1MiB"`} {
+		if !strings.Contains(config, want) {
+			t.Errorf("%q is not in\n%s", want, config)
+		}
+	}
+
+	var many strings.Builder
+	many.WriteString("callers:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&many, "  - {name: 'oauth:%d', roles: [greeter], limits: {sessions: 3}}\n", i)
+	}
+	r.configure(many.String())
+	r.reload()
+	if all := callersNow(); len(all) != 1003 || all["oauth:999@"].Tools == nil {
+		t.Errorf("%d callers, the last one is %+v", len(all), all["oauth:999@"])
+	}
+	if page := r.mustOrla("status"); !strings.Contains(page, "1003 callers") || !strings.Contains(page, "and 953 more") {
+		t.Error(page)
+	}
 }
