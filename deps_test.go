@@ -30,7 +30,8 @@ var imports = map[string][]string{
 	"internal/mcp/peer":        {"internal/mcp/rawjson", "internal/call/turns", "internal/mcp/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
 	"internal/mcp/urimatch":    {},
 	"internal/mcp/rawjson":     {},
-	"internal/call/recovered":  {}, // a panic in a goroutine fails what it was doing, and no more
+	"internal/call/rejudge":    {"internal/call/rules"}, // what lets a call wait may end it when the rules change
+	"internal/call/recovered":  {},                      // a panic in a goroutine fails what it was doing, and no more
 	"internal/call/pace":       {},
 	"internal/observe/brief":   {}, // what others say, shortened for errors and the log
 	"internal/observe/tail":    {},
@@ -66,7 +67,7 @@ var imports = map[string][]string{
 	"internal/launch/environ": {"internal/file/regularfile", "manifest"},
 
 	// Providers: what answers a call.
-	"simple": {"internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
+	"simple": {"internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
 
 	// A capsule, and what it is made of.
 	"capsule/clients":  {"internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/turns", "internal/call/pace"},          // what a capsule says to clients, and asks of them
@@ -79,17 +80,17 @@ var imports = map[string][]string{
 	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/pins", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
-	"internal/service/outbound": {"internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                                                    // HTTP to services, and the addresses it may reach
+	"internal/service/outbound": {"internal/call/rejudge", "internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                           // HTTP to services, and the addresses it may reach
 	"internal/service/auth":     {"manifest", "internal/call/fault", "internal/service/secret", "internal/service/outbound"},                                                                                                             // a profile and a secret become a header
 	"internal/service/oauth":    {"internal/service/outbound", "internal/observe/brief"},                                                                                                                                                 // the access tokens of callers
 	"internal/service/login":    {"internal/call/fault", "internal/call/pace", "internal/call/recovered", "internal/file/wholefile", "internal/service/oauth", "internal/service/outbound", "internal/service/secret"},                   // logins at remote MCP servers
 	"internal/service/contract": {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/observe/brief"}, // what is said in both directions
 	"internal/kind/post":        {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/auth", "internal/service/contract", "internal/call/trace"},
-	"internal/kind/webhook":     {"internal/call/recovered", "internal/kind/post", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/contract", "internal/call/trace", "internal/call/turns"}, // it POSTs as external does
+	"internal/kind/webhook":     {"internal/call/rejudge", "internal/call/recovered", "internal/kind/post", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/contract", "internal/call/trace", "internal/call/turns"}, // it POSTs as external does
 	"internal/kind/grpc":        {"internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/service/outbound", "internal/service/auth", "internal/service/contract", "internal/call/trace", "internal/observe/brief"},
 	"internal/kind/mcptool":     {"manifest", "internal/call/fault", "internal/mcp/peer", "supervisor"},                                                                                                                                                                    // one tool of an McpServer under a name of its own
 	"internal/service/remote":   {"internal/call/pace", "internal/call/turns", "manifest", "internal/call/fault", "internal/mcp/rawjson", "internal/service/outbound", "internal/service/auth", "internal/mcp/rpc", "internal/call/trace", "internal/mcp/peer", "capsule"}, // a session with a far MCP server
-	"internal/call/retry":       {"manifest", "internal/call/fault", "internal/mcp/peer", "internal/call/callid", "internal/mcp/rawjson", "supervisor", "internal/observe/brief"},
+	"internal/call/retry":       {"internal/call/rejudge", "manifest", "internal/call/fault", "internal/mcp/peer", "internal/call/callid", "internal/mcp/rawjson", "supervisor", "internal/observe/brief"},
 	"internal/app/clientconf":   {"internal/service/address", "manifest", "manifest/resource", "internal/mcp/rawjson", "internal/file/yamldoc", "internal/service/secret"}, // mcpServers files of MCP clients, and the secrets in them
 
 	// Makes a test binary act as a capsule; only tests import it.
@@ -128,7 +129,7 @@ var imports = map[string][]string{
 	"internal/testing/manifesttest": {"internal/mcp/schema", "internal/file/yamldoc", "manifest"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor":                    {"internal/call/rules", "internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
+	"supervisor":                    {"internal/call/rejudge", "internal/call/rules", "internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
 	"mcpbridge/client":              {"internal/call/rules", "internal/mcp/rawjson", "internal/call/recovered", "internal/call/trace", "internal/call/turns", "mcpbridge/wire"}, // who asks
 	"mcpbridge/wire":                {"internal/mcp/rawjson", "internal/observe/brief"},                                                                                         // the messages of clients
 	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},                                     // what clients get of a call

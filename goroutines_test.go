@@ -55,6 +55,7 @@ var uncontained = map[string]struct {
 	"internal/app/control.Server.Serve":                {2, own},
 	"internal/app/control.listen":                      {1, own},
 	"internal/app/control.presence.move":               {1, below},
+	"internal/call/rejudge.wait.judge":                 {1, own},
 	"internal/call/pace.Await":                         {1, waits},
 	"internal/kind/webhook.wait.endSoonLocked":         {1, waits},
 	"internal/launch/kube/kubeapi.New":                 {1, own},

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
@@ -77,6 +78,7 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 		case call.Client != nil && call.Client.Declared().Repeats:
 			return result, nil
 		}
+		ctx = rejudge.Sent(ctx)
 		if !placed {
 			if err := c.place(ctx, call.Owner); err != nil {
 				return nil, err
@@ -111,6 +113,8 @@ func (c *Capsule) place(ctx context.Context, owner turns.Owner) error {
 	if c.places.Try(owner) {
 		return nil
 	}
+	ctx, end := rejudge.While(ctx)
+	defer end()
 	if _, err := c.ready(ctx, owner, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
 		return err
 	}
@@ -323,6 +327,8 @@ func (c *Capsule) ready(ctx context.Context, owner turns.Owner, failed *protocol
 		return nil, c.tooMany()
 	}
 	defer c.waiting.Give(owner, 1)
+	ctx, end := rejudge.While(ctx)
+	defer end()
 	horizon := until
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(horizon) {
 		horizon = deadline

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
@@ -43,6 +44,8 @@ func (s *Slots) Take(ctx context.Context, owner turns.Owner) (give func(), err e
 	if s == nil {
 		return func() {}, nil
 	}
+	ctx, end := rejudge.While(ctx)
+	defer end()
 	if s.shared {
 		var place *turns.Brief
 		if place, err = s.places.TakeBriefly(ctx, owner); err == nil {

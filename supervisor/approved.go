@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
@@ -13,6 +14,8 @@ type Admitted struct {
 	Approve func(ctx context.Context, call *peer.Call, again func() error) error
 	// Done, if not nil, is called at the call's end. sent says that the call may have reached its tool.
 	Done func(sent bool)
+	// Judge, if not nil, says whether the call may still be made, while it waits.
+	Judge rejudge.Judge
 }
 
 // approved waits until a call may go on. Meanwhile it takes no place of those that calls in flight share, and

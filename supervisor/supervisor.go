@@ -25,6 +25,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
@@ -292,7 +293,7 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 		}
 	}
 	call.Attempt = 1
-	return e.attempt(ctx, call)
+	return e.attempt(rejudge.With(ctx, admitted.Judge, c.targetOf(e)), call)
 }
 
 // heavyArgs is the size of arguments from which their check has a deadline of its own: it
@@ -334,12 +335,16 @@ func (s *Supervisor) ask(ctx context.Context, e *entry, call peer.Call) (Answer,
 		if err == nil || !errors.Is(err, peer.ErrGone) {
 			return answer, err
 		}
-		next := s.catalog.Load().entries[call.Tool]
+		c := s.catalog.Load()
+		next := c.entries[call.Tool]
 		if next == nil || next.provider == e.provider {
 			return answer, err
 		}
 		if next.withheld != nil {
 			return Answer{}, fault.Unsent(next.withheld)
+		}
+		if ctx, err = rejudge.Of(ctx, c.targetOf(next)); err != nil {
+			return Answer{}, err
 		}
 		if err := next.check(ctx, call.Args); err != nil {
 			return Answer{}, err

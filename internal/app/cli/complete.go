@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/statuspage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -40,7 +41,7 @@ func completeManifests(flags *config.Flags, most int, fits func(control.ToolStat
 		var names []string
 		for _, t := range status.Tools {
 			if (fits == nil || fits(t)) && !slices.Contains(args, t.Name) {
-				names = append(names, t.Name+"\t"+stateOf(&t))
+				names = append(names, t.Name+"\t"+statuspage.StateOf(&t))
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp

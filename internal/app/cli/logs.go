@@ -148,7 +148,7 @@ type lineWriter struct {
 
 // levelWords are the names of levels that tint writes.
 var levelWords = map[string]struct{ word, colour string }{
-	"debug": {"DBG", faint}, "info": {"INF", green}, "warn": {"WRN", yellow}, "error": {"ERR", red}, "fatal": {"FTL", red},
+	"debug": {"DBG", terminal.Faint}, "info": {"INF", terminal.Green}, "warn": {"WRN", terminal.Yellow}, "error": {"ERR", terminal.Red}, "fatal": {"FTL", terminal.Red},
 }
 
 func (l *lineWriter) write(w io.Writer, line []byte) error {
@@ -204,7 +204,7 @@ func (l *lineWriter) readable(line []byte) (string, error) {
 	if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
 		at = t.Local().Format("2006-01-02 15:04:05.000")
 	}
-	at = l.paint(faint, terminal.Printable(at))
+	at = l.paint(terminal.Faint, terminal.Printable(at))
 	if text, ok := first["text"]; ok && first["msg"] == "stderr" {
 		return at + " " + terminal.Labelled(first["tool"], text), nil
 	}
@@ -231,13 +231,13 @@ func (l *lineWriter) readable(line []byte) (string, error) {
 		case "reason":
 			value = terminal.OneLine(value)
 		}
-		parts = append(parts, l.paint(faint, terminal.Printable(p.key)+"=")+quoted(value))
+		parts = append(parts, l.paint(terminal.Faint, terminal.Printable(p.key)+"=")+quoted(value))
 	}
 	return strings.Join(parts, " ") + below, nil
 }
 
 func (l *lineWriter) paint(colour, text string) string {
-	return (&page{colours: l.colours}).paint(colour, text)
+	return terminal.Paint(l.colours, colour, text)
 }
 
 // valueText is a JSON value as text: strings as they are, the rest as JSON.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/statuspage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -74,25 +75,26 @@ func (v *view) show(ctx context.Context) error {
 func (v *view) text(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	p := &page{width: v.width, colours: v.colours, now: time.Now()}
+	style := statuspage.Style{Width: v.width, Colours: v.colours}
 	var shown any
+	var page string
 	if v.name != "" {
 		tool, err := v.client.Tool(ctx, v.name)
 		if err != nil {
 			return nil, err
 		}
 		shown = tool
-		p.tool(tool)
+		page = statuspage.Tool(tool, style)
 	} else {
 		status, err := v.client.Status(ctx)
 		if err != nil {
 			return nil, err
 		}
 		shown = status
-		p.status(status)
+		page = statuspage.Status(status, style)
 	}
 	if !v.asJSON {
-		return []byte(p.text.String()), nil
+		return []byte(page), nil
 	}
 	out, err := terminal.JSON(shown)
 	if terminal.IsTerminal(v.out) {

@@ -88,7 +88,7 @@ func (g *Gate) Approvals() *approvals.Store {
 }
 
 // asking admits a call that needs an approval.
-func (g *Gate) asking(s *state, caller rules.Caller, call *peer.Call, target *rules.Target) (supervisor.Admitted, error) {
+func (g *Gate) asking(ctx context.Context, s *state, caller rules.Caller, call *peer.Call, target *rules.Target) (supervisor.Admitted, error) {
 	at := g.desk.Load()
 	if at == nil {
 		return supervisor.Admitted{}, fault.New(fault.PermissionDenied,
@@ -102,7 +102,8 @@ func (g *Gate) asking(s *state, caller rules.Caller, call *peer.Call, target *ru
 		done() // it is not in flight while it waits
 	}
 	a := &asking{desk: at, gate: g, caller: caller, target: target, replies: make(chan reply, 1), asked: map[string]bool{}}
-	return supervisor.Admitted{Approve: a.wait, Done: a.end}, nil
+	judge := &again{gate: g, ctx: ctx, caller: caller, tool: call.Tool, by: s.set, target: target, approved: true}
+	return supervisor.Admitted{Approve: a.wait, Done: a.end, Judge: judge}, nil
 }
 
 // end gives back what the call has, and its approval too if it has not reached its tool.

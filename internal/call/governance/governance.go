@@ -46,9 +46,10 @@ type Gate struct {
 	mu        sync.Mutex // guards the fields that follow
 	documents []manifest.Problem
 	naming
-	from    source        // of the rules in force
-	ruled   string        // the folder of tools, while there are rules
-	changed chan struct{} // closed when the rules change
+	from   source             // of the rules in force
+	ruled  string             // the folder of tools, while there are rules
+	until  context.Context    //nolint:containedctx // ends when the rules change; nil while nobody waits for that
+	change context.CancelFunc // of until
 }
 
 // naming is what is known of the names in rules.
@@ -97,14 +98,19 @@ func (g *Gate) Denies() bool { return g.now().closed }
 // Rules returns the rules that are in force; nil if there are none.
 func (g *Gate) Rules() *rules.Set { return g.now().set }
 
-// Changed returns a channel that is closed when other rules are in force.
+// Changed returns a channel that is closed when other rules are in force, or every call is denied.
 func (g *Gate) Changed() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.changed == nil {
-		g.changed = make(chan struct{})
+	return g.untilLocked().Done()
+}
+
+// untilLocked returns a context that ends when other rules are in force.
+func (g *Gate) untilLocked() context.Context {
+	if g.until == nil {
+		g.until, g.change = context.WithCancel(context.Background())
 	}
-	return g.changed
+	return g.until
 }
 
 // errClosed is what callers get while every call is denied. It does not say what the documents contain.
@@ -180,9 +186,9 @@ func (g *Gate) publish(next *state) {
 	next.closed = len(g.documents) > 0 || g.known && len(g.unnamed) > 0
 	g.state.Store(next)
 	g.approveUnder(next)
-	if before.set != next.set && g.changed != nil {
-		close(g.changed)
-		g.changed = nil
+	if (before.set != next.set || before.closed != next.closed) && g.until != nil {
+		g.change()
+		g.until = nil
 	}
 }
 
@@ -251,14 +257,15 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 	case manifest.Deny:
 		return supervisor.Admitted{}, refusal(call.Caller, call.Tool)
 	case manifest.ApprovalRequired:
-		return g.asking(s, caller, &call, target)
+		return g.asking(ctx, s, caller, &call, target)
 	case manifest.Allow:
 	}
 	done, err := g.limits.enter(s, call.Caller, call.Groups, uncounted)
-	if done == nil {
+	if err != nil {
 		return supervisor.Admitted{}, err
 	}
-	return supervisor.Admitted{Done: func(bool) { done() }}, nil
+	judge := &again{gate: g, ctx: ctx, caller: caller, tool: call.Tool, by: s.set, target: target}
+	return supervisor.Admitted{Done: func(bool) { done() }, Judge: judge}, nil
 }
 
 // classOf is the class that a decision is about: that of its rule, or else what a call of the target does.

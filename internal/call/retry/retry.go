@@ -18,6 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
@@ -94,11 +95,11 @@ func (t *tries) answer(ctx context.Context, call peer.Call) (supervisor.Answer, 
 			return answer, told(err, call.Attempt, "Orla is stopping")
 		}
 		t.record(ctx, call, failure, pause)
-		t.wait(ctx, pause)
+		ended := t.wait(ctx, pause)
 		switch {
-		case ctx.Err() != nil:
+		case ended != nil:
 			answer.Raw = nil // there is an error now
-			return answer, told(context.Cause(ctx), call.Attempt, "")
+			return answer, told(ended, call.Attempt, "")
 		case t.stopping():
 			return answer, told(err, call.Attempt, "Orla is stopping")
 		}
@@ -131,13 +132,17 @@ func (t *tries) record(ctx context.Context, call peer.Call, failure *fault.Error
 // maxWords bounds what one line of the log takes of a tool's words.
 const maxWords = 1 << 10
 
-// wait pauses, until the call's context ends or Orla is about to.
-func (t *tries) wait(ctx context.Context, pause time.Duration) {
+// wait pauses, until the call's context ends, the call may not be made any more, or Orla is about to stop. The
+// error says why the call ends.
+func (t *tries) wait(ctx context.Context, pause time.Duration) (err error) {
+	ctx, end := rejudge.While(ctx)
+	defer end()
 	select {
 	case <-time.After(pause):
 	case <-t.opts.Stopping():
 	case <-ctx.Done():
 	}
+	return context.Cause(ctx)
 }
 
 // stopping reports whether nothing more is to be begun.

@@ -22,6 +22,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/kind/post"
@@ -127,6 +128,7 @@ func (w *wait) serve(ctx context.Context) (contract.Response, error) {
 	if err != nil || r.Terminal() {
 		return r, err
 	}
+	ctx = rejudge.Sent(ctx)
 	told := w.tellProgress(ctx)
 	defer told.close()
 	interval := w.tool.pace.first

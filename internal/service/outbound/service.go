@@ -9,6 +9,7 @@ import (
 	"weak"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
@@ -57,6 +58,8 @@ func (c *Client) Service(endpoint string) *Service {
 // Begin waits until a request of an owner may be sent, or ctx ends. If it returns nil, End must be
 // called when the answer was read.
 func (s *Service) Begin(ctx context.Context, owner turns.Owner) error {
+	ctx, end := rejudge.While(ctx)
+	defer end()
 	if err := s.requests.Take(ctx, owner, 1); err != nil {
 		return fault.From(err)
 	}

@@ -1,4 +1,5 @@
-package cli
+// Package statuspage writes the status of a running Orla for people.
+package statuspage
 
 import (
 	"fmt"
@@ -9,6 +10,26 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/terminal"
 )
+
+// Style is how a page looks.
+type Style struct {
+	Width   int // in characters
+	Colours bool
+}
+
+// Status returns the page of an Orla.
+func Status(s *control.Status, style Style) string {
+	p := &page{width: style.Width, colours: style.Colours, now: time.Now()}
+	p.status(s)
+	return p.text.String()
+}
+
+// Tool returns the page of one tool.
+func Tool(t *control.ToolStatus, style Style) string {
+	p := &page{width: style.Width, colours: style.Colours, now: time.Now()}
+	p.tool(t)
+	return p.text.String()
+}
 
 // page is text for people.
 type page struct {
@@ -29,10 +50,10 @@ func (p *page) status(s *control.Status) {
 	}
 	p.printf("%s, log to %s\n", strings.Join(facts, ", "), terminal.Printable(s.Log))
 	if s.Denying {
-		p.printf("%s: a governance document cannot be read or names nothing, and the problems below name it\n", p.paint(red, "every call is denied"))
+		p.printf("%s: a governance document cannot be read or names nothing, and the problems below name it\n", p.paint(terminal.Red, "every call is denied"))
 	}
 	if s.Waiting > 0 {
-		p.printf("%s; orla approvals list shows them\n", p.paint(yellow, terminal.Count(s.Waiting, "approval")+" to decide about"))
+		p.printf("%s; orla approvals list shows them\n", p.paint(terminal.Yellow, terminal.Count(s.Waiting, "approval")+" to decide about"))
 	}
 	if len(s.Tools) > 0 {
 		p.printf("%s\n\n", summary(s.Tools))
@@ -58,7 +79,7 @@ func (p *page) status(s *control.Status) {
 func summary(tools []control.ToolStatus) string {
 	states := map[string]int{}
 	for i := range tools {
-		states[stateOf(&tools[i])]++
+		states[StateOf(&tools[i])]++
 	}
 	var each []string
 	for _, state := range stateOrder {
@@ -81,7 +102,7 @@ type column struct {
 
 var columns = [...]column{
 	{"NAME", false, func(t *control.ToolStatus, _ time.Time) string { return terminal.Printable(t.Name) }},
-	{"STATE", false, func(t *control.ToolStatus, _ time.Time) string { return stateOf(t) }},
+	{"STATE", false, func(t *control.ToolStatus, _ time.Time) string { return StateOf(t) }},
 	{"FOR", true, func(t *control.ToolStatus, now time.Time) string {
 		if t.State == "" {
 			return "-"
@@ -113,8 +134,8 @@ var columns = [...]column{
 	}},
 }
 
-// stateOf is what stands below STATE: of a simple tool, what it is.
-func stateOf(t *control.ToolStatus) string {
+// StateOf returns what stands below STATE: of a simple tool, what it is.
+func StateOf(t *control.ToolStatus) string {
 	if t.State == "" {
 		return t.Kind
 	}
@@ -216,7 +237,7 @@ func (p *page) tool(t *control.ToolStatus) {
 	if t.Version != "" {
 		head += " " + terminal.Printable(t.Version)
 	}
-	p.printf("%s: %s\n", head, p.paint(stateColours[t.State], stateOf(t)))
+	p.printf("%s: %s\n", head, p.paint(stateColours[t.State], StateOf(t)))
 	fact := func(name, value string) {
 		if value != "" && value != "-" {
 			p.printf("  %-12s %s\n", name, value)
@@ -278,26 +299,12 @@ func (p *page) ahead(at time.Time) string {
 	return at.Local().Format(time.DateTime) + ", in " + terminal.ShortAge(at.Sub(p.now).Round(time.Second))
 }
 
-// The colours of the page.
-const (
-	red        = "\x1b[31m"
-	green      = "\x1b[32m"
-	yellow     = "\x1b[33m"
-	faint      = "\x1b[2m"
-	uncoloured = "\x1b[0m"
-)
-
 var (
 	stateColours = map[string]string{
-		"READY": green, "CRASHED": red, "STARTING": yellow, "RELOADING": yellow, "STOPPING": yellow, "STOPPED": yellow, "CREATED": faint,
+		"READY": terminal.Green, "CRASHED": terminal.Red, "STARTING": terminal.Yellow, "RELOADING": terminal.Yellow, "STOPPING": terminal.Yellow, "STOPPED": terminal.Yellow, "CREATED": terminal.Faint,
 	}
-	severityColours = map[string]string{"error": red, "warning": yellow}
+	severityColours = map[string]string{"error": terminal.Red, "warning": terminal.Yellow}
 )
 
 // paint returns a text in a colour, if colours are used.
-func (p *page) paint(colour, text string) string {
-	if !p.colours || colour == "" {
-		return text
-	}
-	return colour + text + uncoloured
-}
+func (p *page) paint(colour, text string) string { return terminal.Paint(p.colours, colour, text) }

@@ -1,0 +1,49 @@
+package governance
+
+import (
+	"context"
+
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/manifest"
+)
+
+// again judges a call that waits, when the rules have changed since it was admitted (SPEC-TOOLS 8.6).
+type again struct {
+	gate     *Gate
+	ctx      context.Context //nolint:containedctx // of the call, for the audit log
+	caller   rules.Caller
+	tool     string
+	approved bool       // somebody has approved it, or will before it goes on
+	by       *rules.Set // that has admitted it
+	target   *rules.Target
+}
+
+// Until implements rejudge.Judge.
+func (a *again) Until() context.Context {
+	a.gate.mu.Lock()
+	defer a.gate.mu.Unlock()
+	return a.gate.untilLocked()
+}
+
+// May implements rejudge.Judge.
+func (a *again) May(target *rules.Target) error {
+	s := a.gate.now()
+	switch {
+	case s.closed:
+		return errClosed
+	case s.set == nil, s.set == a.by && target == a.target:
+		return nil
+	}
+	d := s.set.Decide(a.caller, target)
+	if d.Verdict == manifest.Allow || d.Verdict == manifest.ApprovalRequired && a.approved {
+		return nil
+	}
+	audit.Decide(a.ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(manifest.Deny)})
+	if d.Verdict == manifest.Deny {
+		return refusal(a.caller.Name, a.tool)
+	}
+	return fault.New(fault.PermissionDenied,
+		"tool_permission_denied: the rules have changed, and a call of %s by %s needs an approval now; make the call again to ask for one", a.tool, a.caller.Name)
+}
