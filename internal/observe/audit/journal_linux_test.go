@@ -1,0 +1,182 @@
+package audit_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// journald takes entries as journald does, by its native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+type journald struct {
+	t    *testing.T
+	path string
+
+	mu      sync.Mutex // guards the fields that follow
+	entries []map[string]string
+	conn    *net.UnixConn
+}
+
+// start begins to take entries.
+func (j *journald) start() {
+	j.t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: j.path, Net: "unixgram"})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.conn = conn
+	go func() {
+		entry := make([]byte, 1<<20)
+		for {
+			n, err := conn.Read(entry)
+			if err != nil {
+				return
+			}
+			fields := fieldsOf(j.t, bytes.Clone(entry[:n]))
+			j.mu.Lock()
+			j.entries = append(j.entries, fields)
+			j.mu.Unlock()
+		}
+	}()
+}
+
+func (j *journald) stop() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.conn.Close()
+	_ = os.Remove(j.path)
+}
+
+// messages returns what journalctl -o cat would print of the audit log, when there are n lines.
+func (j *journald) messages(n int) (text []byte) {
+	j.t.Helper()
+	testkit.Eventually(j.t, "the lines are in the journal", func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return len(j.entries) >= n
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, entry := range j.entries {
+		if len(entry) != 3 || entry["SYSLOG_IDENTIFIER"] != "orla-audit" || entry["PRIORITY"] != "6" {
+			j.t.Errorf("an entry is %q", entry)
+		}
+		text = append(append(text, entry["MESSAGE"]...), '\n')
+	}
+	return text
+}
+
+func fieldsOf(t *testing.T, entry []byte) map[string]string {
+	all := map[string]string{}
+	for len(entry) > 0 {
+		line, rest, ended := bytes.Cut(entry, []byte("\n"))
+		if !ended {
+			t.Errorf("%q has no end", line)
+			return nil
+		}
+		name, value, short := bytes.Cut(line, []byte("="))
+		if !short {
+			size := binary.LittleEndian.Uint64(rest)
+			value, rest = rest[8:8+size], rest[8+size+1:]
+		}
+		all[string(name)] = string(value)
+		entry = rest
+	}
+	return all
+}
+
+// stream checks what is in the journal.
+func (p place) stream(t *testing.T, text []byte) *audit.Report {
+	t.Helper()
+	head, err := audit.LastHead(p.state, p.path)
+	if err != nil || head == nil {
+		t.Fatalf("there is no head: %v", err)
+	}
+	v := p.verifier(t)
+	v.Head, v.Whole, v.Stream = head, true, true
+	if err := v.File(t.Context(), "journal", bytes.NewReader(text), false); err != nil {
+		t.Fatal(err)
+	}
+	return v.Report()
+}
+
+// SPEC-TOOLS 8.8: in the journal, the lines are one chain over several runs of Orla; a change, a line that is missing and a
+// cut end show. While journald is away no call is made, and the lines that wait reach the next one.
+func TestT88TheJournal(t *testing.T) {
+	dir := t.TempDir()
+	j := &journald{t: t, path: filepath.Join(dir, "socket")}
+	j.start()
+	t.Cleanup(j.stop)
+	p := place{audit.Journal, filepath.Join(dir, "state")}
+	options := p.options()
+	options.Journal = j.path
+	open := func() *audit.Log {
+		l, err := audit.Open(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	l := open()
+	large := callOf(0)
+	large.Args = []byte(`{"text":"` + strings.Repeat("two\\nlines ", 1000) + `"}`)
+	l.SetFull(true)
+	l.Record(large)
+	l.Record(callOf(1))
+	l.Close() // start, 2 calls, head
+	l = open()
+	l.Record(callOf(2))
+	j.messages(4 + 2)
+
+	j.stop()
+	l.Record(callOf(3)) // was under way
+	testkit.Eventually(t, "calls are refused", func() bool { return l.Err() != nil })
+	l.Refused()
+	j.start()
+	testkit.Eventually(t, "calls are made again", func() bool { return l.Err() == nil })
+	l.Close()
+
+	text := j.messages(4 + 5) // start, 2 calls, lost, head
+	r := p.stream(t, text)
+	if !r.OK() || r.Calls != 4 || r.Last != 9 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Text, "1 were refused") {
+		t.Errorf("%+v\n%s", r, text)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	for name, changed := range map[string][]byte{
+		"a change":       bytes.Replace(text, []byte("hello2"), []byte("hello9"), 1),
+		"a missing line": append(bytes.Join(lines[:5], nil), bytes.Join(lines[6:], nil)...),
+		"a cut end":      bytes.Join(lines[:8], nil),
+	} {
+		if r := p.stream(t, changed); r.OK() {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	// journald has dropped the oldest ones.
+	if r := p.stream(t, bytes.Join(lines[2:], nil)); !r.OK() || r.Calls != 3 {
+		t.Errorf("without the oldest lines: %+v", r)
+	}
+}
+
+// SPEC-TOOLS 8.8: without a journald Orla does not start.
+func TestT88NoJournal(t *testing.T) {
+	dir := t.TempDir()
+	options := place{audit.Journal, filepath.Join(dir, "state")}.options()
+	options.Journal = filepath.Join(dir, "socket")
+	began := time.Now()
+	if l, err := audit.Open(options); err == nil {
+		l.Close()
+		t.Error("it is open")
+	} else if took := time.Since(began); took > testkit.Patience {
+		t.Errorf("%v after %s", err, took)
+	}
+}
