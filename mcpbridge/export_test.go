@@ -122,3 +122,15 @@ func (b *Bridge) Follow(ctx context.Context, uri string) error {
 
 // FreeSubscriptions is how many more subscriptions there is room for.
 func (b *Bridge) FreeSubscriptions() int64 { return b.subscriptions.Free() }
+
+// SeenBy makes the lists of a caller again, and reports whether it is shown a tool and a resource.
+func (b *Bridge) SeenBy(caller, tool, uri string) (tools, resources bool) {
+	whole := b.current()
+	whole.views.mu.Lock()
+	whole.views.of = map[string]*listed{}
+	whole.views.mu.Unlock()
+	view := b.visible(whole, &client.Origin{Caller: caller})
+	_, tools = view.tools.Find(tool)
+	_, resources = view.resources.Find(uri)
+	return tools, resources
+}

@@ -145,7 +145,12 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 		g.aliases = c.governed.aliases[of]
 		names = append(names, of.provider, of.provider+"__"+of.tool, of.provider+"--"+of.tool, manifest.Dashed(of.provider)+"--"+manifest.Dashed(of.tool))
 		names, own = append(names, g.aliases...), append(own, of.tool)
-		if g.shown = c.shownAs(of); g.shown != "" {
+		g.shown = c.shownAs(of)
+		switch _, taken := c.named[g.shown]; {
+		case g.shown == "":
+		case taken && g.shown != of.provider: // as above
+			own = append(own, g.shown)
+		default:
 			names = append(names, g.shown)
 		}
 	}

@@ -29,7 +29,7 @@ func found(r manifest.Rules, names ...string) *manifest.Result {
 	return all
 }
 
-func configured(t *testing.T, callers ...config.CallerConfig) *config.Loaded {
+func configured(t testing.TB, callers ...config.CallerConfig) *config.Loaded {
 	t.Helper()
 	cfg := &config.Loaded{Config: config.Defaults()}
 	cfg.ToolsDir, cfg.Callers = t.TempDir(), callers

@@ -61,6 +61,7 @@ func sections() []section {
 		{"load", measureLoad},
 		{"tenants", measureTenants},
 		{"audit", measureAudit},
+		{"rules", measureRules},
 		{"before", measureBefore},
 	}
 }

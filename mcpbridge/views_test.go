@@ -1,0 +1,55 @@
+package mcpbridge_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/costtest"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// ruled are rules that do not change.
+type ruled struct{ set *rules.Set }
+
+func (r ruled) Rules() *rules.Set                          { return r.set }
+func (ruled) Changed() <-chan struct{}                     { return nil }
+func (ruled) May(rules.Caller, func() *rules.Target) error { return nil }
+func (ruled) Limits(string, []string) rules.Limits         { return rules.Limits{} }
+
+// SPEC-TOOLS 8.6, S1: the lists of a caller who may use nothing of a capsule cost what its tools and its resources
+// cost together, and not each with each.
+func TestS1AViewCostsToolsAndResources(t *testing.T) {
+	at := manifest.Reference{Name: "none", At: "a.yaml:1:1"}
+	set := rules.New(manifest.Rules{Roles: []manifest.Role{{Reference: at}}}, []rules.Binding{{Caller: "ann", Roles: []manifest.Reference{at}}}, nil)
+	costtest.Check(t, 1500, func(n int) func() {
+		offers := peer.Offers{Reads: true, Known: true}
+		for i := range n {
+			offers.Tools = append(offers.Tools, tool(fmt.Sprint("tool", i)))
+			offers.Resources = append(offers.Resources, &mcp.Resource{URI: fmt.Sprint("mem://", i), Name: fmt.Sprint(i)})
+		}
+		p, log := newPeer(offers), slog.New(slog.DiscardHandler)
+		sup := supervisor.New(supervisor.Options{
+			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
+			Log:   log,
+		})
+		if diff := sup.Apply([]manifest.Tool{{Name: "peer", Kind: manifest.Capsule}}); len(diff.Failed) > 0 {
+			t.Fatal(diff.Failed)
+		}
+		b := mcpbridge.New(sup, mcpbridge.Options{Version: "1", Rules: ruled{set}, Log: log})
+		if tools, resources := b.SeenBy("bob", "tool0", "mem://0"); !tools || !resources {
+			t.Fatalf("without an entry: a tool: %t, a resource: %t", tools, resources)
+		}
+		return func() {
+			if tools, resources := b.SeenBy("ann", "tool0", "mem://0"); tools || resources {
+				t.Fatalf("a tool: %t, a resource: %t", tools, resources)
+			}
+		}
+	})
+}
