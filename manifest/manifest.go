@@ -191,6 +191,9 @@ type Problem struct {
 	Denies bool
 }
 
+// ErrNowhere is in the chain of the Err of a link that leads nowhere.
+var ErrNowhere = errors.New("is a link to what does not exist")
+
 // Unreadable reports whether the entry could not be read, so that nobody knows
 // what is in it.
 func (p Problem) Unreadable() bool {

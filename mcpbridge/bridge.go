@@ -92,7 +92,7 @@ type Options struct {
 	// a trace into the context. The function that it returns is called with how the call
 	// ended, before the answer is sent.
 	Observe func(ctx context.Context, call CallStart) (context.Context, func(CallEnd))
-	// Metrics, if not nil, is served at /metrics (SPEC G6), to callers who may call tools.
+	// Metrics, if not nil, is served at /metrics (SPEC G6), to callers whom no roles or toolsets keep from some tools.
 	Metrics http.Handler
 	// Log is required.
 	Log *slog.Logger

@@ -30,6 +30,11 @@ func (b *Bridge) HeadersRead(ctx context.Context) { b.opts.HeadersRead(ctx) }
 // Metrics returns Options.Metrics.
 func (b *Bridge) Metrics() http.Handler { return b.opts.Metrics }
 
+// SeesMetrics reports whether a caller of some groups may read the metrics, which name all tools.
+func (b *Bridge) SeesMetrics(caller string, groups []string) bool {
+	return !b.opts.Rules.Rules().Narrowed(rules.Caller{Name: caller, Groups: groups})
+}
+
 // Refusing calls Options.Refusing.
 func (b *Bridge) Refusing() string { return b.opts.Refusing() }
 

@@ -260,7 +260,7 @@ func (w *walker) link(in *listing, name string) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		w.warn(at, "is skipped: it is a link to what does not exist")
+		w.problem(at, "", manifest.Warning, fmt.Errorf("is skipped: it %w", manifest.ErrNowhere))
 		w.unfollowed(at, path, err)
 	case err != nil:
 		w.warn(at, "is skipped: it is a link that cannot be followed: %s", strings.TrimPrefix(err.Error(), "EvalSymlinks: "))

@@ -127,6 +127,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	}
 	p.ConfigureApprovals(cfg)
 	p.Approving.Announcer = p.newAnnouncer()
+	p.Governance.Memory = stateFile(cfg, "rules")
 	p.cgroup, p.Launcher = root, launcher
 	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))
@@ -153,7 +154,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 			Stopping: func() <-chan struct{} { return p.Supervisor.Stopping() },
 			Log:      log,
 		}),
-		ClaimFile: claimFile(cfg),
+		ClaimFile: stateFile(cfg, "claims"),
 		Log:       log,
 	}
 	if auditLog != nil {
@@ -170,10 +171,9 @@ func folderKey(cfg *config.Loaded) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// claimFile returns the file that keeps which capsule was the first to offer a name or a resource; ""
-// for none.
-func claimFile(cfg *config.Loaded) string {
-	dir := config.StateDir(cfg, "claims")
+// stateFile returns the file of a tools folder in a part of the state folder; "" for none.
+func stateFile(cfg *config.Loaded, part string) string {
+	dir := config.StateDir(cfg, part)
 	if dir == "" {
 		return ""
 	}

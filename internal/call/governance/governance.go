@@ -7,10 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -33,6 +30,8 @@ import (
 type Gate struct {
 	// Partial says that not all tools are there: rules may name others. Set it before the first use.
 	Partial bool
+	// Memory is the file for what has to be known at the next start; "" for none. Set it before the first use.
+	Memory string
 	// Log is told of rules that name nothing, once all tools are known. If nil, nobody is.
 	Log *slog.Logger
 	// Open opens the Store for calls that need an approval, when rules want that for the first time. If
@@ -46,18 +45,24 @@ type Gate struct {
 	mu        sync.Mutex // guards the fields that follow
 	documents []manifest.Problem
 	naming
-	from   source             // of the rules in force
-	ruled  string             // the folder of tools, while there are rules
-	until  context.Context    //nolint:containedctx // ends when the rules change; nil while nobody waits for that
+	from source // of the rules in force
+	epoch
+}
+
+// epoch is the time during which the same rules are in force.
+type epoch struct {
+	until  context.Context    //nolint:containedctx // ends with it; nil while nobody waits for that
 	change context.CancelFunc // of until
 }
 
 // naming is what is known of the names in rules.
 type naming struct {
 	unnamed map[string]rules.Fault // what no tool has been called by yet, by the folded name
-	seen    map[string]bool        // folded names that tools had since Orla started
 	known   bool                   // all tools are
 	told    map[rules.Fault]bool   // those of unnamed that are in the log
+
+	referenced map[string]bool // the folded names of tools in rules
+	memory
 }
 
 // state is what holds at one moment.
@@ -126,19 +131,13 @@ func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 	next.limits, next.groups = limitsOf(cfg)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.recallLocked()
 	if from := (source{found.Rules, bindings, toolsets}); reflect.DeepEqual(from, g.from) {
 		next.set, next.version = g.now().set, g.now().version
 	} else {
 		next.set, next.version, g.from = rules.New(found.Rules, bindings, toolsets), from.version(), from
 	}
-	if _, err := os.Stat(cfg.ToolsDir); g.ruled == cfg.ToolsDir && errors.Is(err, fs.ErrNotExist) {
-		addOnce(&found.Problems, manifest.Problem{
-			Path: cfg.ToolsDir, Severity: manifest.Fault, Denies: true,
-			Err: errors.New("is gone, and the rules in it; every call is denied until it is back, or Orla starts again"),
-		})
-	} else if g.ruled = ""; !found.Rules.Empty() {
-		g.ruled = cfg.ToolsDir
-	}
+	g.findFilesLocked(found, cfg)
 	documents := slices.DeleteFunc(slices.Clone(found.Problems), func(p manifest.Problem) bool { return !p.Denies })
 	for _, old := range g.documents {
 		unread := func(p manifest.Problem) bool {
@@ -150,16 +149,20 @@ func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 		}
 	}
 	g.documents = documents
-	g.unnamed, g.known = map[string]rules.Fault{}, g.known && g.now().closed // what is closed opens in Listed
+	g.unnamed, g.referenced, g.known = map[string]rules.Fault{}, map[string]bool{}, g.known && g.now().closed // what is closed opens in Listed
 	if !g.Partial {
 		all := namesOf(found.Tools)
-		for _, f := range next.set.Nameless(rules.Known{Tool: func(name string) bool { return g.seen[name] || all.tools[name] }}) {
+		for _, f := range next.set.Nameless(rules.Known{Tool: func(name string) bool {
+			g.referenced[name] = true
+			return g.seen[name] || all.tools[name]
+		}}) {
 			if f.Tool != "" {
 				g.unnamed[f.Tool] = f
 			}
 		}
 	}
 	g.publish(next)
+	g.saveLocked()
 }
 
 // version distinguishes rules, also from those of another process.
@@ -196,15 +199,14 @@ func (g *Gate) publish(next *state) {
 func (g *Gate) Listed(c *supervisor.Catalog) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.seen == nil {
-		g.seen = map[string]bool{}
-	}
+	g.recallLocked()
 	for name := range g.unnamed {
 		if c.Named(name) {
 			g.seen[name] = true
 			delete(g.unnamed, name)
 		}
 	}
+	g.saveLocked()
 	g.known = c.Told()
 	s := *g.now()
 	if s.closed || len(g.unnamed) > 0 {

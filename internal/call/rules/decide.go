@@ -72,6 +72,15 @@ func (s *Set) Reads(c Caller, t *Target) bool {
 	return s.DecideRequest(c, t).Verdict != manifest.Deny
 }
 
+// Narrowed reports whether the operator has given a caller roles or toolsets, so that it is not to know of other tools.
+func (s *Set) Narrowed(c Caller) bool {
+	if s == nil {
+		return false
+	}
+	who := s.identify(c)
+	return who.hasRoles || slices.ContainsFunc(who.bindings, func(b *binding) bool { return b.toolset != nil })
+}
+
 // judge is Decide for one identity.
 func (s *Set) judge(who *identity, t *Target, name string) Decision {
 	d := s.named(who, t, name)

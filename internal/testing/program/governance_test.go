@@ -205,3 +205,97 @@ func (o *running) waitReady(want int) {
 		}
 	}
 }
+
+// SPEC-TOOLS 8.3: rules behind a link in the tools folder, or in a tools folder, that is away for a while deny every call, also
+// after a restart, until they are back or it is plain that there are to be none.
+func TestT83RulesThatAreAwayDenyEveryCall(t *testing.T) {
+	t.Parallel()
+	dir, home := t.TempDir(), t.TempDir()
+	tools, rules, away := filepath.Join(dir, "tools"), filepath.Join(dir, "rules"), filepath.Join(dir, "away")
+	const policy = "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: no}\nspec: {apply_mode: global, blocked_tools: [other]}\n"
+	testkit.WriteTool(t, filepath.Join(home, ".orla", "tools"), "hello", "#!/bin/sh\necho hello\n")
+	testkit.WriteTool(t, filepath.Join(home, ".orla", "tools"), "other", "#!/bin/sh\necho other\n")
+	testkit.WriteTool(t, rules, "policy.yaml", policy)
+	move := func(from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := func(to, at string) {
+		t.Helper()
+		if err := os.Symlink(to, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(tools, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link("../rules", filepath.Join(tools, "rules"))
+	link("nothing", filepath.Join(tools, "dangling")) // never had a rule
+	start := func() *running {
+		t.Helper()
+		o := startAs(t, home, dir, orlaBinary(t), "--port", "0", "--log-format", "json")
+		o.url, _ = o.waitLog("serving", nil)["url"].(string)
+		return o
+	}
+	opens := func(o *running, when string) {
+		t.Helper()
+		o.mustOrla("reload")
+		if text, code := o.coded("hello", "{}"); code != "" || text != "hello\n" {
+			t.Errorf("%s: %s: %s", when, code, text)
+		}
+	}
+	blocked := func(o *running) {
+		t.Helper()
+		if text, code := o.coded("other", "{}"); code != "permission_denied" {
+			t.Errorf("a call that the rules block: %s: %s", code, text)
+		}
+	}
+	o := start()
+	opens(o, "at first")
+	blocked(o)
+
+	move(rules, away)
+	o.mustOrla("reload")
+	o.isDenied("hello", "other")
+	if got := o.mustOrla("status"); !strings.Contains(got, filepath.Join("tools", "rules")+": is a link to what does not exist, and there were rules behind it") {
+		t.Errorf("orla status says\n%s", got)
+	}
+	o.signal(syscall.SIGTERM)
+	_ = o.wait()
+	o = start()
+	o.isDenied("hello", "other")
+	move(away, rules)
+	opens(o, "the rules are back")
+	blocked(o)
+
+	for name, replace := range map[string]func(){
+		"away":             func() {},
+		"a link":           func() { link("nothing", tools) },
+		"a file":           func() { testkit.WriteTool(t, dir, "tools", "") },
+		"away, at a start": func() { o.signal(syscall.SIGTERM); _ = o.wait(); o = start() },
+	} {
+		move(tools, away)
+		replace()
+		if !strings.HasSuffix(name, "start") {
+			o.orla("reload")
+		}
+		o.isDenied("hello", "other")
+		_ = os.Remove(tools)
+		move(away, tools)
+		opens(o, name)
+		blocked(o)
+	}
+
+	move(rules, away)
+	o.mustOrla("reload")
+	o.isDenied("hello")
+	if err := os.Remove(filepath.Join(tools, "rules")); err != nil {
+		t.Fatal(err)
+	}
+	opens(o, "without the link")
+	if text, code := o.coded("other", "{}"); code != "" || text != "other\n" {
+		t.Errorf("without the rules: %s: %s", code, text)
+	}
+}

@@ -343,3 +343,40 @@ func TestN1CallersHaveLimits(t *testing.T) {
 		t.Errorf("bob: %s", answer)
 	}
 }
+
+// SPEC-TOOLS 8.6: the metrics name all tools, and are not for a caller whose lists leave some out.
+func TestT86MetricsAreForCallersWhoSeeAllTools(t *testing.T) {
+	t.Parallel()
+	r := serveRuled(t, ruledDocuments, "toolsets:\n  - {name: greetings, tools: [hello]}\ncallers:\n  - {name: ann, roles: [greeter]}\n  - {name: bob, toolsets: [greetings]}\n  - {name: eve, limits: {sessions: 9}}\n")
+	r.mayCall("eve", "other")
+	scrape := func(caller string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(r.url, "/mcp")+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+r.tokens[caller])
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	for _, caller := range []string{"ann", "bob"} {
+		if status, text := scrape(caller); status != http.StatusForbidden || strings.Contains(text, "other") {
+			t.Errorf("%s gets %d: %.200s", caller, status, text)
+		}
+	}
+	if status, text := scrape("eve"); status != http.StatusOK || !strings.Contains(text, `tool="other"`) {
+		t.Errorf("eve gets %d: %.200s", status, text)
+	}
+	r.configure("")
+	r.reload()
+	if status, text := scrape("ann"); status != http.StatusOK {
+		t.Errorf("without an entry ann gets %d: %.200s", status, text)
+	}
+}

@@ -112,7 +112,7 @@ func New(b *mcpbridge.Bridge, settings Settings) *Front {
 	h.mux.HandleFunc("GET /healthz", h.health)
 	h.mux.HandleFunc("GET /readyz", h.ready)
 	if metrics := b.Metrics(); metrics != nil {
-		h.mux.Handle("GET /metrics", h.guarded(scrapes(metrics)))
+		h.mux.Handle("GET /metrics", h.guarded(h.scrapes(metrics)))
 	}
 	h.mux.Handle("/mcp", h.guarded(http.HandlerFunc(h.serveMCP)))
 	h.mux.Handle("/sse", h.guarded(http.HandlerFunc(h.serveSSE)))

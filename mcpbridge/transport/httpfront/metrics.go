@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/orla-project/orla/internal/call/turns"
@@ -12,9 +13,13 @@ import (
 const maxScrapes = 8
 
 // scrapes passes on requests for metrics within the share of their caller (SPEC N2).
-func scrapes(metrics http.Handler) http.Handler {
+func (h *Front) scrapes(metrics http.Handler) http.Handler {
 	places := turns.NewShares(maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !h.bridge.SeesMetrics(cmp.Or(subject(r), anonymous), groupsOf(r)) {
+			refuse(w, http.StatusForbidden, "metrics name all tools, and are for callers without roles and toolsets")
+			return
+		}
 		owner := client.OwnerOf(subject(r), "", hostOf(r))
 		if !places.Try(owner, 1) {
 			w.Header().Set("Retry-After", "1")

@@ -1,0 +1,133 @@
+package governance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/file/wholefile"
+	"github.com/orla-project/orla/manifest"
+)
+
+// memory is what a Gate keeps from one start of Orla to the next, so that neither a capsule that drops a tool closes
+// the gate, nor a folder of rules that is away for a while opens it.
+type memory struct {
+	seen  map[string]bool // folded names that tools had
+	files map[string]bool // absolute paths of the files with rules in force, and of those that are out of reach
+	saved string          // what the file has
+	read  bool            // it was read
+}
+
+// remembered is the file.
+type remembered struct {
+	Names []string `json:"names"` // of seen, those that rules name
+	Files []string `json:"files"`
+}
+
+// recallLocked reads the file once. A file that cannot be read is as if there were none: what rules name, and where they
+// are, is then known from what is there now alone.
+func (g *Gate) recallLocked() {
+	if g.read {
+		return
+	}
+	g.read, g.seen, g.files = true, map[string]bool{}, map[string]bool{}
+	if g.Memory == "" {
+		return
+	}
+	var was remembered
+	raw, err := os.ReadFile(g.Memory)
+	if err == nil {
+		err = json.Unmarshal(raw, &was)
+	}
+	if err != nil {
+		if !errors.Is(err, os.ErrNotExist) && g.Log != nil {
+			g.Log.Warn("what rules named before is not known", "path", g.Memory, "err", err)
+		}
+		return
+	}
+	g.saved = string(raw)
+	for _, name := range was.Names {
+		g.seen[name] = true
+	}
+	for _, file := range was.Files {
+		g.files[file] = true
+	}
+}
+
+// saveLocked writes the file, if something has changed.
+func (g *Gate) saveLocked() {
+	if g.Memory == "" || g.Partial {
+		return
+	}
+	now := remembered{Names: []string{}, Files: slices.Sorted(maps.Keys(g.files))}
+	for _, name := range slices.Sorted(maps.Keys(g.seen)) {
+		if g.referenced[name] {
+			now.Names = append(now.Names, name)
+		}
+	}
+	raw, err := json.Marshal(now)
+	if err != nil { // texts
+		panic(err)
+	}
+	if string(raw) == g.saved || g.saved == "" && len(now.Names)+len(now.Files) == 0 {
+		return
+	}
+	g.saved = string(raw) // also if it cannot be written: the next change tries again
+	if err := wholefile.Write(g.Memory, raw); err != nil && g.Log != nil {
+		g.Log.Warn("what rules name is not known at the next start", "path", g.Memory, "err", err)
+	}
+}
+
+// findFilesLocked notes where the rules are, and adds a problem that denies every call for each place out of reach that
+// had some.
+func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
+	now := map[string]bool{}
+	add := func(at string) {
+		file, _, _ := strings.Cut(at, ":")
+		now[config.Absolute(file)] = true
+	}
+	for _, r := range found.Rules.Roles {
+		add(r.At)
+	}
+	for _, p := range found.Rules.Policies {
+		add(p.At)
+	}
+	for _, p := range found.Rules.Permissions {
+		add(p.At)
+	}
+	away := map[string]manifest.Problem{} // by the absolute path
+	if info, err := os.Stat(cfg.ToolsDir); errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir() && cfg.Only == "" {
+		away[config.Absolute(cfg.ToolsDir)] = manifest.Problem{Path: cfg.ToolsDir, Err: errors.New(
+			"is not there, and the rules in it; every call is denied until it is back; if there are to be no rules, make the folder again, without them")}
+	}
+	for _, p := range found.Problems {
+		if errors.Is(p.Err, manifest.ErrNowhere) {
+			away[config.Absolute(p.Path)] = manifest.Problem{Path: p.Path, Err: fmt.Errorf(
+				"%w, and there were rules behind it; every call is denied until they are back, or the link is removed", manifest.ErrNowhere)}
+		}
+	}
+	if len(away) > 0 {
+		told := map[string]bool{}
+		for _, file := range slices.Sorted(maps.Keys(g.files)) {
+			for at, up := filepath.Dir(file), ""; at != up; at, up = filepath.Dir(at), at {
+				p, is := away[at]
+				if !is {
+					continue
+				}
+				now[file] = true
+				if !told[at] {
+					told[at] = true
+					p.Severity, p.Denies = manifest.Fault, true
+					addOnce(&found.Problems, p)
+				}
+			}
+		}
+	}
+	g.files = now
+}
