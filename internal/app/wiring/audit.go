@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -52,7 +53,7 @@ func (a auditor) begin(ctx context.Context, call peer.Call, target string) (cont
 		return ctx, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
 	}
 	e := a.entry(ctx, &call, target)
-	return e, e.ended, nil
+	return &audit.Deciding{Context: ctx, Made: &e.call.Decision}, e.ended, nil
 }
 
 // refused records a call of a tool that does not exist.
@@ -61,45 +62,55 @@ func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
 		a.to.Refused()
 		return
 	}
-	a.entry(ctx, &call, "").ended(&supervisor.Answer{}, err) //nolint:contextcheck // an entry is the context
+	a.entry(ctx, &call, "").end(&supervisor.Answer{}, err) //nolint:contextcheck // an entry has it
 }
 
-// entry is a call on its way to the audit log, and the context that the call uses: it has the Decision.
+// entry is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.
 type entry struct {
-	audit.Deciding
+	ctx   context.Context //nolint:containedctx // of the call
 	to    *audit.Log
 	call  audit.Call
 	began time.Time
+
+	ended  func(*supervisor.Answer, error) // end
+	record func(outcome string)            // write
 }
 
+var entries sync.Pool
+
 func (a auditor) entry(ctx context.Context, call *peer.Call, target string) *entry {
-	e := &entry{
-		Deciding: audit.Deciding{Context: ctx}, to: a.to, began: time.Now(),
-		call: audit.Call{Caller: call.Caller, Tool: call.Tool, Target: target, ID: callid.From(ctx), Args: call.Args},
+	e, used := entries.Get().(*entry)
+	if !used {
+		e = &entry{}
+		e.ended, e.record = e.end, e.write // once, and not for each call
 	}
-	e.Verdict = audit.None
+	e.ctx, e.to, e.began = ctx, a.to, time.Now()
+	e.call = audit.Call{Caller: call.Caller, Tool: call.Tool, Target: target, ID: callid.From(ctx), Args: call.Args}
+	e.call.Verdict = audit.None
 	if t := trace.From(ctx); !t.IsZero() {
 		e.call.Trace = t.TraceID()
 	}
 	return e
 }
 
-// ended records the call. Who reads what a peer has answered says later how it ended.
-func (e *entry) ended(got *supervisor.Answer, err error) {
+// end records the call. Who reads what a peer has answered says later how it ended.
+func (e *entry) end(got *supervisor.Answer, err error) {
 	e.call.Took = time.Since(e.began)
 	if err == nil && got.Raw != nil {
 		got.Ended = e.record
 		return
 	}
-	e.record(outcomeOf(got, err))
+	e.write(outcomeOf(got, err))
 }
 
-// record appends the line. Large arguments are hashed when it is the caller's turn.
-func (e *entry) record(outcome string) {
-	e.call.Decision, e.call.Outcome = e.Decision, outcome
-	if len(e.call.Args) < turns.Heavy || turns.AccountOf(e).Work(e, len(e.call.Args), func() { e.to.Record(&e.call) }) != nil {
+// write appends the line. Large arguments are hashed when it is the caller's turn. It is called once.
+func (e *entry) write(outcome string) {
+	e.call.Outcome = outcome
+	if len(e.call.Args) < turns.Heavy || turns.AccountOf(e.ctx).Work(e.ctx, len(e.call.Args), func() { e.to.Record(&e.call) }) != nil {
 		e.to.Record(&e.call)
 	}
+	e.ctx, e.to, e.call = nil, nil, audit.Call{}
+	entries.Put(e)
 }
 
 // admit returns an Admit that notes what another one has decided, unless that one has noted it.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/manifest"
@@ -28,11 +29,11 @@ func (a *again) Until() context.Context {
 }
 
 // May implements rejudge.Judge.
-func (a *again) May(target *rules.Target) error {
+func (a *again) May(target *rules.Target) *rejudge.Refusal {
 	s := a.gate.now()
 	switch {
 	case s.closed:
-		return errClosed
+		return &rejudge.Refusal{Err: errClosed}
 	case s.set == nil, s.set == a.by && target == a.target:
 		return nil
 	}
@@ -40,10 +41,13 @@ func (a *again) May(target *rules.Target) error {
 	if d.Verdict == manifest.Allow || d.Verdict == manifest.ApprovalRequired && a.approved {
 		return nil
 	}
-	audit.Decide(a.ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(manifest.Deny)})
+	refused := &rejudge.Refusal{Err: refusal(a.caller.Name, a.tool), Note: func() {
+		audit.Decide(a.ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(manifest.Deny)})
+	}}
 	if d.Verdict == manifest.Deny {
-		return refusal(a.caller.Name, a.tool)
+		return refused
 	}
-	return fault.New(fault.PermissionDenied,
+	refused.Err = fault.New(fault.PermissionDenied,
 		"tool_permission_denied: the rules have changed, and a call of %s by %s needs an approval now; make the call again to ask for one", a.tool, a.caller.Name)
+	return refused
 }

@@ -38,7 +38,9 @@ func (s several) Tools() (all []*mcp.Tool) {
 	return all
 }
 
-func (several) Call(ctx context.Context, call peer.Call) (peer.Answer, error) { return one{}.Call(ctx, call) }
+func (several) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
+	return one{}.Call(ctx, call)
+}
 
 // SPEC-TOOLS 8.3: what a rule named once it names also after a restart, so that a capsule that drops a tool does not
 // close the gate for everybody. A rule that has never named anything closes it, with or without a memory.

@@ -15,7 +15,20 @@ type Judge interface {
 	// Until returns a context that ends when other rules are in force.
 	Until() context.Context
 	// May returns why the call may not be made of a target; nil if it may.
-	May(target *rules.Target) error
+	May(target *rules.Target) *Refusal
+}
+
+// Refusal is why a call may not be made any more.
+type Refusal struct {
+	Err error
+	// Note, if not nil, is called by the goroutine of the call, before it hears of Err.
+	Note func()
+}
+
+func (r *Refusal) note() {
+	if r != nil && r.Note != nil {
+		r.Note()
+	}
 }
 
 type key struct{}
@@ -40,7 +53,12 @@ func Of(ctx context.Context, target *rules.Target) (context.Context, error) {
 	if !ok {
 		return ctx, nil
 	}
-	return With(ctx, c.Judge, target), c.May(target)
+	ctx = With(ctx, c.Judge, target)
+	if refused := c.May(target); refused != nil {
+		refused.note()
+		return ctx, refused.Err
+	}
+	return ctx, nil
 }
 
 // Sent returns a context for a call of which something was sent, so that it is not judged again.
@@ -69,21 +87,24 @@ type wait struct {
 	call
 	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex  // guards the fields that follow
-	stop  func() bool // ends the wait for other rules
-	ended bool
+	mu      sync.Mutex  // guards the fields that follow
+	stop    func() bool // ends the wait for other rules
+	refused *Refusal
+	ended   bool
 }
 
 // judge judges the call, and again when the rules change.
 func (w *wait) judge() {
 	until := w.Until() // before May, so that no change is missed
-	if err := w.May(w.target); err != nil {
-		w.cancel(err)
-		return
-	}
+	refused := w.May(w.target)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended {
+	switch {
+	case w.ended:
+	case refused != nil:
+		w.refused = refused
+		w.cancel(refused.Err)
+	default:
 		w.stop = context.AfterFunc(until, w.judge)
 	}
 }
@@ -94,5 +115,6 @@ func (w *wait) end() {
 	if w.ended = true; w.stop != nil {
 		w.stop()
 	}
+	w.refused.note()
 	w.cancel(nil)
 }

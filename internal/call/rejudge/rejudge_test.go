@@ -15,6 +15,7 @@ import (
 type judge struct {
 	mu    sync.Mutex
 	why   error
+	noted int           // owned by the test's goroutine
 	only  *rules.Target // whom why is for; nil for all
 	until context.Context
 	end   context.CancelFunc
@@ -32,13 +33,13 @@ func (j *judge) Until() context.Context {
 	return j.until
 }
 
-func (j *judge) May(target *rules.Target) error {
+func (j *judge) May(target *rules.Target) *rejudge.Refusal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.only != nil && j.only != target {
+	if j.why == nil || j.only != nil && j.only != target {
 		return nil
 	}
-	return j.why
+	return &rejudge.Refusal{Err: j.why, Note: func() { j.noted++ }}
 }
 
 func (j *judge) change(why error) {
@@ -83,9 +84,15 @@ func TestT86AWaitEndsWhenRulesDenyIt(t *testing.T) {
 		if !errors.Is(context.Cause(again), errDenied) {
 			t.Error("a wait that begins after the change goes on")
 		}
+		if j.noted != 0 {
+			t.Error("it was noted by another goroutine than that of the call")
+		}
 		end()
 		endSent()
 		endAgain()
+		if j.noted != 2 {
+			t.Errorf("it was noted %d times", j.noted)
+		}
 	})
 }
 

@@ -72,11 +72,20 @@ func (c *Canonicalizer) value(depth int) bool {
 		return c.text()
 	}
 	start := c.at // a number, true, false or null
-	for c.at < len(c.in) && bytes.IndexByte([]byte(",]} \t\r\n"), c.in[c.at]) < 0 {
+	for c.at < len(c.in) && !ends(c.in[c.at]) {
 		c.at++
 	}
 	c.out = append(c.out, c.in[start:c.at]...)
 	return c.at > start
+}
+
+// ends reports whether a byte comes after a number, or one of true, false and null.
+func ends(b byte) bool {
+	switch b {
+	case ',', ']', '}', ' ', '\t', '\r', '\n':
+		return true
+	}
+	return false
 }
 
 func (c *Canonicalizer) array(depth int) bool {
@@ -191,9 +200,8 @@ func (c *Canonicalizer) text() bool {
 		if n < 0 {
 			return false
 		}
-		slash := bytes.LastIndexByte(c.in[c.at:c.at+n], '\\')
-		escaped = escaped || slash >= 0
-		if c.at += n; slash != n-1 || !c.escapedAt(start) {
+		escaped = escaped || bytes.IndexByte(c.in[c.at:c.at+n], '\\') >= 0
+		if c.at += n; !escaped || !c.escapedAt(start) {
 			break
 		}
 	}

@@ -34,10 +34,10 @@ const (
 // Verdicts returns all verdicts.
 func Verdicts() []string { return []string{Allow, Deny, ApprovalRequired, None} }
 
-// Deciding is a context that carries a Decision, for Decide.
+// Deciding is a context that carries where a Decision is noted, for Decide.
 type Deciding struct {
 	context.Context
-	Decision
+	Made *Decision
 }
 
 type decisionKey struct{}
@@ -45,7 +45,7 @@ type decisionKey struct{}
 // Value returns what the context carries.
 func (d *Deciding) Value(key any) any {
 	if _, ok := key.(decisionKey); ok {
-		return &d.Decision
+		return d.Made
 	}
 	return d.Context.Value(key)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
@@ -100,7 +101,7 @@ func (c *Call) appendTo(out []byte, now time.Time, full bool, in *rawjson.Canoni
 		}
 	}
 	out = append(out, `,"duration_ms":`...)
-	out = strconv.AppendFloat(out, float64(c.Took.Microseconds())/1000, 'f', -1, 64)
+	out = appendMillis(out, c.Took.Microseconds())
 	return append(appendArguments(out, c.Args, full, in), '}')
 }
 
@@ -113,10 +114,38 @@ func appendBegin(out []byte, now time.Time, event string) []byte {
 	return append(out, '"')
 }
 
+// plain are the bytes that are the same in a JSON string.
+var plain = func() (all [256]bool) {
+	for b := byte(' '); b < 0x7f; b++ {
+		all[b] = !strings.ContainsRune(`"\<>&`, rune(b))
+	}
+	return all
+}()
+
+// appendMillis appends a number of microseconds as milliseconds.
+func appendMillis(out []byte, us int64) []byte {
+	if us < 0 {
+		out, us = append(out, '-'), -us
+	}
+	out = strconv.AppendInt(out, us/1000, 10)
+	rest := us % 1000
+	if rest == 0 {
+		return out
+	}
+	out = append(out, '.', byte('0'+rest/100))
+	if rest %= 100; rest > 0 {
+		out = append(out, byte('0'+rest/10))
+		if rest %= 10; rest > 0 {
+			out = append(out, byte('0'+rest))
+		}
+	}
+	return out
+}
+
 // appendText appends a JSON string.
 func appendText(out []byte, text string) []byte {
 	for i := range len(text) {
-		if b := text[i]; b < ' ' || b >= 0x7f || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {
+		if !plain[text[i]] {
 			return rawjson.AppendQuote(out, text)
 		}
 	}
