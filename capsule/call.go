@@ -78,7 +78,7 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 		case call.Client != nil && call.Client.Declared().Repeats:
 			return result, nil
 		}
-		ctx = rejudge.Sent(ctx)
+		ctx = rejudge.Sent(ctx) //nolint:fatcontext // the first round alone makes one
 		if !placed {
 			if err := c.place(ctx, call.Owner); err != nil {
 				return nil, err

@@ -62,7 +62,7 @@ func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
 		a.to.Refused()
 		return
 	}
-	a.entry(ctx, &call, "").end(&supervisor.Answer{}, err) //nolint:contextcheck // an entry has it
+	a.entry(ctx, &call, "").end(&supervisor.Answer{}, err)
 }
 
 // entry is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.

@@ -22,8 +22,11 @@ func TestT83EveryCombination(t *testing.T) {
 		}
 	}
 	roles := []named[*[]manifest.Right]{
-		{"no entry", nil}, {"no permission", &[]manifest.Right{}}, {"the tool", &[]manifest.Right{{Tool: "fetch"}}},
-		{"another tool", &[]manifest.Right{{Tool: "write"}}}, {"its capability", &[]manifest.Right{{Capability: "web.read"}}},
+		{"no entry", nil},
+		{"no permission", &[]manifest.Right{}},
+		{"the tool", &[]manifest.Right{{Tool: "fetch"}}},
+		{"another tool", &[]manifest.Right{{Tool: "write"}}},
+		{"its capability", &[]manifest.Right{{Capability: "web.read"}}},
 		{"all tools", &[]manifest.Right{{Tool: "*"}}},
 	}
 	policies := []named[*manifest.Policy]{

@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -31,7 +30,7 @@ func BenchmarkT88Line(b *testing.B) {
 		}
 	})
 	b.Run("append", func(b *testing.B) {
-		l := newLog(Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		l := newLog(Options{Log: slog.New(slog.DiscardHandler)})
 		body := c.appendTo(nil, time.Now(), false, in)
 		b.ReportAllocs()
 		for b.Loop() {

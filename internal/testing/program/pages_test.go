@@ -80,6 +80,7 @@ func TestT83TheGovernancePageIsTrue(t *testing.T) {
 	}
 	newPack(t, tools, "my-capsule", "", map[string]string{"answer.py": says("'hi'")})
 	testkit.WriteTool(t, dir, "ci.token", ciToken)
+	testkit.WriteTool(t, dir, "webhook.key", strings.Repeat("key", 20))
 	// The page has no example of this one.
 	testkit.WriteTool(t, tools, "searcher.yaml", "apiVersion: orloj.dev/v1\nkind: AgentRole\nmetadata: {name: searcher}\nspec: {permissions: ['tool:search:invoke']}\n")
 	documents, parts, commands := 0, 0, 0
@@ -88,9 +89,13 @@ func TestT83TheGovernancePageIsTrue(t *testing.T) {
 		case block.language == "yaml" && strings.HasPrefix(block.text, "apiVersion:"):
 			documents++
 			testkit.WriteTool(t, tools, fmt.Sprintf("document%d.yaml", documents), block.text)
+		case block.language == "yaml" && strings.HasPrefix(block.text, "operation_rules:"): // of a ToolPermission
+			documents++
+			testkit.WriteTool(t, tools, fmt.Sprintf("document%d.yaml", documents), fmt.Sprintf(
+				"apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: part%d}\nspec:\n  tool_ref: deploy\n  %s", documents, strings.ReplaceAll(block.text, "\n", "\n  ")))
 		case block.language == "yaml":
 			parts++
-			testkit.WriteTool(t, dir, "orla.yaml", block.text)
+			testkit.WriteTool(t, dir, "orla.yaml", strings.ReplaceAll(block.text, "/etc/orla/", dir+"/"))
 		case block.language == "":
 			for _, step := range strings.Split("\n"+block.text, "\n$ ")[1:] {
 				command, want := splitStep(step)
