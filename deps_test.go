@@ -77,7 +77,7 @@ var imports = map[string][]string{
 	"capsule/files":    {"internal/call/recovered", "internal/file/watch", "manifest"},                                                                                                            // changes of a capsule's files
 	"capsule/restarts": {"manifest"},                                                                                                                                                              // when a capsule that failed is started again
 	"capsule/stdio":    {"internal/call/fault", "internal/launch", "internal/mcp/linerpc", "internal/call/pace", "internal/mcp/rpc", "internal/observe/tail"},                                     // a connection with a process
-	"capsule":          {"capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/pins", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"capsule":          {"internal/call/rejudge", "capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/pins", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/service/outbound": {"internal/call/rejudge", "internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                           // HTTP to services, and the addresses it may reach
@@ -176,11 +176,13 @@ var imports = map[string][]string{
 		"internal/app/exit", "internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/call/callid", "internal/app/clientconf", "internal/service/contract", "internal/app/doctor", "internal/call/fault",
 		"internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
-	"internal/app/cli/approve":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
-	"internal/app/cli/logins":   {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
-	"internal/app/cli/pinned":   {"internal/app/control", "internal/app/exit", "internal/app/terminal", "manifest"},
-	"internal/app/cli/auditlog": {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
+	"internal/app/cli/approve":    {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
+	"internal/app/cli/logins":     {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
+	"internal/app/cli/pinned":     {"internal/app/control", "internal/app/exit", "internal/app/terminal", "manifest"},
+	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
+	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
 	"internal/app/cli": {
+		"internal/app/cli/statuspage",
 		"internal/call/rules",
 		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
