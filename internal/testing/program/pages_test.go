@@ -226,7 +226,7 @@ func TestN3TheOAuthPageIsTrue(t *testing.T) {
 	parts, findings := 0, 0
 	for _, block := range examples(t, "docs/OAUTH.md") {
 		switch {
-		case block.language == "yaml" && strings.HasPrefix(block.text, "auth:"):
+		case block.language == "yaml" && strings.HasPrefix(block.text, "auth:\n  oauth:\n"): // and not a part of an McpServer
 			parts++
 			testkit.WriteTool(t, dir, "orla.yaml", block.text)
 			got := shell(t, dir, "orla config --json")
