@@ -3,28 +3,38 @@ package supervisor
 import (
 	"context"
 
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
 // Admitted is what Options.Admit says of a call that it does not refuse.
 type Admitted struct {
 	// Approve, if not nil, waits until somebody has approved the call. It may change the arguments and the
-	// client of the call, which has no place while it waits: Approve calls again before the call goes on.
-	Approve func(ctx context.Context, call *peer.Call, again func() error) error
+	// client of the call, which has no place while it waits.
+	Approve func(ctx context.Context, call *peer.Call, again Again) error
 	// Done, if not nil, is called at the call's end. sent says that the call may have reached its tool.
 	Done func(sent bool)
 	// Judge, if not nil, says whether the call may still be made, while it waits.
 	Judge rejudge.Judge
 }
 
+// Again is how a call that has waited goes on.
+type Again struct {
+	// Place takes back the place of the call. It is called before the call goes on.
+	Place func() error
+	// Target returns what the call would run now; nil if there is no such tool any more.
+	Target func() *rules.Target
+}
+
 // approved waits until a call may go on. Meanwhile it takes no place of those that calls in flight share, and
 // ends as soon as Orla stops.
-func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call, approve func(context.Context, *peer.Call, func() error) error) error {
+func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call, approve func(context.Context, *peer.Call, Again) error) error {
 	if !s.waits(one, true) {
 		return errStopping
 	}
-	again := func() error {
+	place := func() error {
 		if !s.shares.Try(one.owner, 1) {
 			return errTooMany
 		}
@@ -34,8 +44,24 @@ func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call,
 		}
 		return nil
 	}
+	target := func() *rules.Target { return s.catalog.Load().Target(call.Tool) }
 	s.shares.Give(one.owner, 1)
-	return approve(ctx, call, again)
+	return approve(ctx, call, Again{place, target})
+}
+
+// now returns the tool of a call that has waited, which may be another one than before.
+func (s *Supervisor) now(ctx context.Context, before *entry, call *peer.Call) (*Catalog, *entry, error) {
+	c := s.catalog.Load()
+	e := c.entries[call.Tool]
+	switch {
+	case e == nil:
+		return nil, nil, fault.New(fault.UnsupportedTool, "there is no tool %q any more", call.Tool)
+	case e.withheld != nil:
+		return nil, nil, e.withheld
+	case e != before:
+		return c, e, e.check(ctx, call.Args)
+	}
+	return c, e, nil
 }
 
 // waits notes whether a call waits without a place. It reports false if Orla is stopping.

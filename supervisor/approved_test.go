@@ -25,11 +25,11 @@ type approval struct {
 
 func (a *approval) admit(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error) {
 	return supervisor.Admitted{
-		Approve: func(ctx context.Context, call *peer.Call, again func() error) error {
+		Approve: func(ctx context.Context, call *peer.Call, again supervisor.Again) error {
 			select {
 			case err := <-a.goOn:
 				call.Args = json.RawMessage(`{"as":"approved"}`)
-				return errors.Join(err, again())
+				return errors.Join(err, again.Place())
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}

@@ -288,8 +288,8 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 		if err := s.approved(ctx, one, &call, admitted.Approve); err != nil {
 			return Answer{}, err
 		}
-		if now := s.catalog.Load().entries[call.Tool]; now != nil && now.withheld != nil {
-			return Answer{}, fault.Unsent(now.withheld)
+		if c, e, err = s.now(ctx, e, &call); err != nil {
+			return Answer{}, fault.Unsent(err)
 		}
 	}
 	call.Attempt = 1

@@ -150,11 +150,11 @@ func TestN4ApprovalsOfWhatIsWithheld(t *testing.T) {
 		s := supervisor.New(supervisor.Options{
 			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
 			Admit: func(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error) {
-				return supervisor.Admitted{Done: func(was bool) { sent = was }, Approve: func(_ context.Context, _ *peer.Call, again func() error) error {
+				return supervisor.Admitted{Done: func(was bool) { sent = was }, Approve: func(_ context.Context, _ *peer.Call, again supervisor.Again) error {
 					asked++
 					p.offer(peer.Offers{Known: true, Withheld: []peer.Withheld{withheldTool("p")}})
 					synctest.Wait() // the catalog follows
-					return again()
+					return again.Place()
 				}}, nil
 			},
 			Log: slog.New(slog.DiscardHandler),

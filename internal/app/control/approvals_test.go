@@ -16,7 +16,7 @@ import (
 // theApproval is the record that the backend has.
 func theApproval() control.Approval {
 	return control.Approval{
-		ID: "ap-1", Phase: "Pending", Tool: "wipe", Caller: "ann", Approvers: []string{"operator"}, Created: time.Now(), Expires: time.Now(),
+		ID: "ap-1", Phase: "Pending", Tool: "wipe", Caller: "ann", Runs: []string{"wipe"}, Approvers: []string{"operator"}, Created: time.Now(), Expires: time.Now(),
 		TTL: "10m0s", Digest: "d1", Size: 2,
 	}
 }

@@ -147,6 +147,7 @@ type Approval struct {
 	Caller    string          `json:"caller" jsonschema:"Who called."`
 	Agent     string          `json:"agent,omitempty" jsonschema:"The agent that the caller acts for."`
 	Task      string          `json:"task,omitempty" jsonschema:"The task that the call is a part of."`
+	Runs      []string        `json:"runs" jsonschema:"All names of what runs, as rules may have them."`
 	Class     string          `json:"operation_class,omitempty" jsonschema:"What the call does: read, write, delete or admin."`
 	Rule      string          `json:"rule,omitempty" jsonschema:"The rule that wants the approval, and where it is."`
 	Why       string          `json:"why,omitempty" jsonschema:"The same as a sentence."`
@@ -163,6 +164,7 @@ type Approval struct {
 	Digest    string          `json:"digest" jsonschema:"A hash of all that the approval is bound to. Approving needs it."`
 	Size      int             `json:"arguments_bytes" jsonschema:"The size of the arguments."`
 	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, as the tool will get them. Only in the answer for one record."`
+	Input     json.RawMessage `json:"input,omitempty" jsonschema:"What the client adds for a tool that requires input (2026-07-28): inputResponses and requestState. Only in the answer for one record."`
 	Last      LastApproved    `json:"last_approved,omitzero" jsonschema:"The last call of this caller and tool that was approved before. Only in the answer for one record."`
 }
 

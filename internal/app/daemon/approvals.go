@@ -60,6 +60,7 @@ func approvalOf(r *approvals.Record) control.Approval {
 		Approvers: []string{}, Created: r.Created, Expires: r.Expires, TTL: r.TTL.String(), By: r.By, How: string(r.How), Decided: r.Decided,
 		Reason: r.Reason, Used: r.Used, Policy: r.Policy, Digest: r.Digest(), Size: len(r.Args),
 	}
+	a.Runs = append([]string{}, r.Runs...)
 	for _, how := range r.Approvers {
 		a.Approvers = append(a.Approvers, string(how))
 	}
@@ -77,7 +78,7 @@ func (o operations) Approval(id string) (control.Approval, error) {
 		return control.Approval{}, refusedDecision(id, &r, err)
 	}
 	a := approvalOf(&r)
-	a.Arguments = r.Args
+	a.Arguments, a.Input = r.Args, r.Input
 	if last != nil {
 		a.Last = control.LastApproved{ID: last.ID, By: last.By, Decided: last.Decided, Changes: []control.ArgumentChange{}}
 		changes, more := approvals.Diff(last.Args, r.Args)

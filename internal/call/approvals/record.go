@@ -15,20 +15,22 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Question is a call that needs an approval.
+// Question is a call that needs an approval. The approval is bound to all of it but the Task and the Why: another
+// call is one that differs in anything else.
 type Question struct {
-	// The approval is bound to these. Another call is one that differs in any of them.
 	Caller string          `json:"caller"`
 	Agent  string          `json:"agent,omitempty"` // whom the caller acts for
 	Tool   string          `json:"tool"`            // the name that clients see
+	Runs   []string        `json:"runs"`            // all names of what runs
 	Args   json.RawMessage `json:"arguments"`       // in canonical form, as they will be sent
+	Input  json.RawMessage `json:"input,omitempty"` // what the client adds for the tool (2026-07-28), in canonical form; nil for nothing
 	Policy string          `json:"policy"`          // the version of the rules
 
-	Task      string              `json:"task,omitempty"` // what the call is a part of
 	Class     string              `json:"operation_class,omitempty"`
-	Rule      string              `json:"rule,omitempty"` // which one wants the approval, and where it stands
-	Why       string              `json:"why,omitempty"`  // the same as a sentence
+	Rule      string              `json:"rule,omitempty"` // which one wants the approval, and where it is
 	Approvers []manifest.Approver `json:"approvers"`      // who may decide
+	Task      string              `json:"task,omitempty"` // what the call is a part of
+	Why       string              `json:"why,omitempty"`  // Rule as a sentence
 }
 
 type key [sha256.Size]byte
@@ -36,9 +38,17 @@ type key [sha256.Size]byte
 // key distinguishes calls.
 func (q *Question) key() (k key) {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(q.Caller), []byte(q.Agent), []byte(q.Tool), q.Args, []byte(q.Policy)} {
-		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
-		h.Write(part)
+	add := func(parts ...string) {
+		h.Write(binary.AppendUvarint(nil, uint64(len(parts))))
+		for _, part := range parts {
+			h.Write(binary.AppendUvarint(nil, uint64(len(part))))
+			h.Write([]byte(part))
+		}
+	}
+	add(q.Caller, q.Agent, q.Tool, string(q.Args), string(q.Input), q.Policy, q.Class, q.Rule)
+	add(q.Runs...)
+	for _, how := range q.Approvers {
+		add(string(how))
 	}
 	h.Sum(k[:0])
 	return k

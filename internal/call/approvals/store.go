@@ -27,7 +27,7 @@ const (
 	// MaxTTL bounds both.
 	MaxTTL = 7 * 24 * time.Hour
 
-	// maxOpen bounds the records that wait or are good, and maxOpenBytes the bytes of their arguments. No caller has
+	// maxOpen bounds the records that wait or are good, and maxOpenBytes the bytes of their arguments and inputs. No caller has
 	// more than half of what is free.
 	maxOpen      = 1024
 	maxOpenBytes = 64 << 20
@@ -99,6 +99,9 @@ type entry struct {
 	counted bool // in shares and bytes
 }
 
+// bytes is what a record counts as.
+func (e *entry) bytes() int64 { return int64(len(e.Args) + len(e.Input)) }
+
 // Open reads the records of an earlier process, and makes the folder. A record that cannot be read is
 // left out: what is not known to be approved is not.
 func Open(opts Options) (*Store, error) {
@@ -148,10 +151,13 @@ func (s *Store) Ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := q.key()
-	if e := s.open[k]; e != nil && time.Now().Before(e.Expires) {
-		return e.Record, e.changed, nil
-	}
 	now := time.Now().Round(0)
+	if e := s.open[k]; e != nil {
+		if now.Before(e.Expires) {
+			return e.Record, e.changed, nil
+		}
+		s.expireLocked(e, now) // before its timer
+	}
 	ttl := time.Duration(s.ttl.Load())
 	e := &entry{
 		Record:  Record{ID: newID(), Question: q, Created: now, Expires: now.Add(ttl), TTL: ttl, Phase: Pending},
@@ -183,7 +189,7 @@ func (s *Store) countLocked(e *entry) bool {
 	if !s.shares.Try(owner, 1) {
 		return false
 	}
-	if !s.bytes.Try(owner, int64(len(e.Args))) {
+	if !s.bytes.Try(owner, e.bytes()) {
 		s.shares.Give(owner, 1)
 		return false
 	}
@@ -195,7 +201,7 @@ func (s *Store) uncountLocked(e *entry) {
 	if e.counted {
 		e.counted = false
 		s.shares.Give(turns.Owner{Caller: e.Caller}, 1)
-		s.bytes.Give(turns.Owner{Caller: e.Caller}, int64(len(e.Args)))
+		s.bytes.Give(turns.Owner{Caller: e.Caller}, e.bytes())
 	}
 }
 
@@ -208,12 +214,22 @@ func (s *Store) watchLocked(e *entry) {
 		defer recovered.To(s.opts.Log, "end an approval", nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if now := time.Now(); !s.closed && s.open[e.key()] == e && !now.Before(e.Expires) {
-			e.expireAt(now)
-			s.endLocked(e)
-			s.changeLocked(e)
+		now := time.Now()
+		switch {
+		case s.closed || s.open[e.key()] != e:
+		case now.Before(e.Expires): // it was extended, or the clock was set back
+			s.watchLocked(e)
+		default:
+			s.expireLocked(e, now)
 		}
 	})
+}
+
+// expireLocked ends a record whose time is over.
+func (s *Store) expireLocked(e *entry, now time.Time) {
+	e.expireAt(now)
+	s.endLocked(e)
+	s.changeLocked(e)
 }
 
 // changeLocked tells whoever waits for a record.
@@ -238,11 +254,11 @@ func (s *Store) endLocked(e *entry) {
 	}
 	s.uncountLocked(e)
 	s.ended = append(s.ended, e)
-	s.size += len(e.Args)
+	s.size += int(e.bytes())
 	for len(s.ended) > maxEnded || s.size > maxEndedBytes {
 		oldest := s.ended[0]
 		s.ended = s.ended[1:]
-		s.size -= len(oldest.Args)
+		s.size -= int(oldest.bytes())
 		delete(s.all, oldest.ID)
 		_ = os.Remove(s.path(oldest)) // at worst it is shown again after the next start
 	}
@@ -362,7 +378,7 @@ func (s *Store) GiveBack(id string) {
 		return
 	}
 	s.ended = slices.DeleteFunc(s.ended, func(other *entry) bool { return other == e })
-	s.size -= len(e.Args)
+	s.size -= int(e.bytes())
 	if since != nil {
 		since.Phase, since.Reason = Expired, "the approval "+e.ID+" of the same call is good again"
 		_ = s.writeLocked(since) // at worst it is asked again after a restart

@@ -72,6 +72,11 @@ func TestT87AnApprovalIsForExactlyOneCall(t *testing.T) {
 		"agent":     func(q *approvals.Question) { q.Agent = "bot" },
 		"tool":      func(q *approvals.Question) { q.Tool = "wipe2" },
 		"rules":     func(q *approvals.Question) { q.Policy = "2" },
+		"input":     func(q *approvals.Question) { q.Input = json.RawMessage(`{}`) },
+		"class":     func(q *approvals.Question) { q.Class = "delete" },
+		"rule":      func(q *approvals.Question) { q.Rule = "other" },
+		"target":    func(q *approvals.Question) { q.Runs = []string{"other"} },
+		"approvers": func(q *approvals.Question) { q.Approvers = []manifest.Approver{manifest.ApproverPasskey} },
 		"borders":   func(q *approvals.Question) { q.Caller, q.Agent = "an", "n" },
 	} {
 		q := other
@@ -268,6 +273,30 @@ func TestT87RecordsExpire(t *testing.T) {
 		}
 		if r := ask(t, s, question(`{"a":1}`)); r.ID == pending.ID {
 			t.Error("a call is attached to a record of which the time is over")
+		}
+	})
+}
+
+// SPEC S2: a record whose time is over gives its place back, also if the same call comes before its timer.
+func TestT87ARecordThatExpiresGivesItsPlaceBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, t.TempDir())
+		s.SetTTL(time.Second)
+		for range 5 {
+			for i := range 200 {
+				ask(t, s, question(fmt.Sprintf(`{"n":%d}`, i)))
+			}
+			time.Sleep(time.Second) // the call comes in the same moment as the timer
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		for _, r := range s.List() {
+			if r.Phase != approvals.Expired {
+				t.Fatalf("%+v is left", r)
+			}
+		}
+		if n := s.Open(); n != 0 {
+			t.Errorf("%d records have a place", n)
 		}
 	})
 }

@@ -161,6 +161,16 @@ func Unsent(err error) error {
 	return &unsent
 }
 
+// Sent returns err without Unsent, for a call that may have reached the tool before err came.
+func Sent(err error) error {
+	if !IsUnsent(err) {
+		return err
+	}
+	sent := *From(err)
+	sent.Unsent = false
+	return &sent
+}
+
 // IsUnsent reports whether an error says that the call never reached the tool.
 func IsUnsent(err error) bool {
 	f, ok := errors.AsType[*Error](err)

@@ -1,12 +1,14 @@
 package governance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 	"time"
 
+	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/recovered"
@@ -43,9 +45,10 @@ type asking struct {
 	gate   *Gate
 	caller rules.Caller
 	target *rules.Target
-	placed bool   // it has its place
-	done   func() // gives back what the caller's limits allow; nil for nothing
-	used   string // the record that it goes on with
+	placed bool            // it has its place
+	done   func()          // gives back what the caller's limits allow; nil for nothing
+	used   string          // the record that it goes on with
+	input  json.RawMessage // see approvals.Question
 
 	replies chan reply      // of the client; has room for one
 	asked   map[string]bool // records that the client was asked about
@@ -118,16 +121,10 @@ func (a *asking) end(sent bool) {
 
 // wait waits until somebody has decided about a call, and returns nil if it may go on: once, and with the
 // arguments that were shown. again takes back the place of the call.
-func (a *asking) wait(ctx context.Context, call *peer.Call, again func() error) error {
-	args := call.Args
-	if len(args) == 0 || string(args) == "null" {
-		args = []byte("{}")
+func (a *asking) wait(ctx context.Context, call *peer.Call, again supervisor.Again) error {
+	if err := a.read(call); err != nil {
+		return err
 	}
-	args, ok := rawjson.Canonical(args)
-	if !ok {
-		return fault.New(fault.InvalidInput, "somebody has to read the arguments of this call before it may go on, and they are too large or too deep for that: 256 KiB and 200 levels at most")
-	}
-	call.Args = args
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // withdraws the question to the client
 	var wait time.Duration
@@ -160,6 +157,24 @@ func (a *asking) wait(ctx context.Context, call *peer.Call, again func() error) 
 	}
 }
 
+// read takes from a call what has to be shown, and leaves nothing else in it for its tool.
+func (a *asking) read(call *peer.Call) error {
+	args, fits := call.Args, true
+	if len(args) == 0 || string(args) == "null" {
+		args = []byte("{}")
+	}
+	call.Args, fits = rawjson.Canonical(args)
+	if in := call.Input; fits && (in.Responses != nil || in.State != nil) {
+		raw := []byte(`{"inputResponses":` + cmp.Or(string(in.Responses), "null") + `,"requestState":` + cmp.Or(string(in.State), "null") + `}`)
+		a.input, fits = rawjson.Canonical(raw)
+	}
+	if !fits {
+		return fault.New(fault.InvalidInput, "somebody has to read the arguments of this call before it may go on, and they are too large or too deep for that: 256 KiB and 200 levels at most")
+	}
+	call.Meta = nil // nobody reads it, and it may differ when the call is made again
+	return nil
+}
+
 // waiting is what a call waits for.
 type waiting struct {
 	approvals.Record
@@ -168,12 +183,15 @@ type waiting struct {
 
 // step goes on with a call as far as that is possible now. It returns what the call has to wait for, or
 // nil with how it ended.
-func (a *asking) step(ctx context.Context, call *peer.Call, again func() error) (*waiting, error) {
+func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Again) (*waiting, error) {
 	for {
 		ruled := a.gate.Changed()
 		s := a.gate.now()
 		if s.closed {
 			return nil, errClosed
+		}
+		if a.target = again.Target(); a.target == nil {
+			return nil, fault.Unsent(fault.New(fault.UnsupportedTool, "there is no tool %q any more", call.Tool))
 		}
 		d := s.set.Decide(a.caller, a.target)
 		made := audit.Decision{Class: classOf(d, a.target), Rule: d.Rule, Verdict: string(d.Verdict)}
@@ -186,7 +204,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again func() error) 
 		case manifest.ApprovalRequired:
 		}
 		record, decided, err := a.store.Ask(approvals.Question{
-			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Args: call.Args, Policy: s.version,
+			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Runs: a.target.Names(), Args: call.Args, Input: a.input, Policy: s.version,
 			Task: a.caller.Task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: approvers(d, a.caller.Name, a.target),
 		})
 		if err != nil {
@@ -222,11 +240,11 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again func() error) 
 }
 
 // proceed takes back the place of a call, and counts it.
-func (a *asking) proceed(s *state, again func() error) error {
+func (a *asking) proceed(s *state, again supervisor.Again) error {
 	if a.placed {
 		return nil
 	}
-	if err := again(); err != nil {
+	if err := again.Place(); err != nil {
 		return err
 	}
 	a.placed = true
@@ -308,7 +326,7 @@ func approvers(d rules.Decision, caller string, target *rules.Target) []manifest
 
 // ask asks the person at the client about a record, once. It reports whether it does.
 func (a *asking) ask(ctx context.Context, client peer.Client, r *approvals.Record) bool {
-	if client == nil || a.asked[r.ID] || a.open || r.Phase != approvals.Pending || !r.Allows(manifest.ApproverClient) || !takesForms(client.Declared().Capabilities) {
+	if client == nil || a.asked[r.ID] || a.open || r.Phase != approvals.Pending || !r.Allows(manifest.ApproverClient) || len(r.Args)+len(r.Input) > maxAsked || !takesForms(client.Declared().Capabilities) {
 		return false
 	}
 	a.asked[r.ID], a.open = true, true
@@ -331,17 +349,18 @@ func takesForms(capabilities json.RawMessage) bool {
 	return rawjson.IsObject(elicitation) && (rawjson.Empty(elicitation) || rawjson.Get(elicitation, "form") != nil)
 }
 
-// maxAsked bounds the arguments that a client shows, in bytes.
-const maxAsked = 2000
+// maxAsked bounds the arguments that a client shows, in bytes. It is not asked about larger ones, since nobody would
+// read them there.
+const maxAsked = 4000
 
 // formOf returns the params of the question to a client.
 func formOf(r *approvals.Record) json.RawMessage {
-	shown := string(r.Args)
-	if len(shown) > maxAsked {
-		shown = shown[:maxAsked] + "… (cut; orla approvals show " + r.ID + " has all)"
+	message := "Approve this call?\n\ntool: " + terminal.Printable(r.Tool) + "\nwhat it does: " + r.Class + "\narguments: " + terminal.Printable(string(r.Args))
+	if r.Input != nil {
+		message += "\ninput: " + terminal.Printable(string(r.Input))
 	}
-	message := "Approve this call?\n\ntool: " + r.Tool + "\nwhat it does: " + r.Class + "\narguments: " + shown + "\napproval: " + r.ID
-	return json.RawMessage(`{"_meta":{"orla/name":"approval"},"message":` + string(rawjson.Quote(message)) + `,"requestedSchema":{"type":"object","properties":{` +
+	message += "\napproval: " + r.ID
+	return json.RawMessage(`{"_meta":{"orla/name":` + string(rawjson.Quote(r.ID)) + `},"message":` + string(rawjson.Quote(message)) + `,"requestedSchema":{"type":"object","properties":{` +
 		`"decision":{"type":"string","title":"Decision","enum":["approve","deny"]},` +
 		`"reason":{"type":"string","title":"Reason, for who made the call"}},"required":["decision"]}}`)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // wants returns rules under which calls of the tool a need an approval.
@@ -32,8 +34,9 @@ func wants(approvers ...manifest.Approver) manifest.Rules {
 // desk is a gate with a store, and rules for the tool a.
 type desk struct {
 	*governance.Gate
-	t   *testing.T
-	cfg *config.Loaded
+	t       *testing.T
+	cfg     *config.Loaded
+	becomes atomic.Pointer[rules.Target] // what calls run from now on; nil for no change
 }
 
 func newDesk(t *testing.T, r manifest.Rules, callers ...config.CallerConfig) *desk {
@@ -42,7 +45,7 @@ func newDesk(t *testing.T, r manifest.Rules, callers ...config.CallerConfig) *de
 	g := &governance.Gate{Log: slog.New(slog.DiscardHandler), Open: func() (*approvals.Store, error) {
 		return approvals.Open(approvals.Options{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	}}
-	d := &desk{g, t, configured(t, callers...)}
+	d := &desk{Gate: g, t: t, cfg: configured(t, callers...)}
 	d.rule(r)
 	t.Cleanup(func() { g.Approvals().Close() })
 	return d
@@ -54,6 +57,7 @@ func (d *desk) rule(r manifest.Rules) { d.Set(found(r, "a", "b"), d.cfg) }
 type outcome struct {
 	err    error
 	args   string
+	meta   string
 	client peer.Client // that the tool gets
 	took   time.Duration
 }
@@ -72,14 +76,24 @@ func (d *desk) calls(ctx context.Context, call peer.Call, classes ...manifest.Op
 	go func() {
 		admitted, err := d.Admit(ctx, call, target)
 		if err == nil && admitted.Approve != nil {
-			err = admitted.Approve(ctx, &call, func() error { return nil })
+			err = admitted.Approve(ctx, &call, d.again(target))
 		}
 		if admitted.Done != nil {
 			admitted.Done(err == nil)
 		}
-		ended <- outcome{err, string(call.Args), call.Client, time.Since(began)}
+		ended <- outcome{err, string(call.Args), string(call.Meta), call.Client, time.Since(began)}
 	}()
 	return ended
+}
+
+// again is how a call goes on: with the target that becomes set, or else with its own.
+func (d *desk) again(own *rules.Target) supervisor.Again {
+	return supervisor.Again{Place: func() error { return nil }, Target: func() *rules.Target {
+		if becomes := d.becomes.Load(); becomes != nil {
+			return becomes
+		}
+		return own
+	}}
 }
 
 // record returns the only record that waits.
@@ -394,9 +408,10 @@ func TestT87ACallThatIsNotSentLeavesItsApproval(t *testing.T) {
 		goes := func(sent bool) {
 			t.Helper()
 			call := peer.Call{Caller: "ann", Tool: "a"}
-			admitted, err := d.Admit(t.Context(), call, rules.NewTarget([]string{"a"}, nil, nil, nil))
+			target := rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+			admitted, err := d.Admit(t.Context(), call, target)
 			if err == nil {
-				err = admitted.Approve(t.Context(), &call, func() error { return nil })
+				err = admitted.Approve(t.Context(), &call, d.again(target))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -410,9 +425,10 @@ func TestT87ACallThatIsNotSentLeavesItsApproval(t *testing.T) {
 		goes(false)
 		goes(false)
 		call := peer.Call{Caller: "ann", Tool: "a"}
-		admitted, err := d.Admit(t.Context(), call, rules.NewTarget([]string{"a"}, nil, nil, nil))
+		target := rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+		admitted, err := d.Admit(t.Context(), call, target)
 		if err == nil {
-			err = admitted.Approve(t.Context(), &call, func() error { return nil })
+			err = admitted.Approve(t.Context(), &call, d.again(target))
 		}
 		waits := d.calls(t.Context(), peer.Call{}) // while that one has the approval
 		synctest.Wait()
@@ -421,6 +437,106 @@ func TestT87ACallThatIsNotSentLeavesItsApproval(t *testing.T) {
 			t.Error(err)
 		}
 		check(t, <-d.calls(t.Context(), peer.Call{}), fault.ApprovalPending, "")
+	})
+}
+
+// SPEC-TOOLS 8.7: what was approved is what runs: a tool that became another one meanwhile asks again.
+func TestT87ATargetThatChangesAsksAgain(t *testing.T) {
+	read, remove := []manifest.OperationClass{manifest.ClassRead}, []manifest.OperationClass{manifest.ClassDelete}
+	for name, becomes := range map[string]*rules.Target{
+		"another class":    rules.NewTarget([]string{"a"}, nil, remove, nil),
+		"another provider": rules.NewTarget([]string{"a", "other"}, nil, read, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, wants())
+				waits := d.calls(t.Context(), peer.Call{})
+				old := d.record()
+				d.becomes.Store(becomes)
+				d.decide(true, "")
+				if now := d.record(); now.ID == old.ID || now.Digest() == old.Digest() {
+					t.Errorf("it waits for %+v", now)
+				}
+				d.decide(true, "")
+				check(t, <-waits, "", "")
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		gone := supervisor.Again{Place: func() error { return nil }, Target: func() *rules.Target { return nil }}
+		call := peer.Call{Tool: "a", Caller: "ann"}
+		admitted, err := d.Admit(t.Context(), call, rules.NewTarget([]string{"a"}, nil, read, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := admitted.Approve(t.Context(), &call, gone); fault.CodeOf(err) != fault.UnsupportedTool {
+			t.Errorf("the tool is gone: %v", err)
+		}
+	})
+}
+
+// SPEC-TOOLS 8.7: what a client adds for its tool is shown and approved with the arguments, and nothing else gets through.
+func TestT87InputIsApprovedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		with := func(responses string) peer.Call {
+			return peer.Call{Meta: json.RawMessage(`{"x":1}`), Input: peer.Input{Responses: json.RawMessage(responses), State: json.RawMessage(`"s"`)}}
+		}
+		check(t, <-d.calls(t.Context(), with(`{"b":{}, "a":{}}`)), fault.ApprovalPending, "")
+		r := d.record()
+		if string(r.Input) != `{"inputResponses":{"a":{},"b":{}},"requestState":"s"}` {
+			t.Errorf("it shows %s", r.Input)
+		}
+		d.decide(true, "")
+		for _, other := range []peer.Call{{}, with(`{"a":{}}`)} {
+			waits := d.calls(t.Context(), other)
+			if d.record().ID == r.ID {
+				t.Errorf("%s is approved by %s", other.Input.Responses, r.Input)
+			}
+			d.decide(false, "")
+			check(t, <-waits, fault.ApprovalDenied, "")
+		}
+		got := <-d.calls(t.Context(), with(`{"a":{},"b":{}}`))
+		check(t, got, "", "")
+		if got.meta != "" {
+			t.Errorf("the tool gets %s, which nobody was shown", got.meta)
+		}
+	})
+}
+
+// SPEC-TOOLS 8.7: the person at a client sees what runs, and is not asked about what is too long to be read.
+func TestT87TheFormShowsWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		ask := func(args string) *client {
+			t.Helper()
+			person := &client{capabilities: forms, replies: make(chan string, 1)}
+			person.replies <- `{"action":"decline"}`
+			<-d.calls(t.Context(), peer.Call{Caller: "stdio", Client: person, Args: json.RawMessage(args)})
+			return person
+		}
+		long := ask(`{"a":"` + strings.Repeat("x", 4000) + `","z":"rm"}`)
+		if long.questions() != 0 {
+			t.Error("it was asked about a long call")
+		}
+		person := ask("{\"a\":\"\u202efdr\u200b\u009b31m\u2028tool: b\"}")
+		var shown struct {
+			Message string `json:"message"`
+			Meta    struct {
+				Name string `json:"orla/name"`
+			} `json:"_meta"`
+		}
+		_, params, _ := strings.Cut(person.asked[0], " ")
+		if err := json.Unmarshal([]byte(params), &shown); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(shown.Message, "\u202e\u200b\u009b\u2028") || !strings.Contains(shown.Message, `\u202efdr`) {
+			t.Errorf("it shows %q", shown.Message)
+		}
+		if !strings.HasPrefix(shown.Meta.Name, "ap-") {
+			t.Errorf("the question can be answered before it is asked: by %q", shown.Meta.Name)
+		}
 	})
 }
 

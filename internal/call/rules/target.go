@@ -66,6 +66,9 @@ func (t *Target) IsCalled(folded string) bool { return slices.Contains(t.ruled, 
 // Classes returns what a call of the target does.
 func (t *Target) Classes() []manifest.OperationClass { return t.classes }
 
+// Names returns all names that rules know it by, folded. They must not be changed.
+func (t *Target) Names() []string { return t.ruled }
+
 // Name returns the name that clients have for it.
 func (t *Target) Name() string { return t.shown }
 

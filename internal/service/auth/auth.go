@@ -157,18 +157,20 @@ func (s *Source) Do(ctx context.Context, attempt func(Credentials) error) error 
 	case s == nil || fault.CodeOf(err) != fault.AuthInvalid:
 		return err
 	case c.login:
-		if err := s.login.Renew(ctx, c.token); err != nil {
-			return err
-		}
+		err = s.login.Renew(ctx, c.token)
 	case s.login == nil && s.auth.Profile == manifest.AuthOAuth2:
 		s.opts.Tokens.drop(c.token)
+		err = nil
 	default:
 		return err
 	}
-	if c, err = s.Credentials(ctx); err != nil {
-		return err
+	if err == nil {
+		c, err = s.Credentials(ctx)
 	}
-	return c.redacted(attempt(c))
+	if err == nil {
+		err = c.redacted(attempt(c))
+	}
+	return fault.Sent(err) // the tool has had the first attempt
 }
 
 func (s *Source) failed(ref secret.Ref, format string, args ...any) *fault.Error {

@@ -273,6 +273,23 @@ func TestOneRetryAfter401(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 6.3: a call that the tool has had is not one that never reached it, also if the second attempt is not made.
+func TestT63ACallThatWasAnswered401WasSent(t *testing.T) {
+	tokens := auth.NewTokensOver(&endpoint{})
+	attempts := 0
+	s := source(tokens, anyURL, store(pair(id, hidden)))
+	err := s.Do(t.Context(), func(auth.Credentials) error {
+		attempts++
+		if attempts == 1 {
+			return fault.New(fault.AuthInvalid, "401")
+		}
+		return fault.Unsent(fault.New(fault.NotReady, "the connection was refused"))
+	})
+	if attempts != 2 || fault.CodeOf(err) != fault.NotReady || fault.IsUnsent(err) {
+		t.Errorf("after %d attempts: %v, unsent: %v", attempts, err, fault.IsUnsent(err))
+	}
+}
+
 // A 401 of another profile, or another error, is not tried again here.
 func TestOtherErrorsAreNotRepeated(t *testing.T) {
 	e := &endpoint{}

@@ -180,12 +180,12 @@ func (r *Record) revoke(ctx context.Context, client *outbound.Client) error {
 	if r.Client.Method == methodBasic {
 		req.SetBasicAuth(url.QueryEscape(r.Client.ID), url.QueryEscape(r.Client.Secret))
 	}
-	return send(client, req, nil)
+	return send(client, req, nil, append(r.secrets(), secret.NewValue(r.Access))...)
 }
 
 // send makes a request of an authorization server, and decodes the JSON of its answer into v, unless
-// that is nil.
-func send(client *outbound.Client, req *http.Request, v any) error {
+// that is nil. An error contains none of the hidden values.
+func send(client *outbound.Client, req *http.Request, v any, hidden ...secret.Value) error {
 	resp, err := client.HTTPClient().Do(req)
 	if err != nil {
 		if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -204,7 +204,7 @@ func send(client *outbound.Client, req *http.Request, v any) error {
 			Description string `json:"error_description"`
 		}
 		_ = json.Unmarshal(bytes.TrimSpace(body), &said) // the status is enough
-		words := strings.TrimSpace(said.Code + " " + said.Description)
+		words := secret.NewRedactor(hidden...).Redact(strings.TrimSpace(said.Code + " " + said.Description))
 		return &RefusedError{Status: resp.StatusCode, Code: said.Code, words: outbound.Words(words, maxWords), after: outbound.RetryAfter(resp.Header)}
 	}
 	if v != nil && json.Unmarshal(body, v) != nil {

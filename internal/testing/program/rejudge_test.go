@@ -37,8 +37,9 @@ func TestT86RulesJudgeWaitingCallsAgain(t *testing.T) {
 
 	answers := map[string]chan string{}
 	call := func(tool string) {
-		answers[tool] = make(chan string, 1)
-		go func() { answers[tool] <- r.asks("eve", "tools/call", `{"name":"`+tool+`"}`) }()
+		answer := make(chan string, 1)
+		answers[tool] = answer
+		go func() { answer <- r.asks("eve", "tools/call", `{"name":"`+tool+`"}`) }()
 	}
 	call("slow")
 	testkit.Eventually(t, "the first call runs", func() bool {

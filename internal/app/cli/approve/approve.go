@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/manifest"
 )
 
 // Orla is how the commands reach a running Orla.
@@ -243,7 +244,7 @@ func (c *commands) read(ctx context.Context, client *control.Client, id string) 
 		}
 		return raw
 	}
-	a.Arguments = canonical(a.Arguments)
+	a.Arguments, a.Input = canonical(a.Arguments), canonical(a.Input)
 	for i, c := range a.Last.Changes {
 		a.Last.Changes[i].Was, a.Last.Changes[i].Is = canonical(c.Was), canonical(c.Is)
 	}
@@ -275,7 +276,12 @@ func (c *commands) decide(cmd *cobra.Command, id string,
 // digestOf computes the digest of what was read: who answers may be another process than who decides, and may
 // have shown something else.
 func digestOf(a *control.Approval) (string, error) {
-	r := approvals.Record{ID: a.ID, Question: approvals.Question{Caller: a.Caller, Agent: a.Agent, Tool: a.Tool, Args: a.Arguments, Policy: a.Policy}}
+	r := approvals.Record{ID: a.ID, Question: approvals.Question{
+		Caller: a.Caller, Agent: a.Agent, Tool: a.Tool, Runs: a.Runs, Args: a.Arguments, Input: a.Input, Policy: a.Policy, Class: a.Class, Rule: a.Rule,
+	}}
+	for _, how := range a.Approvers {
+		r.Approvers = append(r.Approvers, manifest.Approver(how))
+	}
 	if r.Digest() != a.Digest {
 		return "", &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the digest of %s is not that of what was shown", a.ID), Hint: "orla status shows which process answers"}
 	}

@@ -184,6 +184,9 @@ func (p *page) approval(a *control.Approval) {
 		}
 	}
 	fact("tool", terminal.Printable(a.Tool))
+	if len(a.Runs) > 1 {
+		fact("known as", terminal.Printable(strings.Join(a.Runs, ", ")))
+	}
 	fact("caller", terminal.Printable(a.Caller))
 	fact("acts for", terminal.Printable(a.Agent))
 	fact("task", terminal.Printable(a.Task))
@@ -201,6 +204,9 @@ func (p *page) approval(a *control.Approval) {
 	fact("reason", terminal.Printable(a.Reason))
 	fact("went on", p.moment(a.Used))
 	p.printf("  arguments, %s:\n%s", terminal.Count(a.Size, "byte"), indentedJSON(a.Arguments, "    "))
+	if a.Input != nil {
+		p.printf("  input that the client adds:\n%s", indentedJSON(a.Input, "    "))
+	}
 	if a.Last.ID == "" {
 		p.printf("  no call of this tool by this caller was approved before\n")
 		return
