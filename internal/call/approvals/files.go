@@ -91,10 +91,15 @@ func readRecord(path string) (*entry, error) {
 }
 
 // writeLocked writes a record to the disk.
-func (s *Store) writeLocked(e *entry) error {
+func (s *Store) writeLocked(e *entry) error { return s.keepLocked(e, wholefile.WriteSynced) }
+
+// noteLocked is writeLocked for what may be lost with the machine.
+func (s *Store) noteLocked(e *entry) error { return s.keepLocked(e, wholefile.Write) }
+
+func (s *Store) keepLocked(e *entry, write func(string, []byte) error) error {
 	raw, err := json.Marshal(&e.Record)
 	if err == nil {
-		err = wholefile.WriteSynced(s.path(e), raw)
+		err = write(s.path(e), raw)
 	}
 	if err != nil {
 		return fault.Wrap(fault.NotReady, err, "the approval cannot be kept in the state folder, and no call goes on without that; the operator finds the reason in Orla's log")

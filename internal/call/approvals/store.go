@@ -79,9 +79,8 @@ type Options struct {
 type Store struct {
 	opts Options
 	folder
-	ttl    atomic.Int64
-	shares *turns.Shares // of maxOpen records
-	bytes  *turns.Shares // of maxOpenBytes bytes
+	ttl atomic.Int64
+	bounds
 
 	mu      sync.Mutex // guards the fields that follow
 	all     map[string]*entry
@@ -97,6 +96,7 @@ type entry struct {
 	changed chan struct{} // closed when the record changes
 	late    *time.Timer
 	counted bool // in shares and bytes
+	old     bool // the rules have changed since it was used
 }
 
 // bytes is what a record counts as.
@@ -107,7 +107,7 @@ func (e *entry) bytes() int64 { return int64(len(e.Args) + len(e.Input)) }
 func Open(opts Options) (*Store, error) {
 	s := &Store{
 		opts: opts, all: map[string]*entry{}, open: map[key]*entry{}, changed: make(chan struct{}),
-		shares: turns.NewShares(maxOpen), bytes: turns.NewShares(maxOpenBytes),
+		bounds: bounds{turns.NewQueue(1, 0), turns.NewShares(maxOpen), turns.NewShares(maxOpenBytes)},
 	}
 	s.SetTTL(DefaultTTL)
 	if err := s.claim(); err != nil {
@@ -148,16 +148,17 @@ func (s *Store) Close() {
 // new one, which is on the disk. changed is closed when the record is not as it was returned. An error is a
 // *fault.Error.
 func (s *Store) Ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
+	k := q.key()
+	if e := s.like(k); e != nil {
+		return e.Record, e.changed, nil
+	}
+	defer s.turn(q.Caller)()
+	if e := s.like(k); e != nil { // since then
+		return e.Record, e.changed, nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := q.key()
 	now := time.Now().Round(0)
-	if e := s.open[k]; e != nil {
-		if now.Before(e.Expires) {
-			return e.Record, e.changed, nil
-		}
-		s.expireLocked(e, now) // before its timer
-	}
 	ttl := time.Duration(s.ttl.Load())
 	e := &entry{
 		Record:  Record{ID: newID(), Question: q, Created: now, Expires: now.Add(ttl), TTL: ttl, Phase: Pending},
@@ -179,6 +180,22 @@ func (s *Store) Ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
 	s.toldLocked()
 	s.opts.Log.Info("a call needs an approval", "approval", e.ID, "tool", e.Tool, "caller", e.Caller, "rule", e.Rule, "expires", e.Expires)
 	return e.Record, e.changed, nil
+}
+
+// like returns the record that the same call is attached to, as it is now; nil if there is none.
+func (s *Store) like(k key) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.open[k]
+	if e == nil {
+		return nil
+	}
+	if now := time.Now(); !now.Before(e.Expires) {
+		s.expireLocked(e, now) // before its timer
+		return nil
+	}
+	now := *e
+	return &now
 }
 
 // newID returns an id that nobody guesses and that is easy to type.
@@ -277,6 +294,7 @@ type Decision struct {
 
 // Decide notes a decision on the disk. The first one counts.
 func (s *Store) Decide(id string, d Decision) (Record, error) {
+	defer s.turn(d.By)()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.all[id]
@@ -314,6 +332,7 @@ func (s *Store) Decide(id string, d Decision) (Record, error) {
 
 // Extend changes how long a record that nobody has decided about waits from now on, or an approval is good.
 func (s *Store) Extend(id string, ttl time.Duration) (Record, error) {
+	defer s.turn("")()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.all[id]
@@ -339,6 +358,7 @@ func (s *Store) Extend(id string, ttl time.Duration) (Record, error) {
 // Use makes an approval be used by the call that goes on now. It fails if it is not good, or if the disk does not
 // keep that.
 func (s *Store) Use(id string) error {
+	defer s.turn(s.callerOf(id))()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.all[id]
@@ -360,10 +380,11 @@ func (s *Store) Use(id string) error {
 // about since, that question is withdrawn. The approval stays used if its time is over, if somebody has decided about
 // that question, or if the disk does not keep it.
 func (s *Store) GiveBack(id string) {
+	defer s.turn(s.callerOf(id))()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.all[id]
-	if e == nil || e.Used.IsZero() || !time.Now().Before(e.Expires) || s.closed {
+	if e == nil || e.Used.IsZero() || !time.Now().Before(e.Expires) || s.closed || e.old {
 		return
 	}
 	since := s.open[e.key()]
@@ -396,6 +417,9 @@ func (s *Store) GiveBack(id string) {
 func (s *Store) Withdraw(policy string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, e := range s.all {
+		e.old = e.old || e.Policy != policy && !e.Used.IsZero()
+	}
 	for _, e := range s.open {
 		if e.Policy == policy {
 			continue
@@ -403,7 +427,7 @@ func (s *Store) Withdraw(policy string) {
 		if e.Phase != Denied {
 			e.Phase, e.Reason = Expired, "the rules have changed"
 		}
-		_ = s.writeLocked(e) // a record of other rules is good for no call
+		_ = s.noteLocked(e) // a record of other rules is good for no call, also if the disk loses this
 		s.endLocked(e)
 		s.changeLocked(e)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -325,6 +326,7 @@ func TestT87AnApprovalIsGivenBack(t *testing.T) {
 	s = open(t, dir)
 	use(r.ID, nil)
 	use(r.ID, approvals.ErrUsed)
+	s.Withdraw("1")                              // the same rules
 	other, changed, err := s.Ask(question(`{}`)) // it has been asked about since
 	if err != nil {
 		t.Fatal(err)
@@ -341,6 +343,13 @@ func TestT87AnApprovalIsGivenBack(t *testing.T) {
 	other = ask(t, s, question(`{}`))
 	decide(t, s, other.ID, deny)
 	s.GiveBack(r.ID)
+	use(r.ID, approvals.ErrUsed)
+	r = ask(t, s, question(`{"b":1}`))
+	decide(t, s, r.ID, approve)
+	use(r.ID, nil)
+	s.Withdraw("2")
+	s.Withdraw("1")
+	s.GiveBack(r.ID) // under these rules again, but it was approved before the others
 	use(r.ID, approvals.ErrUsed)
 }
 
@@ -401,6 +410,35 @@ func TestT87RecordsAreBounded(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dir, "0", "*"))
 	if err != nil || len(files) > approvals.MaxEnded+n+10 || len(s.List()) != len(files)-1 {
 		t.Errorf("%d files and %d records are kept: %v", len(files), len(s.List()), err)
+	}
+}
+
+// SPEC N2: the writes of one caller do not keep others waiting: callers come in turn.
+func TestN2WritesComeInTurn(t *testing.T) {
+	s := open(t, t.TempDir())
+	end := s.Writing("operator")
+	asks := func(caller string, n int) {
+		q := question(fmt.Sprintf(`{"n":%d}`, n))
+		q.Caller = caller
+		if _, _, err := s.Ask(q); err != nil {
+			t.Error(err)
+		}
+	}
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() { asks("ann", i) })
+	}
+	testkit.Eventually(t, "all of ann's wait", func() bool { return s.Writers() == 100 })
+	var before int
+	all.Go(func() {
+		asks("bob", 0)
+		before = len(s.List())
+	})
+	testkit.Eventually(t, "bob's waits", func() bool { return s.Writers() == 101 })
+	end()
+	all.Wait()
+	if before > 20 {
+		t.Errorf("%d records were written before bob's, which came last", before)
 	}
 }
 

@@ -122,7 +122,11 @@ func (a *asking) end(sent bool) {
 // wait waits until somebody has decided about a call, and returns nil if it may go on: once, and with the
 // arguments that were shown. again takes back the place of the call.
 func (a *asking) wait(ctx context.Context, call *peer.Call, again supervisor.Again) error {
-	if err := a.read(call); err != nil {
+	var err error
+	if late := turns.AccountOf(ctx).Work(ctx, len(call.Args)+len(call.Input.Responses), func() { err = a.read(call) }); late != nil {
+		return late
+	}
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -159,10 +163,11 @@ func (a *asking) wait(ctx context.Context, call *peer.Call, again supervisor.Aga
 
 // read takes from a call what has to be shown, and leaves nothing else in it for its tool.
 func (a *asking) read(call *peer.Call) error {
-	args, fits := call.Args, true
+	args := call.Args
 	if len(args) == 0 || string(args) == "null" {
 		args = []byte("{}")
 	}
+	var fits bool
 	call.Args, fits = rawjson.Canonical(args)
 	if in := call.Input; fits && (in.Responses != nil || in.State != nil) {
 		raw := []byte(`{"inputResponses":` + cmp.Or(string(in.Responses), "null") + `,"requestState":` + cmp.Or(string(in.State), "null") + `}`)

@@ -27,10 +27,13 @@ type Canonicalizer struct {
 }
 
 // Cap returns how many bytes it keeps for its next use.
-func (c *Canonicalizer) Cap() int { return cap(c.moved) + 24*cap(c.members) }
+func (c *Canonicalizer) Cap() int { return cap(c.moved) + 48*cap(c.members) }
 
 // member is where a member of an object is in out.
-type member struct{ start, key, end int }
+type member struct {
+	start, key, end int
+	units           []uint16 // of its name, while members are brought in order that are not all plain; else nil
+}
 
 // Append appends a valid JSON value to out in a form that does not depend on spaces, on the order of
 // members and on escapes in strings: that of RFC 8785, but numbers keep the spelling that they have, and of
@@ -138,7 +141,7 @@ func (c *Canonicalizer) object(depth int) bool {
 		}
 		m.end = len(c.out)
 		c.members = append(c.members, m)
-		if n := len(c.members); n > mine+1 && c.compare(c.members[n-2], m) > 0 {
+		if n := len(c.members); sorted && n > mine+1 && c.compare(c.members[n-2], m) > 0 {
 			sorted = false
 		}
 	}
@@ -148,6 +151,11 @@ func (c *Canonicalizer) object(depth int) bool {
 func (c *Canonicalizer) close(mine int, sorted bool) {
 	if own := c.members[mine:]; !sorted {
 		begin := own[0].start
+		if slices.ContainsFunc(own, func(m member) bool { return !plain(c.out[m.start:m.key]) }) {
+			for i, m := range own { // once for each, and not at each comparison
+				own[i].units = units(c.out[m.start:m.key])
+			}
+		}
 		slices.SortStableFunc(own, c.compare)
 		c.moved = c.moved[:0]
 		for i, m := range own {
@@ -164,6 +172,9 @@ func (c *Canonicalizer) close(mine int, sorted bool) {
 
 // compare compares names as RFC 8785 does: by their UTF-16 code units.
 func (c *Canonicalizer) compare(a, b member) int {
+	if a.units != nil && b.units != nil {
+		return slices.Compare(a.units, b.units)
+	}
 	x, y := c.out[a.start:a.key], c.out[b.start:b.key]
 	if plain(x) && plain(y) {
 		return bytes.Compare(x[1:len(x)-1], y[1:len(y)-1])

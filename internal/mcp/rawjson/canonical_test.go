@@ -2,6 +2,7 @@ package rawjson_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -39,6 +40,22 @@ func TestT87CanonicalForms(t *testing.T) {
 		if _, ok := canonical([]byte(in)); ok {
 			t.Errorf("%s: it has a canonical form", name)
 		}
+	}
+}
+
+// SPEC S1: what a form costs does not grow faster than the value, whatever its names are.
+func TestS1NamesAreDecodedOnce(t *testing.T) {
+	object := func(name string, n int) []byte {
+		var out strings.Builder
+		for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
+			fmt.Fprintf(&out, `,"%s%05d":1`, name, i)
+		}
+		return []byte("{" + out.String()[1:] + "}")
+	}
+	allocs := func(raw []byte) float64 { return testing.AllocsPerRun(3, func() { canonical(raw) }) }
+	const n = 5000
+	if got := allocs(object("é", n)); got > 10*n {
+		t.Errorf("%d names that are not ASCII take %.0f allocations", n, got)
 	}
 }
 
