@@ -66,6 +66,9 @@ var imports = map[string][]string{
 	// What a process inherits, as its manifest has it.
 	"internal/launch/environ": {"internal/file/regularfile", "manifest"},
 
+	// The packages of Python and Node that a tool's files name (docs/decisions/0047).
+	"internal/deps": {"internal/file/regularfile", "internal/file/wholefile", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
+
 	// Providers: what answers a call.
 	"simple": {"internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
 
@@ -233,7 +236,7 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},             // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},             // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit"}, // versions; signed notes
-	"golang.org/x/sys":                         {"internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
+	"golang.org/x/sys":                         {"internal/deps", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/call/rules"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},

@@ -1,0 +1,294 @@
+package deps
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/observe/brief"
+)
+
+const (
+	mostLines = 8    // of an installer that an error repeats
+	longest   = 1000 // bytes of a line of an installer
+	mostRead  = 4 << 20
+)
+
+// installer fills one folder with what one tool needs.
+type installer struct {
+	store    *Store
+	need     Need
+	part, at string // where it is built, and where it will be
+	say      func(line string)
+	log      *slog.Logger
+}
+
+// install builds the environment.
+func (i *installer) install(ctx context.Context) error {
+	switch {
+	case len(i.need.source.Command) > 0:
+		if err := i.custom(ctx); err != nil {
+			return err
+		}
+	case i.need.source.Language == Node:
+		return i.node(ctx)
+	default:
+		if err := i.python(ctx); err != nil {
+			return err
+		}
+	}
+	return i.relocate()
+}
+
+// custom runs the command of runtime.setup.
+func (i *installer) custom(ctx context.Context) error {
+	command := i.need.source.Command
+	dir := filepath.Dir(i.need.source.Script)
+	if folders := i.need.source.Folders; len(folders) > 0 {
+		dir = folders[len(folders)-1]
+	}
+	program := command[0]
+	if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+		program = filepath.Join(dir, program)
+	} else if program = i.find(program); program == "" {
+		return fmt.Errorf("there is no %s in PATH, which runtime.setup names", command[0])
+	}
+	if i.need.source.Language == Node {
+		if err := i.writeResolver(); err != nil {
+			return err
+		}
+	}
+	_, err := i.run(ctx, step{argv: append([]string{program}, command[1:]...), dir: dir})
+	return err
+}
+
+// step is one program that is run.
+type step struct {
+	argv  []string // with the path of the program
+	dir   string
+	input []byte
+}
+
+// run runs a program to its end and returns its stdout. The error has the program's last lines.
+func (i *installer) run(ctx context.Context, s step) ([]byte, error) {
+	name := filepath.Base(s.argv[0])
+	i.log.Info("installing dependencies", "step", strings.Join(s.argv, " "))
+	argv := s.argv
+	if nice := i.find("nice"); nice != "" { // it becomes the program: there is no further process
+		argv = slices.Concat([]string{nice, "-n", "10"}, argv)
+	}
+	var out bytes.Buffer
+	var said lines
+	said.each = func(line string) {
+		i.log.Debug("installer", "line", line)
+		i.say(line)
+	}
+	p, err := i.store.opts.Launcher.Start(ctx, launch.Spec{
+		Path: argv[0], Argv: argv, Dir: s.dir, Whole: true, Input: append([]byte{}, s.input...), Env: i.environ(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	exit := follow(ctx, p, func(b []byte) {
+		if out.Len()+len(b) <= mostRead {
+			out.Write(b)
+		}
+		said.write(0, b)
+	}, func(b []byte) { said.write(1, b) })
+	said.flush()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case exit.Err != nil:
+		return nil, exit.Err
+	case exit.Code != 0:
+		return nil, fmt.Errorf("%s failed (exit code %d): %s", name, exit.Code, cmp.Or(said.last(), "it printed nothing"))
+	}
+	return out.Bytes(), nil
+}
+
+// lastWords bounds the reading of what a process has printed that is gone.
+const lastWords = 2 * time.Second
+
+// follow passes on the output of a process, and returns when nothing of its tree is left. It ends the process when
+// ctx ends.
+func follow(ctx context.Context, p launch.Process, stdout, stderr func([]byte)) launch.Exit {
+	_, out, errs := p.Streams()
+	var readers sync.WaitGroup
+	for stream, take := range map[*os.File]func([]byte){out: stdout, errs: stderr} {
+		readers.Go(func() {
+			defer func() { _ = stream.Close() }() // it was only read
+			buf := make([]byte, 16<<10)
+			for {
+				n, err := stream.Read(buf)
+				take(buf[:n])
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	select {
+	case <-p.Exited(): // the launcher ends what it leaves
+	case <-ctx.Done():
+		p.Stop()
+	}
+	<-p.Gone()
+	last := time.Now().Add(lastWords)
+	for _, stream := range []*os.File{out, errs} {
+		_ = stream.SetReadDeadline(last) // a process that could not be ended may hold it
+	}
+	readers.Wait()
+	if !launch.IsClosed(p.Exited()) {
+		return launch.Exit{Code: -1}
+	}
+	return p.Exit()
+}
+
+// environ is the environment of the installers.
+func (i *installer) environ() []string {
+	own := []string{
+		"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_INPUT=1", "PIP_PROGRESS_BAR=off", "PYTHONUNBUFFERED=1",
+		"UV_NO_PROGRESS=1", "UV_COMPILE_BYTECODE=1", "NO_COLOR=1", "CI=1",
+		"ORLA_ENV=" + i.part,
+	}
+	list := slices.Clone(i.store.opts.Environ)
+	if home := variable(list, "HOME"); home == "" || !isFolder(home) { // of a service
+		cache := filepath.Join(i.store.opts.Dir, cacheFolder)
+		own = append(own, "HOME="+cache, "UV_CACHE_DIR="+filepath.Join(cache, "uv"), "PIP_CACHE_DIR="+filepath.Join(cache, "pip"), "npm_config_cache="+filepath.Join(cache, "npm"))
+	}
+	list = slices.DeleteFunc(list, func(kv string) bool { // they are about another environment
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "VIRTUAL_ENV" || name == "PYTHONHOME" || name == "PYTHONPATH" || name == "CONDA_PREFIX" || name == "NODE_PATH" || name == "NODE_OPTIONS"
+	})
+	return append(list, own...)
+}
+
+// cacheFolder has the caches of the installers if the user has no home.
+const cacheFolder = "cache"
+
+func variable(environ []string, name string) (value string) {
+	for _, kv := range environ {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// find finds a program in the PATH of the installers; "" if it is not there.
+func (i *installer) find(program string) string {
+	return findIn(i.store.opts.Environ, program)
+}
+
+func findIn(environ []string, program string) string {
+	for _, dir := range filepath.SplitList(variable(environ, "PATH")) {
+		at := filepath.Join(dir, program)
+		if info, err := os.Stat(at); filepath.IsAbs(at) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return at
+		}
+	}
+	return ""
+}
+
+// mostText bounds a file whose paths are changed.
+const mostText = 1 << 20
+
+// relocate replaces the path of the folder that the environment was built in, in the scripts that the
+// installers have made, by the path that it will have.
+func (i *installer) relocate() error {
+	entries, err := os.ReadDir(filepath.Join(i.part, "bin"))
+	if isMissing(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() || info.Size() > mostText {
+			continue
+		}
+		file := filepath.Join(i.part, "bin", entry.Name())
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if bytes.IndexByte(text, 0) >= 0 || !bytes.Contains(text, []byte(i.part)) {
+			continue
+		}
+		// uv may have linked the file to its cache, so it is replaced and not changed.
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte(i.part), []byte(i.at)), info.Mode().Perm()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errNone says that no installer is there.
+func errNone(what, fix string) error { return errors.New(what + "; " + fix) }
+
+// lines splits what a program prints on its two streams.
+type lines struct {
+	each   func(line string)
+	open   [2][]byte // the line of each stream that has not ended
+	recent [2][]string
+}
+
+// write takes a part of a stream. Each stream has one writer.
+func (l *lines) write(stream int, b []byte) {
+	for {
+		line, rest, ended := bytes.Cut(b, []byte("\n"))
+		if room := longest - len(l.open[stream]); room > 0 {
+			l.open[stream] = append(l.open[stream], line[:min(room, len(line))]...)
+		}
+		if !ended {
+			return
+		}
+		l.end(stream)
+		b = rest
+	}
+}
+
+func (l *lines) end(stream int) {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(l.open[stream]), "\uFFFD"))
+	l.open[stream] = l.open[stream][:0]
+	if text == "" {
+		return
+	}
+	l.recent[stream] = append(l.recent[stream], text)
+	if len(l.recent[stream]) > mostLines {
+		l.recent[stream] = l.recent[stream][1:]
+	}
+	l.each(text)
+}
+
+func (l *lines) flush() {
+	for stream := range l.open {
+		l.end(stream)
+	}
+}
+
+// last returns the last lines: those of stderr, if there are any.
+func (l *lines) last() string {
+	list := l.recent[1]
+	if len(list) == 0 {
+		list = l.recent[0]
+	}
+	return brief.Cut(strings.Join(list, "\n"), longest)
+}

@@ -1,0 +1,98 @@
+package deps
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// resolver is the file in an environment of Node that makes its packages visible to a script elsewhere.
+const resolver = "resolve.mjs"
+
+// resolverCode looks in the environment for a package that Node does not find in the folders above the
+// importing file. Packages that require loads are found by NODE_PATH.
+const resolverCode = `import { register } from "node:module";
+register("data:text/javascript," + encodeURIComponent(` + "`" + `
+const parentURL = ${JSON.stringify(import.meta.url)};
+export async function resolve(specifier, context, next) {
+  try {
+    return await next(specifier, context);
+  } catch (err) {
+    if (err?.code !== "ERR_MODULE_NOT_FOUND" || /^[./]|^[a-z]+:/i.test(specifier)) throw err;
+    try {
+      return await next(specifier, { ...context, parentURL });
+    } catch {
+      throw err;
+    }
+  }
+}
+` + "`" + `));
+`
+
+func (i *installer) writeResolver() error {
+	_, err := i.write(resolver, []byte(resolverCode))
+	return err
+}
+
+// node installs the packages of a Node tool from its lock.
+func (i *installer) node(ctx context.Context) error {
+	name := "npm"
+	for _, lock := range locks {
+		if filepath.Base(i.need.Lock) == lock.file {
+			name = lock.program
+		}
+	}
+	program := i.find(name)
+	if program == "" {
+		fix := "install it with Node"
+		if name == "pnpm" {
+			fix = "npm install -g pnpm"
+		}
+		return errNone(fmt.Sprintf("%s needs %s, and there is no %s in PATH", i.need.Lock, name, name), fix)
+	}
+	if err := i.copyProject(); err != nil {
+		return err
+	}
+	argv := []string{program, "ci", "--omit=dev", "--no-audit", "--no-fund", "--no-update-notifier"}
+	if name == "pnpm" {
+		argv = []string{program, "install", "--frozen-lockfile", "--prod"}
+	}
+	if _, err := i.run(ctx, step{argv: argv, dir: i.part}); err != nil {
+		return err
+	}
+	return i.writeResolver()
+}
+
+// copyProject copies the files that the installer reads. The scripts of the project itself stay behind: the
+// files that they are about are not here.
+func (i *installer) copyProject() error {
+	text, err := os.ReadFile(i.need.File)
+	if err != nil {
+		return err
+	}
+	var project map[string]json.RawMessage
+	if err := json.Unmarshal(text, &project); err != nil {
+		return fmt.Errorf("%s: %w", i.need.File, err)
+	}
+	delete(project, "scripts")
+	if text, err = json.MarshalIndent(project, "", "  "); err != nil {
+		return err
+	}
+	if _, err := i.write("package.json", text); err != nil {
+		return err
+	}
+	for _, name := range []string{filepath.Base(i.need.Lock), ".npmrc", "pnpm-workspace.yaml"} {
+		text, err := os.ReadFile(filepath.Join(i.need.dir(), name))
+		if isMissing(err) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if _, err := i.write(name, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

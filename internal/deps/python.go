@@ -1,0 +1,138 @@
+package deps
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// python makes a virtual environment with the packages of a Python tool.
+func (i *installer) python(ctx context.Context) error {
+	uv := i.find("uv")
+	if uv == "" && i.need.Lock != "" {
+		return errNone(fmt.Sprintf("%s can only be read by uv, and there is no uv in PATH", i.need.Lock), "install it (https://docs.astral.sh/uv), or remove the lock")
+	}
+	base, err := i.basePython(ctx, uv)
+	if err != nil {
+		return err
+	}
+	if uv == "" {
+		return i.pip(ctx, base)
+	}
+	if _, err := i.run(ctx, step{argv: []string{uv, "venv", "--no-project", "--python", base, i.part}, dir: i.need.dir()}); err != nil {
+		return err
+	}
+	file, err := i.uvRequirements(ctx, uv)
+	if err != nil {
+		return err
+	}
+	_, err = i.run(ctx, step{argv: []string{uv, "pip", "install", "--python", filepath.Join(i.part, "bin", "python"), "-r", file}, dir: i.need.dir()})
+	return err
+}
+
+// uvRequirements returns the file that "uv pip install" is to read.
+func (i *installer) uvRequirements(ctx context.Context, uv string) (string, error) {
+	switch {
+	case i.need.Lock != "":
+		argv := []string{uv, "export", "--quiet", "--locked", "--no-header"}
+		if i.need.block != nil {
+			argv = append(argv, "--script", i.need.File)
+		} else {
+			argv = append(argv, "--no-dev", "--no-emit-project", "--project", i.need.dir())
+		}
+		list, err := i.run(ctx, step{argv: argv, dir: i.need.dir()})
+		if err != nil {
+			return "", err
+		}
+		return i.write("requirements.txt", list)
+	case i.need.block != nil: // without the blocks that are not uv's
+		var text strings.Builder
+		text.WriteString("# /// script\n")
+		for line := range strings.Lines(string(i.need.block)) {
+			text.WriteString("# " + line)
+		}
+		text.WriteString("# ///\n")
+		return i.write("script.py", []byte(text.String()))
+	}
+	return i.need.File, nil
+}
+
+// write writes a file into the environment, for an installer.
+func (i *installer) write(name string, text []byte) (string, error) {
+	file := filepath.Join(i.part, name)
+	return file, os.WriteFile(file, text, 0o600)
+}
+
+// readDependencies prints the dependencies of the TOML on stdin, one on each line. pip has a reader of TOML
+// for a Python that has none.
+const readDependencies = `import sys
+try:
+    import tomllib
+except ImportError:
+    from pip._vendor import tomli as tomllib
+table = tomllib.loads(sys.stdin.buffer.read().decode())
+if sys.argv[1] == "project":
+    table = table.get("project", {})
+print("\n".join(table.get("dependencies", [])))
+`
+
+// pip makes the environment without uv.
+func (i *installer) pip(ctx context.Context, base string) error {
+	dir := i.need.dir()
+	if _, err := i.run(ctx, step{argv: []string{base, "-m", "venv", i.part}, dir: dir}); err != nil {
+		return err
+	}
+	python := filepath.Join(i.part, "bin", "python")
+	file, text, table := i.need.File, i.need.block, "script"
+	if text == nil && filepath.Ext(file) == ".toml" {
+		var err error
+		if text, err = os.ReadFile(file); err != nil {
+			return err
+		}
+		table = "project"
+	}
+	if text != nil {
+		list, err := i.run(ctx, step{argv: []string{python, "-c", readDependencies, table}, dir: dir, input: text})
+		if err != nil {
+			return err
+		}
+		if file, err = i.write("requirements.txt", list); err != nil {
+			return err
+		}
+	}
+	_, err := i.run(ctx, step{argv: []string{python, "-m", "pip", "install", "-r", file}, dir: dir})
+	return err
+}
+
+// basePython returns the Python that the environment is made with: the tool's interpreter, unless the tool
+// requires another version. Then uv finds one.
+func (i *installer) basePython(ctx context.Context, uv string) (string, error) {
+	base := i.need.source.Interpreter
+	table := i.need.block
+	if table == nil && filepath.Ext(i.need.File) == ".toml" {
+		text, err := os.ReadFile(i.need.File)
+		if err != nil {
+			return "", err
+		}
+		table = projectTable(text)
+	}
+	m := requiresPython.FindSubmatch(table)
+	if m == nil {
+		return base, nil
+	}
+	wanted := string(m[1])
+	out, err := i.run(ctx, step{argv: []string{base, "-c", "import sys; print('.'.join(map(str, sys.version_info[:3])))"}, dir: i.need.dir()})
+	if err != nil {
+		return "", err
+	}
+	version := strings.TrimSpace(string(out))
+	switch ok, known := satisfies(version, wanted); {
+	case ok || !known: // the installer says what is wrong with it
+		return base, nil
+	case uv != "":
+		return wanted, nil
+	}
+	return "", errNone(fmt.Sprintf("it requires Python %s, and %s is %s", wanted, base, version), "install such a Python or uv, which finds one")
+}

@@ -1,0 +1,287 @@
+package deps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/launch"
+)
+
+const (
+	// BuildTimeout bounds a build.
+	BuildTimeout = 15 * time.Minute
+	// builders bounds the builds at one time.
+	builders = 2
+)
+
+// Options configures a Store. All are required.
+type Options struct {
+	Dir      string          // has the environments, absolute
+	Launcher launch.Launcher // starts the installers
+	Environ  []string        // of the installers
+	Log      *slog.Logger
+}
+
+// Store has the environments of a machine's user. Its methods may be called from any goroutine.
+type Store struct {
+	Files // what is known of files
+
+	opts    Options
+	slots   chan struct{} // one token for each build that runs
+	running sync.WaitGroup
+	ctx     context.Context // of the builds
+	end     context.CancelFunc
+
+	mu     sync.Mutex           // guards the fields that follow
+	builds map[string]*build    // by digest
+	wanted map[string]string    // the digest that a script needs, by the script's path
+	held   map[string]*os.File  // the locks of environments that are in use
+	unheld map[string]time.Time // when Keep found that an environment is not in use any more
+}
+
+// build is one build, which all wait for that need its environment.
+type build struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it is over
+	err    error         // may be read after done
+
+	mu      sync.Mutex    // guards the fields that follow
+	line    string        // the last one of the installer
+	changed chan struct{} // closed when there is a newer one
+}
+
+// NewStore returns a Store. The caller must Close it.
+func NewStore(opts Options) *Store {
+	ctx, end := context.WithCancel(context.Background())
+	return &Store{
+		opts: opts, slots: make(chan struct{}, builders), ctx: ctx, end: end,
+		builds: map[string]*build{}, wanted: map[string]string{}, held: map[string]*os.File{}, unheld: map[string]time.Time{},
+	}
+}
+
+// Close ends all builds, and returns when nothing of them is left.
+func (s *Store) Close() {
+	if s == nil {
+		return
+	}
+	s.end()
+	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for digest, f := range s.held {
+		_ = f.Close() // it was only locked
+		delete(s.held, digest)
+	}
+}
+
+// place is the folder of an environment.
+func (s *Store) place(digest string) string { return filepath.Join(s.opts.Dir, digest) }
+
+// Ready returns the environment for a need, if it is there. From then on this process uses it: no
+// other process removes it.
+func (s *Store) Ready(need Need) (Env, bool) {
+	env := need.env(s.place(need.Digest))
+	if !env.whole() {
+		return Env{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unheld, need.Digest)
+	if s.held[need.Digest] != nil {
+		return env, true
+	}
+	f, err := tryLock(s.lockFile(need.Digest), false)
+	if err != nil {
+		return Env{}, false // somebody is about to build or to remove it
+	}
+	if !env.whole() {
+		_ = f.Close() // it was only locked
+		return Env{}, false
+	}
+	s.held[need.Digest] = f
+	return env, true
+}
+
+// errReplaced ends a build whose environment nobody needs any more.
+var errReplaced = errors.New("the dependencies have changed, or the tool is gone")
+
+// Build returns the environment for a need, which it builds if it is not there. A build goes on if ctx
+// ends: then only the waiting does. say is called with the lines of the installer, in the goroutine of
+// the caller.
+func (s *Store) Build(ctx context.Context, need Need, say func(line string)) (Env, error) {
+	if env, ok := s.Ready(need); ok {
+		return env, nil
+	}
+	b := s.join(need)
+	for {
+		b.mu.Lock()
+		line, changed := b.line, b.changed
+		b.mu.Unlock()
+		if line != "" {
+			say(line)
+		}
+		select {
+		case <-changed:
+		case <-b.done:
+			if errors.Is(b.err, errReplaced) && s.wants(need) { // it was needed again when it was about to end
+				b = s.join(need)
+				continue
+			}
+			if b.err != nil {
+				return Env{}, b.err
+			}
+			if env, ok := s.Ready(need); ok {
+				return env, nil
+			}
+			return Env{}, errors.New("the environment was removed right after it was made")
+		case <-ctx.Done():
+			return Env{}, context.Cause(ctx)
+		}
+	}
+}
+
+// wants reports whether a need is what its script needs now.
+func (s *Store) wants(need Need) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted[need.source.Script] == need.Digest
+}
+
+// join returns the build for a need, and begins it if there is none. It ends the build of what the
+// same script needed before, if no other script needs that.
+func (s *Store) join(need Need) *build {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.wanted[need.source.Script]
+	s.wanted[need.source.Script] = need.Digest
+	s.cancelUnwantedLocked(before)
+	if b := s.builds[need.Digest]; b != nil {
+		return b
+	}
+	ctx, cancel := context.WithTimeoutCause(s.ctx, BuildTimeout, fmt.Errorf("it has not ended within %s", BuildTimeout))
+	b := &build{cancel: cancel, done: make(chan struct{}), changed: make(chan struct{})}
+	s.builds[need.Digest] = b
+	s.running.Go(func() {
+		defer cancel()
+		defer func() {
+			s.mu.Lock()
+			delete(s.builds, need.Digest)
+			s.mu.Unlock()
+			close(b.done)
+		}()
+		defer recovered.To(s.opts.Log, "build an environment", func(p any) { b.err = fmt.Errorf("panic: %v", p) })
+		b.err = s.build(ctx, need, b.say)
+	})
+	return b
+}
+
+// cancelUnwantedLocked ends the build of a digest that no script needs.
+func (s *Store) cancelUnwantedLocked(digest string) {
+	b := s.builds[digest]
+	if b == nil {
+		return
+	}
+	for _, wanted := range s.wanted {
+		if wanted == digest {
+			return
+		}
+	}
+	b.cancel()
+}
+
+// say publishes a line of the installer.
+func (b *build) say(line string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.line = line
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// build builds an environment next to its place, and renames it when it is whole.
+func (s *Store) build(ctx context.Context, need Need, say func(line string)) (err error) {
+	began := time.Now()
+	log := s.opts.Log.With("file", need.File, "digest", need.Digest)
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, context.Canceled) {
+			err = errReplaced
+			if s.ctx.Err() != nil {
+				err = errors.New("Orla stops")
+			}
+		} else if err != nil && cause != nil {
+			err = cause
+		}
+		if err != nil {
+			log.Warn("dependencies were not installed", "err", err, "duration_ms", time.Since(began).Milliseconds())
+		}
+	}()
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if f := s.held[need.Digest]; f != nil { // it is broken: its interpreter is gone
+		_ = f.Close() // it was only locked
+		delete(s.held, need.Digest)
+	}
+	s.mu.Unlock()
+	at := s.place(need.Digest)
+	lock, err := awaitLock(ctx, s.lockFile(need.Digest), need.env(at).whole, say)
+	if lock == nil {
+		return err // nil if another Orla has built it
+	}
+	defer func() { _ = lock.Close() }() // it was only locked
+	part := at + partSuffix
+	for _, left := range []string{part, at} {
+		if err := os.RemoveAll(left); err != nil {
+			return err
+		}
+	}
+	log.Info("installing dependencies")
+	defer func() { _ = os.RemoveAll(part) }() // it is not there if it was renamed
+	if err := os.Mkdir(part, 0o700); err != nil {
+		return err
+	}
+	i := installer{store: s, need: need, part: part, at: at, say: say, log: log}
+	if err := i.install(ctx); err != nil {
+		return err
+	}
+	if err := publish(part, at); err != nil {
+		return err
+	}
+	log.Info("dependencies are installed", "duration_ms", time.Since(began).Milliseconds())
+	return nil
+}
+
+// partSuffix ends the name of a folder in which an environment is built.
+const partSuffix = ".part"
+
+// publish makes a whole environment visible. It survives a crash of the machine from then on.
+func publish(part, at string) error {
+	if err := syncAll(part); err != nil {
+		return err
+	}
+	if err := os.Rename(part, at); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(at))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,74 @@
+package deps
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// satisfies reports whether a version of Python is one that requires-python allows. known is false if
+// the specification is not one of those that it understands.
+func satisfies(version, specification string) (ok, known bool) {
+	have, ok := numbers(version)
+	if !ok {
+		return false, false
+	}
+	for clause := range strings.SplitSeq(specification, ",") {
+		clause = strings.TrimSpace(clause)
+		end := strings.IndexFunc(clause, func(r rune) bool { return !strings.ContainsRune("<>=!~", r) })
+		if end <= 0 {
+			return false, false
+		}
+		operator, text := clause[:end], strings.TrimSpace(clause[end:])
+		text, prefix := strings.CutSuffix(text, ".*")
+		want, ok := numbers(text)
+		if !ok {
+			return false, false
+		}
+		order := slices.Compare(padded(have), padded(want))
+		begins := len(have) >= len(want) && slices.Equal(have[:len(want)], want)
+		equal := order == 0 || prefix && begins
+		switch operator {
+		case ">=":
+			ok = order >= 0
+		case ">":
+			ok = order > 0
+		case "<=":
+			ok = order <= 0
+		case "<":
+			ok = order < 0
+		case "==":
+			ok = equal
+		case "!=":
+			ok = !equal
+		case "~=":
+			ok = order >= 0 && len(want) > 1 && slices.Equal(have[:min(len(have), len(want)-1)], want[:len(want)-1])
+		default:
+			return false, false
+		}
+		if !ok {
+			return false, true
+		}
+	}
+	return true, true
+}
+
+// numbers reads a version that consists of numbers.
+func numbers(version string) (list []int, ok bool) {
+	for part := range strings.SplitSeq(version, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return nil, false
+		}
+		list = append(list, n)
+	}
+	return list, true
+}
+
+// padded is a version with at least three numbers.
+func padded(version []int) []int {
+	for len(version) < 3 {
+		version = append(slices.Clone(version), 0)
+	}
+	return version
+}
