@@ -64,13 +64,13 @@ var imports = map[string][]string{
 	"manifest/discover":         {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
 	// What a process inherits, as its manifest has it.
-	"internal/launch/environ": {"internal/file/regularfile", "manifest"},
+	"internal/launch/environ": {"internal/deps", "internal/file/regularfile", "manifest"},
 
 	// The packages of Python and Node that a tool's files name (docs/decisions/0047).
 	"internal/deps": {"internal/file/regularfile", "internal/file/wholefile", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
 
 	// Providers: what answers a call.
-	"simple": {"internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
+	"simple": {"internal/deps", "internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
 
 	// A capsule, and what it is made of.
 	"capsule/clients":  {"internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/turns", "internal/call/pace"},          // what a capsule says to clients, and asks of them
@@ -80,7 +80,7 @@ var imports = map[string][]string{
 	"capsule/files":    {"internal/call/recovered", "internal/file/watch", "manifest"},                                                                                                            // changes of a capsule's files
 	"capsule/restarts": {"manifest"},                                                                                                                                                              // when a capsule that failed is started again
 	"capsule/stdio":    {"internal/call/fault", "internal/launch", "internal/mcp/linerpc", "internal/call/pace", "internal/mcp/rpc", "internal/observe/tail"},                                     // a connection with a process
-	"capsule":          {"internal/call/rejudge", "capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/pins", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"capsule":          {"internal/deps", "internal/call/rejudge", "capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/pins", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/service/outbound": {"internal/call/rejudge", "internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                           // HTTP to services, and the addresses it may reach
@@ -160,6 +160,7 @@ var imports = map[string][]string{
 	"internal/app/discovery":           {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":              {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
+		"internal/deps",
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",

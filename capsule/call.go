@@ -69,7 +69,7 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 			c.places.Give(call.Owner)
 			placed = false
 		}
-		result, requires, err := readResult(ctx, result, stateless)
+		result, requires, err := clients.ReadResult(ctx, result, stateless)
 		switch {
 		case err != nil:
 			return nil, c.sendError(err)
@@ -115,7 +115,7 @@ func (c *Capsule) place(ctx context.Context, owner turns.Owner) error {
 	}
 	ctx, end := rejudge.While(ctx)
 	defer end()
-	if _, err := c.ready(ctx, owner, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
+	if _, err := c.ready(ctx, asker{owner: owner}, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err != nil {
 		return err
 	}
 	if !c.waiting.Try(owner, 1) {
@@ -233,7 +233,7 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, late func(
 	var last *protocol.Peer
 	until := time.Now().Add(c.tool.Runtime.QueueTimeout)
 	for {
-		conn, err := c.ready(ctx, who.owner, last, until)
+		conn, err := c.ready(ctx, who, last, until)
 		if err != nil {
 			return nil, false, err
 		}
@@ -319,16 +319,17 @@ const betweenTries = time.Second
 
 // ready returns the process that is READY, if it is not failed. It waits for one until ctx
 // ends or until is reached (SPEC D10). Its error says that nothing was sent.
-func (c *Capsule) ready(ctx context.Context, owner turns.Owner, failed *protocol.Peer, until time.Time) (*protocol.Peer, error) {
+func (c *Capsule) ready(ctx context.Context, who asker, failed *protocol.Peer, until time.Time) (*protocol.Peer, error) {
 	if s := c.status.Load(); s.state == Ready && s.conn != failed {
 		return s.conn, nil
 	}
-	if !c.waiting.Try(owner, 1) {
+	if !c.waiting.Try(who.owner, 1) {
 		return nil, c.tooMany()
 	}
-	defer c.waiting.Give(owner, 1)
+	defer c.waiting.Give(who.owner, 1)
 	ctx, end := rejudge.While(ctx)
 	defer end()
+	report := peer.Reporter(ctx, who.client, "")
 	horizon := until
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(horizon) {
 		horizon = deadline
@@ -354,9 +355,16 @@ func (c *Capsule) ready(ctx context.Context, owner turns.Owner, failed *protocol
 			default: // a token is there already
 			}
 		}
+		if s.installs {
+			report(s.reason)
+			timer.Reset(c.tool.Runtime.QueueTimeout) // which is for the start
+		}
 		select {
 		case <-s.changed:
 		case <-timer.C:
+			if c.status.Load().installs {
+				continue
+			}
 			return nil, c.notReady(c.status.Load())
 		case <-ctx.Done():
 			return nil, c.gaveUp(context.Cause(ctx))

@@ -33,6 +33,7 @@ import (
 	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/file/watch"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/environ"
@@ -73,6 +74,8 @@ type Options struct {
 	// Secrets resolves what the manifest's SecretEnv names, at each start. Required
 	// with such a manifest.
 	Secrets func(secret.Ref) (secret.Value, error)
+	// Packages are what the tool needs in addition to its interpreter. If nil, it needs none.
+	Packages *deps.Tool
 	// Version is Orla's own version, which the capsule is told.
 	Version string
 	// Hub watches files for all capsules. If nil, the capsule has one of its own.
@@ -303,7 +306,11 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	defer cancel()
 	c.files.Look(ctx)
 	c.files.Serve(ctx, &helpers, cancel)
-	helpers.Go(func() { c.offers.GiveUpAfter(ctx, c.tool.Runtime.StartupTimeout) })
+	patience := c.tool.Runtime.StartupTimeout
+	if c.opts.Packages.Missing() {
+		patience += deps.BuildTimeout
+	}
+	helpers.Go(func() { c.offers.GiveUpAfter(ctx, patience) })
 
 	c.recall()
 	restarts := restarts.New(c.tool.Runtime.Restart)

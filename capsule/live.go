@@ -28,11 +28,15 @@ type ending struct {
 // ended. The next state is published before the process is ended, so that no call reaches a
 // process that is ending.
 func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending {
-	s := c.status.Load()
-	c.become(status{state: Starting, reason: c.startReason(s)})
+	reason := c.startReason(c.status.Load())
+	var in *incarnation
+	err := c.install(ctx)
+	c.become(status{state: Starting, reason: reason})
 	c.began = time.Now()
 	c.stderr.Store(nil) // the lines of earlier processes
-	in, err := c.begin(ctx, c.seen.n)
+	if err == nil {
+		in, err = c.begin(ctx, c.seen.n)
+	}
 	if err != nil {
 		end := ending{err: err}
 		c.leave(context.Cause(ctx), end, restarts)
@@ -114,7 +118,9 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 	defer idle.Stop()
 	var coming chan successor // receives the process that is to replace this one; nil for none
 	var again *trigger        // a request for yet another process, which came before that one
-	look := c.seen            // the last order of an operator that was looked at
+	var waits delayed         // a request that waits for packages
+	defer func() { waits.Stop() }()
+	look := c.seen // the last order of an operator that was looked at
 	fail := func(err error) (ending, *incarnation) {
 		if coming != nil { // there is nothing to replace any more
 			cancel()
@@ -166,6 +172,10 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 				request = again
 			}
 			again = nil
+		case line := <-waits.Says:
+			c.noteInstall(line)
+		case err := <-waits.Done:
+			request = c.installed(&waits, look.n, err)
 		case <-stable.C:
 			restarts.Forgive()
 			c.count(restarts)
@@ -183,7 +193,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			return e, in
 		}
 		switch {
-		case request == nil:
+		case request == nil, c.delay(ctx, &waits, *request):
 		case c.tool.Runtime.HotLoad.Mode != manifest.HotLoadReplace:
 			e, in := fail(nil)
 			e.reload, e.reason = true, request.reason

@@ -63,6 +63,7 @@ func (o *orders) attach(ctx context.Context) (context.Context, *order, context.C
 
 // give adds an order, and saves whether the capsule is held.
 func (c *Capsule) give(reason string, held, fresh bool) *order {
+	c.opts.Packages.Retry()
 	c.log.Info("operator request", "tool", c.tool.Name, "reason", reason)
 	c.orders.mu.Lock() // also while the hold is saved, so that it is that of the last order
 	defer c.orders.mu.Unlock()

@@ -42,13 +42,18 @@ func (c *Capsule) spec() (launch.Spec, error) {
 	if t.Interpreter.Name == "" {
 		return spec, nil
 	}
+	args := t.Interpreter.Args
 	spec.Path = t.Interpreter.Program()
-	if !c.opts.Elsewhere {
+	if env, ok := c.opts.Packages.Env(); ok {
+		spec.Path = env.Program
+		args, spec.Env = environ.InEnv(t, env, spec.Env)
+		spec.Expose = append(spec.Expose, env.Dir)
+	} else if !c.opts.Elsewhere {
 		if spec.Path, err = environ.Interpreter(t, c.environ); err != nil {
 			return launch.Spec{}, fault.Wrap(fault.UnsupportedTool, err, "%s: %v", t.Name, err)
 		}
 	}
-	spec.Argv = slices.Concat([]string{spec.Path}, t.Interpreter.Args, []string{t.Path}, t.Run.Args)
+	spec.Argv = slices.Concat([]string{spec.Path}, args, []string{t.Path}, t.Run.Args)
 	return spec, nil
 }
 

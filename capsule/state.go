@@ -30,9 +30,9 @@ var legal = [...][]State{
 	Starting:  {Ready, Crashed, Stopping},
 	Ready:     {Reloading, Crashed, Stopping},
 	Reloading: {Starting, Stopping},
-	Crashed:   {Starting, Stopped},
+	Crashed:   {Starting, Stopped, Reloading},
 	Stopping:  {Stopped},
-	Stopped:   {Starting},
+	Stopped:   {Starting, Reloading},
 }
 
 // String is the state's name as RFC 2 has it.
@@ -65,6 +65,8 @@ type status struct {
 	heard   int   // the number of the last order of an operator that was followed
 	tried   int   // the number of the last order before a process that did not start in place of this one
 	refused error // why that process did not start; nil if there was none
+
+	installs bool // packages are being installed, and reason has the last line of the installer
 
 	changed chan struct{} // closed when a newer status replaces this one
 }

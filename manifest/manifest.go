@@ -117,6 +117,7 @@ type Run struct {
 	SecretEnv []SecretEnv
 
 	InheritEnv EnvPolicy
+	Setup      Setup `json:",omitzero"`
 	Arguments  ArgumentsMode
 	Output     OutputMode
 
@@ -135,6 +136,13 @@ type EnvPolicy struct {
 	// Narrow limits the inherited variables to PATH, HOME, LANG, TMPDIR and Names.
 	Narrow bool
 	Names  []string
+}
+
+// Setup says how the packages are installed that the tool's own files declare (SPEC R2). The zero value finds
+// out by the files.
+type Setup struct {
+	None    bool     // not at all
+	Command []string // in place of the usual installers; nil for none
 }
 
 // ArgumentsMode says how a call's arguments reach a simple tool (SPEC C1).

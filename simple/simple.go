@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/environ"
@@ -43,6 +44,8 @@ type Options struct {
 	Slots *Slots
 	// Environ is the environment that tools may inherit, as environ.Clean returns it.
 	Environ []string
+	// Packages are what the tool needs in addition to its interpreter. If nil, it needs none.
+	Packages *deps.Tool
 }
 
 // Command handles the calls of one simple tool. Call may be used from any goroutine.
@@ -103,6 +106,9 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	in, err := c.input(ctx, call.Args)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)
+	}
+	if err := c.opts.Packages.Ensure(ctx, peer.Reporter(ctx, call.Client, "installing dependencies: ")); err != nil {
+		return peer.Answer{}, fault.Unsent(c.notInstalled(err))
 	}
 	ctx, end := trace.Begin(ctx)
 	defer end()
@@ -220,12 +226,20 @@ func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error)
 	spec.ID = id
 	if c.tool.Isolation.Isolated() {
 		wanted := c.tool.Isolation.Resources
-		spec.Expose = c.tool.Exposed()
+		spec.Expose = append(c.tool.Exposed(), spec.Expose...)
 		spec.Whole = true
 		spec.Cell = c.tool.Name + "." + id
 		spec.Limits = cgroup.Limits{Memory: wanted.Memory, CPUs: wanted.CPUs, Pids: wanted.Pids}
 	}
 	return spec, err
+}
+
+// notInstalled returns the error of a call whose packages are not there.
+func (c *Command) notInstalled(err error) error {
+	if f := fault.From(err); f.Code == fault.Timeout || f.Code == fault.Canceled {
+		return fault.Wrap(f.Code, err, "%s: its dependencies are still being installed; call again later", c.tool.Name)
+	}
+	return fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
 }
 
 // fileSpec returns the Spec for a tool that is a file.
@@ -239,15 +253,19 @@ func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (laun
 		spec.Argv = slices.Concat([]string{c.tool.Path}, c.tool.Run.Args, flags)
 		return spec, nil
 	}
-	interpreter := c.tool.Interpreter.Program()
-	if !c.opts.Elsewhere {
+	interpreter, args := c.tool.Interpreter.Program(), c.tool.Interpreter.Args
+	if env, ok := c.opts.Packages.Env(); ok {
+		interpreter = env.Program
+		args, spec.Env = environ.InEnv(c.tool, env, spec.Env)
+		spec.Expose = []string{env.Dir}
+	} else if !c.opts.Elsewhere {
 		var err error
 		if interpreter, err = environ.Interpreter(c.tool, c.environ()); err != nil {
 			return launch.Spec{}, fault.Wrap(fault.UnsupportedTool, err, "%s: %v", c.tool.Name, err)
 		}
 	}
 	spec.Path = interpreter
-	spec.Argv = slices.Concat([]string{interpreter}, c.tool.Interpreter.Args, []string{c.tool.Path}, c.tool.Run.Args, flags)
+	spec.Argv = slices.Concat([]string{interpreter}, args, []string{c.tool.Path}, c.tool.Run.Args, flags)
 	return spec, nil
 }
 

@@ -17,6 +17,7 @@ type Tool struct {
 	env    Env        // that its next process uses, if in is set
 	in     Need       // of env; zero for none
 	failed string     // the digest whose build has failed, since which nothing has changed
+	making string     // the digest that Install builds or has built last
 }
 
 // Tool returns the use of a Store by one tool.
@@ -64,6 +65,14 @@ func (t *Tool) look() (need Need, ready bool, err error) {
 	return need, ready, nil
 }
 
+// Changed reports whether the files ask for something else than what Install builds.
+func (t *Tool) Changed() bool {
+	need, err := t.store.Detect(t.source)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return err != nil || need.Digest != t.making
+}
+
 // Retry makes Missing report an environment again whose build has failed.
 func (t *Tool) Retry() {
 	if t == nil {
@@ -85,6 +94,9 @@ func (t *Tool) Install(ctx context.Context, say func(line string)) error {
 		return nil
 	}
 	if err == nil {
+		t.mu.Lock()
+		t.making = need.Digest
+		t.mu.Unlock()
 		_, err = t.store.Build(ctx, need, say)
 	}
 	switch {

@@ -171,6 +171,7 @@ func (d *Description) run() manifest.Run {
 		Args:           r.Args,
 		Env:            r.Env,
 		InheritEnv:     manifest.EnvPolicy(r.InheritEnv),
+		Setup:          manifest.Setup(r.Setup),
 		Arguments:      r.Arguments,
 		Output:         r.Output,
 		Timeout:        time.Duration(r.Timeout),

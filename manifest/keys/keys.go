@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/manifest"
@@ -43,6 +45,7 @@ type Simple struct {
 	Args           Args                   `json:"args,omitempty" jsonschema:"Arguments that stand before those of a call"`
 	Env            Env                    `json:"env,omitempty" jsonschema:"Environment variables to set"`
 	InheritEnv     InheritEnv             `json:"inherit_env,omitzero" jsonschema:"Which of Orla's own variables the tool gets: true for all, false for PATH, HOME, LANG and TMPDIR, or a list of further names. Default true"`
+	Setup          Setup                  `json:"setup,omitzero" jsonschema:"How the packages are installed that the tool's files declare: auto, none, or a command that fills the folder in ORLA_ENV. Default auto"`
 	Timeout        yamldoc.Duration       `json:"timeout,omitempty" jsonschema:"Longest time of one call: 30s, 1m30s or a number of seconds. Default: the configured timeout"`
 	MaxConcurrency int                    `json:"max_concurrency,omitempty" jsonschema:"Calls that may run at once. Default: no separate limit"`
 	Arguments      manifest.ArgumentsMode `json:"arguments,omitempty" jsonschema:"How a call's arguments arrive: as JSON on stdin, as flags, or both. Default both"`
@@ -159,6 +162,31 @@ type Env map[string]string
 // JSONSchema allows the scalars that stand for their own text.
 func (Env) JSONSchema() string {
 	return `{"type":"object","additionalProperties":{"type":["string","number","boolean"]}}`
+}
+
+// Setup is auto, none, or a command.
+type Setup manifest.Setup
+
+// UnmarshalJSON reads any of them.
+func (s *Setup) UnmarshalJSON(raw []byte) error {
+	var word string
+	if err := json.Unmarshal(raw, &word); err == nil && (word == "auto" || word == "none") {
+		*s = Setup{None: word == "none"}
+		return nil
+	}
+	var command []string
+	if err := json.Unmarshal(raw, &command); err != nil || len(command) == 0 || slices.ContainsFunc(command, func(word string) bool {
+		return word == "" || strings.ContainsRune(word, 0)
+	}) {
+		return errors.New("wants auto, none or a command as a list of words")
+	}
+	*s = Setup{Command: command}
+	return nil
+}
+
+// JSONSchema allows all of them.
+func (Setup) JSONSchema() string {
+	return `{"anyOf":[{"enum":["auto","none"]},{"type":"array","items":{"type":"string"},"minItems":1}]}`
 }
 
 // InheritEnv is true, false, or a list of names.

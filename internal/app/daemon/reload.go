@@ -231,6 +231,7 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 		s.log.Info("calls are not denied any more")
 	}
 	done := applied{diff, found.Problems, time.Since(began)}
+	s.Packages.Keep(found.Tools)
 	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", requested}, reason) {
 		return done
 	}

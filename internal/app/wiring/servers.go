@@ -14,7 +14,7 @@ func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider,
 	launcher, elsewhere := p.launcherOf(t)
 	opts := capsule.Options{
 		Launcher: launcher, Elsewhere: elsewhere, Environ: environ, Secrets: p.Services.secrets.Resolve, Version: version.Version(),
-		Hub: p.Hub, Lists: p.Lists, Pins: p.Pins, Holds: p.Holds, Shared: p.Tenants.Load, Log: p.log,
+		Hub: p.Hub, Lists: p.Lists, Pins: p.Pins, Holds: p.Holds, Packages: p.Packages.of(t), Shared: p.Tenants.Load, Log: p.log,
 	}
 	if far := t.Runtime.Remote; far != nil {
 		opts.Connect = remote.Connect(t, remote.Options{

@@ -55,6 +55,7 @@ type Parts struct {
 	Hub        *watch.Hub
 	Services   *Services
 	Modules    *Modules
+	Packages   Packages
 	Audit      *audit.Log // nil for none
 	kept
 	log *slog.Logger
@@ -133,6 +134,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	p.Tenants.Store(ManyCallers(cfg))
 	p.Modules = newModules(cfg, p.Services, log)
 	clean := environ.Clean(os.Environ())
+	p.Packages.open(cfg, launcher.Launcher(), clean, log)
 	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.Services.secrets.Resolve, log: log}
 	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
 	options := supervisor.Options{
@@ -185,6 +187,7 @@ func (p *Parts) simple(t manifest.Tool, environ []string) (supervisor.Provider, 
 	launcher, elsewhere := p.launcherOf(t)
 	return simple.New(t, simple.Options{
 		Launcher: launcher, Elsewhere: elsewhere, Slots: p.Slots, Environ: environ, Secrets: p.Services.secrets.Resolve,
+		Packages: p.Packages.of(t),
 	})
 }
 
@@ -226,6 +229,7 @@ func (p *Parts) Resize(cfg *config.Loaded) { p.Slots.Resize(cfg.MaxConcurrentCal
 // Close waits for the processes that are left.
 func (p *Parts) Close() {
 	p.clusters.close()
+	p.Packages.store.Close()
 	p.engines.close() // before what their command lines are started by
 	p.Launcher.Close()
 	p.sandboxes.Close()

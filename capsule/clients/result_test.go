@@ -1,4 +1,4 @@
-package capsule
+package clients
 
 import (
 	"encoding/json"
@@ -23,7 +23,7 @@ func TestN2ALargeAnswerIsLookedAtInTurn(t *testing.T) {
 		look := func(result string) <-chan string {
 			looked := make(chan string, 1)
 			go func() {
-				answer, _, err := readResult(ctx, json.RawMessage(result), true)
+				answer, _, err := ReadResult(ctx, json.RawMessage(result), true)
 				if err != nil {
 					t.Error(err)
 				}

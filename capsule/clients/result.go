@@ -1,21 +1,20 @@
-package capsule
+package clients
 
 import (
 	"context"
 	"encoding/json"
 	"slices"
 
-	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// readResult looks at what a capsule answered, in the turn of its caller if it is large. requires says that it
+// ReadResult looks at what a capsule answered, in the turn of its caller if it is large. requires says that it
 // is not a result yet, since it requires input; else answer is a CallToolResult. The error is the cause of ctx's
 // end.
-func readResult(ctx context.Context, result json.RawMessage, stateless bool) (answer json.RawMessage, requires bool, err error) {
+func ReadResult(ctx context.Context, result json.RawMessage, stateless bool) (answer json.RawMessage, requires bool, err error) {
 	err = turns.AccountOf(ctx).Work(ctx, len(result), func() {
-		if answer, requires = result, stateless && !isToolResult(result) && clients.Requires(result); !requires {
+		if answer, requires = result, stateless && !isToolResult(result) && Requires(result); !requires {
 			answer = asResult(result)
 		}
 	})

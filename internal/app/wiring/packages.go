@@ -1,0 +1,65 @@
+package wiring
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/deps"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Packages are the packages of Python and Node that the tools need, of one configuration. Without a state folder
+// none are installed.
+type Packages struct {
+	store       *deps.Store // nil without a state folder
+	environ     []string    // as environ.Clean returns it
+	folder, key string      // the tools folder, and its name in the state folder
+
+	mu   sync.Mutex            // guards used
+	used map[string]*deps.Tool // by the tool's name
+}
+
+func (p *Packages) open(cfg *config.Loaded, launcher launch.Launcher, clean []string, log *slog.Logger) {
+	p.environ, p.folder, p.key, p.used = clean, config.Absolute(cfg.ToolsDir), folderKey(cfg), map[string]*deps.Tool{}
+	if dir := config.Absolute(config.StateDir(cfg, "env")); dir != "" {
+		p.store = deps.NewStore(deps.Options{Dir: dir, Launcher: launcher, Environ: clean, Log: log})
+	}
+}
+
+// of returns the packages of a tool; nil if it needs none.
+func (p *Packages) of(t manifest.Tool) *deps.Tool {
+	source, ok := environ.Dependencies(t, p.environ)
+	if !ok || p.store == nil {
+		return nil
+	}
+	tool := p.store.Tool(source)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used[t.Name] = tool
+	return tool
+}
+
+// Keep removes the environments that no tool needs any more. tools are all that are served.
+func (p *Packages) Keep(tools []manifest.Tool) {
+	if p.store == nil {
+		return
+	}
+	served := make(map[string]bool, len(tools))
+	for _, t := range tools {
+		served[t.Name] = true
+	}
+	p.mu.Lock()
+	var used []*deps.Tool
+	for name, tool := range p.used {
+		if served[name] {
+			used = append(used, tool)
+		} else {
+			delete(p.used, name)
+		}
+	}
+	p.mu.Unlock()
+	p.store.Keep(p.folder, p.key, used)
+}
