@@ -189,9 +189,9 @@ var moves = map[string]string{
 	"STARTING":  "READY CRASHED STOPPING",
 	"READY":     "RELOADING CRASHED STOPPING",
 	"RELOADING": "STARTING STOPPING",
-	"CRASHED":   "STARTING STOPPED",
+	"CRASHED":   "STARTING STOPPED RELOADING",
 	"STOPPING":  "STOPPED",
-	"STOPPED":   "STARTING",
+	"STOPPED":   "STARTING RELOADING",
 }
 
 // histories reads what each capsule went through from the log alone.

@@ -1,0 +1,182 @@
+package program
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// installs is a runtime.setup that installs the version of acme that requirements.txt names, once somebody has written
+// to the pipe GATE.
+const installs = `setup:
+  - sh
+  - -c
+  - |
+    echo looking for acme
+    cat 'GATE' >/dev/null
+    if grep -q broken requirements.txt; then echo there is no such version >&2; exit 1; fi
+    python3 -m venv --without-pip "$ORLA_ENV" && sed 's/.*==/version = /' requirements.txt >"$(echo "$ORLA_ENV"/lib/python3*/site-packages)/acme.py"
+`
+
+// needing is a capsule with dependencies.
+type needing struct {
+	*pack
+	gate string
+}
+
+// newNeeding writes one that answers with the version of acme, and the one in code.py.
+func newNeeding(t *testing.T, tools, name, runtime string) *needing {
+	t.Helper()
+	n := &needing{gate: filepath.Join(t.TempDir(), "gate")}
+	if err := syscall.Mkfifo(n.gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	main := strings.NewReplacer("#!PYTHON -SEB", "#!/usr/bin/env python3", "NAME", name).Replace(capsuleMain)
+	n.pack = newPack(t, tools, name, strings.ReplaceAll(installs, "GATE", n.gate)+runtime, map[string]string{
+		"main.py": main, "requirements.txt": "acme==1\n", "mine.py": "version = 1\n",
+		"answer.py": "import acme, mine\n" + says(`"%s %s" % (acme.version, mine.version)`),
+	})
+	return n
+}
+
+// open lets one build go on.
+func (n *needing) open() {
+	n.t.Helper()
+	if err := os.WriteFile(n.gate, []byte("x"), 0); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// serveNeeding serves with a Python in PATH that is not a script that looks for one.
+func serveNeeding(t *testing.T, tools, state string) *running {
+	t.Helper()
+	interpreter, err := python()
+	if err != nil {
+		needs.Missing(t, "no python3: %v", err)
+	}
+	return serveCapsules(t, tools, patient+"state_dir: "+state+"\n", "PATH="+filepath.Dir(interpreter)+":"+os.Getenv("PATH"))
+}
+
+// SPEC R4: packages are installed before the first start, which calls wait for. A change of the declared dependencies
+// and of code together is one reload, and the old process serves until the new packages are there. A failed
+// install leaves the process, which is started again with the packages that it had.
+func TestR4TheLifeOfACapsuleWithDependencies(t *testing.T) {
+	t.Parallel()
+	tools := t.TempDir()
+	n := newNeeding(t, tools, "live", "")
+	o := serveNeeding(t, tools, t.TempDir())
+	log := o.follow()
+	answered := make(chan string, 1)
+	go func() { answered <- o.mustCall("live") }()
+	log.next("installing dependencies", nil)
+	n.open()
+	log.next("state", is("live", "READY"))
+	if got := <-answered; got != "1 1" {
+		t.Errorf("the first answer is %q", got)
+	}
+
+	load, stop := press(t, []caller{o.session("live"), o.session("live")}, lossless)
+	n.save("mine.py", "version = 2\n")
+	n.save("requirements.txt", "acme==2\n")
+	log.next("installing dependencies", nil)
+	if got := o.mustCall("live"); got != "1 1" {
+		t.Errorf("during the install it answers %q", got)
+	}
+	n.open()
+	log.next("state", is("live", "RELOADING"))
+	log.next("state", is("live", "READY"))
+	if got := o.mustCall("live"); got != "2 2" {
+		t.Errorf("after the install it answers %q", got)
+	}
+	stop()
+	if load.calls.Load() == 0 || load.failed.Load() > 0 {
+		t.Errorf("%d calls were made during the install, %d failed", load.calls.Load(), load.failed.Load())
+	}
+
+	n.save("requirements.txt", "acme==broken\n")
+	log.next("installing dependencies", nil)
+	n.open()
+	log.next("dependencies could not be installed; keeping the process", func(l map[string]any) bool {
+		return strings.Contains(l["err"].(string), "there is no such version")
+	})
+	if got := o.mustCall("live"); got != "2 2" {
+		t.Errorf("after a failed install it answers %q", got)
+	}
+	for _, pid := range n.pids() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	log.next("state", is("live", "CRASHED"))
+	log.next("state", is("live", "READY"))
+	if got := o.mustCall("live"); got != "2 2" {
+		t.Errorf("after a failed install and a crash it answers %q", got)
+	}
+	if reloads := o.count("state", is("live", "RELOADING")); reloads != 1 {
+		t.Errorf("there were %d reloads", reloads)
+	}
+}
+
+// SPEC R4: the first install fails, which is a failed start with the installer's own words; and it is made again when the
+// files change.
+func TestR4AFirstInstallThatFails(t *testing.T) {
+	t.Parallel()
+	tools := t.TempDir()
+	n := newNeeding(t, tools, "live", "restart: {max_failures: 1}\n")
+	n.save("requirements.txt", "acme==broken\n")
+	o := serveNeeding(t, tools, t.TempDir())
+	log := o.follow()
+	n.open()
+	log.next("state", is("live", "CRASHED", "there is no such version"))
+	log.next("state", is("live", "STOPPED"))
+	if a, err := o.call("live", "{}"); err != nil || a.Result == nil || !a.Result.IsError || !strings.Contains(a.Result.Content[0].Text, "there is no such version") {
+		t.Errorf("a call: %+v %v", a, err)
+	}
+	n.save("requirements.txt", "acme==3\n")
+	log.next("state", is("live", "RELOADING", "installing dependencies"))
+	n.open()
+	log.next("state", is("live", "READY"))
+	if got := o.mustCall("live"); got != "3 1" {
+		t.Errorf("it answers %q", got)
+	}
+}
+
+// SPEC R5: kill -9 during an install leaves nothing that is used, and nothing that runs. The next Orla installs again.
+func TestR5AKillDuringAnInstall(t *testing.T) {
+	t.Parallel()
+	tools, state := t.TempDir(), t.TempDir()
+	n := newNeeding(t, tools, "live", "")
+	for range needs.Rounds(1, 3) {
+		o := serveNeeding(t, tools, state)
+		o.waitLog("installing dependencies", func(l map[string]any) bool { return l["step"] != nil })
+		parts := func() []string {
+			found, _ := filepath.Glob(filepath.Join(state, "env", "*.part"))
+			return found
+		}
+		testkit.Eventually(t, "a build has begun", func() bool { return len(parts()) == 1 })
+		o.signal(syscall.SIGKILL)
+		o.wait()
+		testkit.Eventually(t, "the installer has ended", func() bool {
+			f, err := os.OpenFile(n.gate, os.O_WRONLY|syscall.O_NONBLOCK, 0) // fails if nobody reads
+			if err == nil {
+				_ = f.Close()
+			}
+			return err != nil
+		})
+	}
+	o := serveNeeding(t, tools, state)
+	n.open()
+	o.waitLog("state", is("live", "READY"))
+	if got := o.mustCall("live"); got != "1 1" {
+		t.Errorf("it answers %q", got)
+	}
+	for _, pid := range n.pids() { // SPEC R3: no installer is left
+		if line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline")); !strings.HasPrefix(string(line), filepath.Join(state, "env")) {
+			t.Errorf("the process runs as %q", line)
+		}
+	}
+}
