@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -74,6 +75,7 @@ func (s *Store) Keep(folder, key string, tools []*Tool) {
 	s.sweep()
 	if again {
 		s.running.Go(func() {
+			defer recovered.To(s.opts.Log, "remove environments", func(any) {}) // the next reload does it
 			select {
 			case <-time.After(afterUse):
 				s.sweep()
@@ -89,7 +91,10 @@ func (s *Store) background(work func(context.Context), digest string) {
 	going := s.builds[digest] != nil
 	s.mu.Unlock()
 	if !going && s.ctx.Err() == nil {
-		s.running.Go(func() { work(s.ctx) })
+		s.running.Go(func() {
+			defer recovered.To(s.opts.Log, "install dependencies", func(any) {}) // the next call does it
+			work(s.ctx)
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
@@ -99,7 +100,7 @@ func (i *installer) run(ctx context.Context, s step) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	exit := follow(ctx, p, func(b []byte) {
+	exit := follow(ctx, p, i.log, func(b []byte) {
 		if out.Len()+len(b) <= mostRead {
 			out.Write(b)
 		}
@@ -122,11 +123,12 @@ const lastWords = 2 * time.Second
 
 // follow passes on the output of a process, and returns when nothing of its tree is left. It ends the process when
 // ctx ends.
-func follow(ctx context.Context, p launch.Process, stdout, stderr func([]byte)) launch.Exit {
+func follow(ctx context.Context, p launch.Process, log *slog.Logger, stdout, stderr func([]byte)) launch.Exit {
 	_, out, errs := p.Streams()
 	var readers sync.WaitGroup
 	for stream, take := range map[*os.File]func([]byte){out: stdout, errs: stderr} {
 		readers.Go(func() {
+			defer recovered.To(log, "read what an installer prints", func(any) { p.Kill() })
 			defer func() { _ = stream.Close() }() // it was only read
 			buf := make([]byte, 16<<10)
 			for {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/orla-project/orla/internal/call/recovered"
 )
 
 // Tool is what one tool uses of a Store. A nil Tool needs nothing. Its methods may be called from any
@@ -143,6 +145,7 @@ func (t *Tool) Start(ctx context.Context) *Installation {
 	ctx, stop := context.WithCancel(ctx)
 	says, done := make(chan string, 1), make(chan error, 1)
 	go func() { // it ends by ctx, at the latest
+		defer recovered.To(t.store.opts.Log, "install dependencies", func(p any) { done <- fmt.Errorf("panic: %v", p) })
 		done <- t.Install(ctx, func(line string) {
 			select {
 			case <-says: // a newer one replaces it

@@ -55,7 +55,6 @@ type Parts struct {
 	Hub        *watch.Hub
 	Services   *Services
 	Modules    *Modules
-	Packages   Packages
 	Audit      *audit.Log // nil for none
 	kept
 	log *slog.Logger
@@ -84,6 +83,7 @@ type launchers struct {
 	engines       *engines // of containers
 	clusters      *clusters
 	LastProcesses LastProcesses
+	Packages      Packages // of the tools whose processes are started here
 }
 
 // ManyCallers reports whether a configuration has several callers, who must not learn about each

@@ -12,9 +12,9 @@ var moves = map[string][]string{
 	"STARTING":  {"READY", "CRASHED", "STOPPING"},
 	"READY":     {"RELOADING", "CRASHED", "STOPPING"},
 	"RELOADING": {"STARTING", "STOPPING"},
-	"CRASHED":   {"STARTING", "STOPPED"},
+	"CRASHED":   {"STARTING", "STOPPED", "RELOADING"},
 	"STOPPING":  {"STOPPED"},
-	"STOPPED":   {"STARTING"},
+	"STOPPED":   {"STARTING", "RELOADING"},
 }
 
 // histories follows each capsule of one life of Orla through the log. It is for

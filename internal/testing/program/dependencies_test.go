@@ -180,3 +180,66 @@ func TestR5AKillDuringAnInstall(t *testing.T) {
 		}
 	}
 }
+
+// SPEC R4: calls of a simple tool wait for its first install, and run with the old packages until the new ones are there.
+// R3: a sandboxed tool sees its environment.
+func TestR4SimpleToolsWithDependencies(t *testing.T) {
+	t.Parallel()
+	for name, isolation := range map[string]string{"plain": "none", "held": "sandboxed"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tools, state := t.TempDir(), t.TempDir()
+			gate := filepath.Join(t.TempDir(), "gate")
+			if err := syscall.Mkfifo(gate, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			env := []string{}
+			if isolation == "sandboxed" { // which has no other Python
+				needs.Programs(t, "/usr/bin/python3")
+				env = append(env, "PATH=/usr/bin:/bin")
+			}
+			body := "#!/usr/bin/env python3\n# /// tool\n# description: x\n# isolation_mode: " + isolation + "\n"
+			for line := range strings.Lines(strings.ReplaceAll(installs, "GATE", gate)) {
+				body += "# " + line
+			}
+			testkit.WriteTool(t, tools, "requirements.txt", "acme==1\n")
+			testkit.WriteTool(t, tools, "tool.py", body+"# ///\nimport acme\nprint(acme.version)\n")
+			o := serveCapsules(t, tools, patient+"state_dir: "+state+"\n", env...)
+			if isolation == "sandboxed" && o.count("a tool is not served", nil) > 0 {
+				needs.Missing(t, "no sandbox")
+			}
+			log := o.follow()
+			open := func() {
+				t.Helper()
+				if err := os.WriteFile(gate, []byte("x"), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			version := func() string { return strings.TrimSpace(o.mustCall("tool")) }
+			answered := make(chan string, 1)
+			go func() { answered <- version() }()
+			log.next("installing dependencies", nil)
+			open()
+			if got := <-answered; got != "1" {
+				t.Errorf("the first answer is %q", got)
+			}
+			for _, next := range []string{"2", "broken"} {
+				before := version()
+				testkit.WriteTool(t, tools, "requirements.txt", "acme=="+next+"\n")
+				if got := version(); got != before {
+					t.Errorf("before %s is installed it answers %q", next, got)
+				}
+				log.next("installing dependencies", nil)
+				open()
+				if next != "broken" {
+					testkit.Eventually(t, "the new version answers", func() bool { return version() == next })
+					continue
+				}
+				log.next("dependencies were not installed", nil)
+				if got := version(); got != before {
+					t.Errorf("after a failed install it answers %q", got)
+				}
+			}
+		})
+	}
+}
