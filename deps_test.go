@@ -187,6 +187,7 @@ var imports = map[string][]string{
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
 	"internal/app/cli": {
 		"internal/app/cli/statuspage",
+		"internal/deps", "internal/launch/environ", // which packages tools need
 		"internal/call/rules",
 		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",

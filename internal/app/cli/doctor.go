@@ -34,9 +34,10 @@ func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this machine has what Orla needs",
-		Long: "Look at the configuration, the tools, their interpreters, folders, what can hold\n" +
-			"isolated tools, the issuer of access tokens, logins, limits of the system, the port,\n" +
-			"systemd and the clock. Each line is ok, warn or fail, with what fixes it where that is known.\n" +
+		Long: "Look at the configuration, the tools, their interpreters, what installs their packages,\n" +
+			"folders, what can hold isolated tools, the issuer of access tokens, logins, limits of\n" +
+			"the system, the port, systemd and the clock. Each line is ok, warn or fail, with what\n" +
+			"fixes it where that is known.\n" +
 			"A container is run, of an image that is made for it and removed; nothing else is\n" +
 			"changed. The exit code is 1 if anything fails. For a service, ask as its user:\n" +
 			"sudo -u orla orla doctor --config /etc/orla/orla.yaml",
@@ -92,6 +93,7 @@ func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doct
 	findings := []doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: file}}
 	found := discovery.Find(cfg, l.Home)
 	findings = append(findings, examineTools(found, l)...)
+	findings = append(findings, examineDependencies(ctx, found.Tools)...)
 	findings = append(findings, examineFolders(cfg, l)...)
 	running, pids := examineSockets(ctx, cfg, l)
 	findings = append(findings, wiring.Examine(ctx, cfg, found.Tools, len(pids) > 0, func(what string) {

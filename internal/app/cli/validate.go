@@ -44,10 +44,11 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			}
 			found := check(cfg, l.Home, args, err)
 			warnOfRules(cmd.Context(), &found)
+			needs := warnOfDependencies(&found)
 			if err == nil {
 				discovery.WarnOfRenames(&found, cfg)
 			}
-			return reportValidation(found, asJSON, std)
+			return reportValidation(found, needs, asJSON, std)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -95,7 +96,7 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 	return found
 }
 
-func reportValidation(found manifest.Result, asJSON bool, std terminal.Streams) error {
+func reportValidation(found manifest.Result, needs []dependency, asJSON bool, std terminal.Streams) error {
 	faults := 0
 	list := discovery.Problems(found.Problems)
 	for _, p := range list {
@@ -109,6 +110,9 @@ func reportValidation(found manifest.Result, asJSON bool, std terminal.Streams) 
 		}
 	} else {
 		discovery.PrintReported(std.Err, list)
+		if err := printDependencies(std.Out, needs); err != nil {
+			return err
+		}
 		inOrder := terminal.Count(len(found.Tools), "tool")
 		if n := len(found.Secrets); n > 0 {
 			inOrder += " and " + terminal.Count(n, "secret")

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/orla-project/orla/internal/app/doctor"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/deps"
+	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/manifest"
+)
+
+// dependency is what one tool needs.
+type dependency struct {
+	tool      manifest.Tool
+	need      deps.Need
+	installer string
+	there     bool // the installer is
+}
+
+// dependenciesOf returns what tools need that declare packages. problems are the declarations that cannot be read.
+func dependenciesOf(tools []manifest.Tool) (list []dependency, problems []manifest.Problem) {
+	clean := environ.Clean(os.Environ())
+	var files deps.Files
+	for _, t := range tools {
+		source, ok := environ.Dependencies(t, clean)
+		if !ok {
+			continue
+		}
+		need, err := files.Detect(source)
+		if err != nil {
+			problems = append(problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: fmt.Errorf("what it needs cannot be read: %w", err)})
+		} else if !need.IsZero() {
+			program, there := need.Installer(clean)
+			list = append(list, dependency{t, need, program, there})
+		}
+	}
+	return list, problems
+}
+
+// warnOfDependencies adds to what was found the declarations of packages that cannot be read or installed.
+func warnOfDependencies(found *manifest.Result) []dependency {
+	list, problems := dependenciesOf(found.Tools)
+	found.Problems = append(found.Problems, problems...)
+	for _, d := range list {
+		if !d.there {
+			found.Problems = append(found.Problems, manifest.Problem{Path: d.tool.Source, Tool: d.tool.Name, Severity: manifest.Warning, Err: fmt.Errorf(
+				"%s installs what %s declares, and is not in PATH; orla doctor says how to install it", d.installer, d.declared())})
+		}
+	}
+	return list
+}
+
+// declared names the file that decides about versions.
+func (d dependency) declared() string {
+	if d.need.Lock != "" {
+		return filepath.Base(d.need.Lock)
+	}
+	return filepath.Base(d.need.File)
+}
+
+// printDependencies prints what tools need.
+func printDependencies(out io.Writer, list []dependency) error {
+	for _, d := range list {
+		if _, err := fmt.Fprintf(out, "%s needs the packages of %s, which %s installs\n", d.tool.Name, terminal.Printable(d.declared()), terminal.Printable(d.installer)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// examineDependencies checks what installs the packages of tools.
+func examineDependencies(ctx context.Context, tools []manifest.Tool) []doctor.Finding {
+	list, _ := dependenciesOf(tools) // validate has the problems
+	needed := map[string][]string{}
+	for _, d := range list {
+		if len(d.tool.Run.Setup.Command) == 0 {
+			needed[d.installer] = append(needed[d.installer], d.tool.Name)
+		}
+	}
+	return doctor.Installers(ctx, needed)
+}

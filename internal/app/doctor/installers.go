@@ -1,0 +1,79 @@
+package doctor
+
+import (
+	"context"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// versionPatience bounds the time until a program says its version.
+const versionPatience = 5 * time.Second
+
+// installersAsked are the programs whose versions matter for the packages of tools.
+var installersAsked = []string{"python3", "uv", "node", "npm", "pnpm"}
+
+// Installers looks at the programs that install packages. needed has the tools that need one, by the
+// program.
+func Installers(ctx context.Context, needed map[string][]string) []Finding {
+	const check = "dependencies"
+	var there []string
+	var list []Finding
+	for _, program := range installersAsked {
+		if at, err := exec.LookPath(program); err == nil {
+			there = append(there, strings.TrimSpace(program+" "+versionOf(ctx, at)))
+		}
+	}
+	for _, program := range slices.Sorted(maps.Keys(needed)) {
+		at, err := exec.LookPath(program)
+		switch {
+		case err != nil:
+			list = append(list, fail(check, installOf(program), "%s is missing, and installs the packages of %s", program, some(needed[program])))
+		case strings.HasPrefix(program, "python") && !hasVenv(ctx, at):
+			list = append(list, fail(check, install("uv"), "%s has no module venv with pip, and there is no uv: nothing installs the packages of %s", program, some(needed[program])))
+		default:
+			list = append(list, ok(check, "%s installs the packages of %s", program, some(needed[program])))
+		}
+	}
+	if len(there) == 0 {
+		return append(list, ok(check, "there is no Python and no Node"))
+	}
+	return append(list, ok(check, "there are %s", strings.Join(there, ", ")))
+}
+
+// installOf is install for programs that come with others.
+func installOf(program string) string {
+	switch program {
+	case "npm":
+		return install("node")
+	case "pnpm":
+		return "npm install -g pnpm"
+	}
+	return install(program)
+}
+
+// versionOf is the last word of what a program says its version is; "" if it does not say.
+func versionOf(ctx context.Context, program string) string {
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	for word := range strings.FieldsSeq(string(out)) {
+		if strings.ContainsAny(word, "0123456789") {
+			return strings.TrimPrefix(word, "v")
+		}
+	}
+	return ""
+}
+
+// hasVenv reports whether a Python can make a virtual environment with pip. Debian has these modules in a package of
+// their own.
+func hasVenv(ctx context.Context, python string) bool {
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	defer cancel()
+	return exec.CommandContext(ctx, python, "-c", "import venv, ensurepip").Run() == nil
+}
