@@ -40,6 +40,7 @@ type fact struct {
 	block    []byte   // of a script
 	declares bool     // a pyproject.toml: it has project.dependencies
 	includes []string // a requirements.txt: by -r and -c
+	empty    bool     // a requirements.txt: it has nothing but comments
 	err      error
 }
 
@@ -120,6 +121,9 @@ func (f *Files) python(need *Need) ([]summed, error) {
 		file := filepath.Join(folder, "requirements.txt")
 		files, err := f.requirements(file)
 		if errors.Is(err, fs.ErrNotExist) && !exists(file) {
+			continue
+		}
+		if own, _ := f.read(file, requirements); err == nil && own.empty {
 			continue
 		}
 		need.File = file
@@ -237,7 +241,7 @@ func (f *Files) read(path string, as role) (fact, error) {
 	case project:
 		known.declares = declares(projectTable(text))
 	case requirements:
-		known.includes = includesOf(text)
+		known.includes, known.empty = includesOf(text), !somethingIn(text)
 	case plain:
 	}
 	if time.Since(now.time) < unsettled {
@@ -307,6 +311,16 @@ func projectTable(text []byte) []byte {
 // declares reports whether a table has dependencies. The installer reads them.
 func declares(table []byte) bool {
 	return dependenciesKey.Match(table) && !noDependencies.Match(table)
+}
+
+// somethingIn reports whether a requirements.txt has a line that is not a comment.
+func somethingIn(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return true
+		}
+	}
+	return false
 }
 
 // includesOf returns the files that a requirements.txt names by -r and -c.

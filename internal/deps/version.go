@@ -6,6 +6,13 @@ import (
 	"strings"
 )
 
+// Satisfies reports whether a version of a program is one that a specification such as ">=3.8,<4" allows. A version or
+// a specification that it does not understand is allowed.
+func Satisfies(version, specification string) bool {
+	ok, known := satisfies(version, specification)
+	return ok || !known
+}
+
 // satisfies reports whether a version of Python is one that requires-python allows. known is false if
 // the specification is not one of those that it understands.
 func satisfies(version, specification string) (ok, known bool) {

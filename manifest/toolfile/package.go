@@ -68,6 +68,7 @@ func parseToolYAML(display string, data []byte) (t manifest.Tool, d keys.Descrip
 	t = manifest.Tool{Source: display}
 	entrypoint = identify(&d, &t, written.Name, written.Version, written.Description, written.Entrypoint)
 	d.Fill(&t)
+	t.Requires = written.requires()
 	return t, d, entrypoint
 }
 

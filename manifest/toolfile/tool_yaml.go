@@ -4,6 +4,9 @@
 package toolfile
 
 import (
+	"encoding/json"
+	"regexp"
+
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/manifest/keys"
 )
@@ -38,9 +41,26 @@ type about struct {
 	Repository   string       `json:"repository,omitempty" jsonschema:"Where the source is kept"`
 	Homepage     string       `json:"homepage,omitempty" jsonschema:"Where to read more"`
 	Keywords     []string     `json:"keywords,omitempty" jsonschema:"Words to find the tool by"`
-	Dependencies yamldoc.JSON `json:"dependencies,omitempty" jsonschema:"What the tool needs. Informational only"`
+	Dependencies yamldoc.JSON `json:"dependencies,omitempty" jsonschema:"Programs that the tool needs, such as python>=3.8, node>=20 and ffmpeg. orla doctor and orla validate check them"`
 	Permissions  yamldoc.JSON `json:"permissions,omitempty" jsonschema:"What the tool is meant to be allowed. Informational only"`
 	Language     string       `json:"language,omitempty" jsonschema:"What the tool is written in. Informational only"`
+}
+
+// requirement is a program, with the versions that are good if any are not.
+var requirement = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*[ ]*([<>=!~]=?[ ]*[0-9][0-9.*]*([ ]*,[ ]*[<>=!~]=?[ ]*[0-9][0-9.*]*)*)?$`)
+
+// requires returns the programs of dependencies. What is not the name of one is informational only.
+func (a about) requires() (list []string) {
+	var names []string
+	if json.Unmarshal(a.Dependencies, &names) != nil {
+		return nil
+	}
+	for _, name := range names {
+		if requirement.MatchString(name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // SchemaJSON returns the JSON Schema of tool.yaml, indented (SPEC B6).

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -82,5 +85,38 @@ func examineDependencies(ctx context.Context, tools []manifest.Tool) []doctor.Fi
 			needed[d.installer] = append(needed[d.installer], d.tool.Name)
 		}
 	}
-	return doctor.Installers(ctx, needed)
+	return append(requirementsOf(ctx, tools), doctor.Installers(ctx, needed)...)
+}
+
+// requirementsOf checks the programs that tools require. The processes of a container have others.
+func requirementsOf(ctx context.Context, tools []manifest.Tool) (list []doctor.Finding) {
+	required := map[string][]string{}
+	for _, t := range tools {
+		if t.Isolation.Isolated() && t.Isolation.Terms.Backend != manifest.BackendNative {
+			continue
+		}
+		for _, r := range t.Requires {
+			required[r] = append(required[r], t.Name)
+		}
+	}
+	for _, r := range slices.Sorted(maps.Keys(required)) {
+		list = append(list, doctor.Requirement(ctx, r, deps.Satisfies, required[r]))
+	}
+	return list
+}
+
+// warnOfRequirements adds to what was found the programs that tools require and that are not there.
+func warnOfRequirements(ctx context.Context, found *manifest.Result) {
+	for _, t := range found.Tools {
+		for _, f := range requirementsOf(ctx, []manifest.Tool{t}) {
+			if f.Level == doctor.OK {
+				continue
+			}
+			text := f.Text
+			if f.Fix != "" {
+				text += "; to install it: " + f.Fix
+			}
+			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: errors.New(text)})
+		}
+	}
 }

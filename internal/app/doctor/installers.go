@@ -43,6 +43,31 @@ func Installers(ctx context.Context, needed map[string][]string) []Finding {
 	return append(list, ok(check, "there are %s", strings.Join(there, ", ")))
 }
 
+// Requirement is the finding about a program that tools require, such as "node>=20"; allows reports whether a version is
+// good.
+func Requirement(ctx context.Context, requirement string, allows func(version, specification string) bool, tools []string) Finding {
+	const check = "requirements"
+	name, specification := requirement, ""
+	if at := strings.IndexAny(requirement, "<>=!~ "); at > 0 {
+		name, specification = requirement[:at], strings.TrimSpace(requirement[at:])
+	}
+	if name == "python" {
+		name = "python3"
+	}
+	at, err := exec.LookPath(name)
+	if err != nil {
+		return fail(check, installOf(name), "%s is missing, and %s needs %s", name, some(tools), requirement)
+	}
+	if specification == "" {
+		return ok(check, "%s is there, for %s", name, some(tools))
+	}
+	version := versionOf(ctx, at)
+	if !allows(version, specification) {
+		return fail(check, installOf(name), "%s is %s, and %s needs %s", name, version, some(tools), requirement)
+	}
+	return ok(check, "%s is %s, for %s", name, version, some(tools))
+}
+
 // installOf is install for programs that come with others.
 func installOf(program string) string {
 	switch program {

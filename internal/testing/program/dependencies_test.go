@@ -2,6 +2,7 @@ package program
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -241,5 +242,63 @@ func TestR4SimpleToolsWithDependencies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// SPEC R1, R2: orla validate and orla doctor say what tools need, and what is missing.
+func TestR1WhatToolsNeed(t *testing.T) {
+	t.Parallel()
+	needs.Programs(t, "python3", "node")
+	dir := t.TempDir()
+	tools := filepath.Join(dir, "tools")
+	pack := func(name, entrypoint, interpreter, more string, files map[string]string) {
+		t.Helper()
+		testkit.WriteTool(t, filepath.Join(tools, name), "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: x\nentrypoint: "+entrypoint+"\n"+more)
+		testkit.WriteTool(t, filepath.Join(tools, name), entrypoint, "#!/usr/bin/env "+interpreter+"\n")
+		for file, text := range files {
+			testkit.WriteTool(t, filepath.Join(tools, name), file, text)
+		}
+	}
+	pack("project", "main.js", "node", "", map[string]string{"package.json": "{}", "pnpm-lock.yaml": ""})
+	pack("broken", "main.py", "python3", "", map[string]string{"requirements.txt": "-r nowhere.txt\n"})
+	pack("other", "main.py", "python3", "dependencies: [nosuchprogram, python>=3.99]\n", map[string]string{"requirements.txt": "acme\n"})
+	pack("own", "main.py", "python3", "runtime: {setup: none}\n", map[string]string{"requirements.txt": "acme\n"})
+	bin := filepath.Join(dir, "bin") // a PATH without uv and pnpm
+	for _, program := range []string{"python3", "node"} {
+		at, err := exec.LookPath(program)
+		if err == nil && program == "python3" {
+			at, err = python()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.WriteTool(t, bin, program, "#!/bin/sh\nexec '"+at+"' \"$@\"\n")
+	}
+	orla := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(orlaBinary(t), args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "PATH="+bin+":/bin-that-is-not-there")
+		out, _ := cmd.CombinedOutput() // both fail
+		return string(out)
+	}
+	for _, want := range []string{
+		"other needs the packages of requirements.txt, which python3 installs",
+		"project needs the packages of pnpm-lock.yaml, which pnpm installs",
+		"pnpm installs what pnpm-lock.yaml declares, and is not in PATH",
+		"what it needs cannot be read", "nowhere.txt",
+		"nosuchprogram is missing, and other needs nosuchprogram", "other needs python>=3.99",
+	} {
+		if out := orla("validate"); !strings.Contains(out, want) {
+			t.Errorf("orla validate does not say %q:\n%s", want, out)
+		}
+	}
+	if out := orla("validate"); strings.Contains(out, "own needs") {
+		t.Errorf("a tool with setup: none needs something:\n%s", out)
+	}
+	out := orla("doctor")
+	for _, want := range []string{"pnpm is missing, and installs the packages of project", "fix: npm install -g pnpm", "nosuchprogram is missing", "installs the packages of other"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("orla doctor does not say %q:\n%s", want, out)
+		}
 	}
 }

@@ -1,4 +1,8 @@
 #!/usr/bin/env python3
+# /// script
+# dependencies = [] # packages, such as "requests>=2"; Orla installs them
+# ///
+
 # /// tool
 # description: Greet somebody. # what models read: say what it does, and when to use it
 # input_schema:
