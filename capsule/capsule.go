@@ -18,7 +18,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,7 +184,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	tool.Runtime.MaxMessage = cmp.Or(tool.Runtime.MaxMessage, DefaultMaxMessage)
 	tool.Run.Timeout = cmp.Or(tool.Run.Timeout, defaultCallTimeout)
 	c := &Capsule{
-		settings: settings{tool: tool, opts: opts, log: opts.Log, environ: withFreshCode(environ.Of(tool, opts.Environ), tool), connect: opts.Connect},
+		settings: settings{tool: tool, opts: opts, log: opts.Log, environ: files.WithFreshCode(environ.Of(tool, opts.Environ), tool), connect: opts.Connect},
 		parts: parts{
 			files:  files.New(tool, opts.Hub, opts.Log),
 			offers: offers.New(tool, opts.Lists, opts.Pins, opts.Log),
@@ -216,18 +215,6 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	}
 	c.log.Info("created", "tool", tool.Name, "version", tool.Version, "source", tool.Source)
 	return c, nil
-}
-
-// withFreshCode keeps Python from writing bytecode next to code that is watched. Python
-// compares times in seconds: after two saves within a second, the next process could run the
-// bytecode of the first.
-func withFreshCode(environ []string, tool manifest.Tool) []string {
-	const name = "PYTHONDONTWRITEBYTECODE="
-	given := func(kv string) bool { return strings.HasPrefix(kv, name) }
-	if h := tool.Runtime.HotLoad; len(h.Watch)+len(h.Outside) == 0 || slices.ContainsFunc(environ, given) {
-		return environ
-	}
-	return append(environ, name+"1")
 }
 
 // String names the capsule in logs.

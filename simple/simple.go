@@ -18,6 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/deps"
@@ -107,8 +108,8 @@ func (c *Command) Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	if err != nil {
 		return peer.Answer{}, fault.Unsent(err)
 	}
-	if err := c.opts.Packages.Ensure(ctx, peer.Reporter(ctx, call.Client, "installing dependencies: ")); err != nil {
-		return peer.Answer{}, fault.Unsent(c.notInstalled(err))
+	if err := c.ensurePackages(ctx, call.Client); err != nil {
+		return peer.Answer{}, fault.Unsent(err)
 	}
 	ctx, end := trace.Begin(ctx)
 	defer end()
@@ -234,12 +235,25 @@ func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error)
 	return spec, err
 }
 
-// notInstalled returns the error of a call whose packages are not there.
-func (c *Command) notInstalled(err error) error {
-	if f := fault.From(err); f.Code == fault.Timeout || f.Code == fault.Canceled {
-		return fault.Wrap(f.Code, err, "%s: its dependencies are still being installed; call again later", c.tool.Name)
+// ensurePackages waits until the packages are there. The client gets progress.
+func (c *Command) ensurePackages(ctx context.Context, client peer.Client) error {
+	if !c.opts.Packages.Missing() {
+		return nil
 	}
-	return fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
+	ctx, end := rejudge.While(ctx)
+	defer end()
+	err := c.opts.Packages.Ensure(ctx, peer.Reporter(ctx, client, "installing dependencies: "))
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil {
+		return fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)
+	}
+	f := fault.From(context.Cause(ctx))
+	if f.Code == fault.Timeout {
+		return fault.Wrap(f.Code, f, "%s: its dependencies are still being installed; call again later", c.tool.Name)
+	}
+	return f
 }
 
 // fileSpec returns the Spec for a tool that is a file.

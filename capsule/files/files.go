@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -136,6 +138,18 @@ func (w *Watcher) Reloads(change watch.Change) (reason string, reload bool) {
 			"tool", w.tool.Name, "file", name, "reloads", maxFlaps, "within_ms", flapWindow.Milliseconds())
 	}
 	return name + " changed", reload
+}
+
+// WithFreshCode keeps Python from writing bytecode next to code that is watched. Python
+// compares times in seconds: after two saves within a second, the next process could run the
+// bytecode of the first.
+func WithFreshCode(environ []string, tool manifest.Tool) []string {
+	const name = "PYTHONDONTWRITEBYTECODE="
+	given := func(kv string) bool { return strings.HasPrefix(kv, name) }
+	if h := tool.Runtime.HotLoad; len(h.Watch)+len(h.Outside) == 0 || slices.ContainsFunc(environ, given) {
+		return environ
+	}
+	return append(environ, name+"1")
 }
 
 // flaps detects that one file reloads a capsule again and again.
