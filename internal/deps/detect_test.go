@@ -8,7 +8,7 @@ import (
 )
 
 // put writes a file, and makes its folder.
-func put(t *testing.T, path, text string) {
+func put(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -20,7 +20,7 @@ func put(t *testing.T, path, text string) {
 
 // source makes a script in a folder with further files, and returns its Source. A file that ends in / is a
 // folder. Nothing is fresh, so that what is read of it is remembered.
-func source(t *testing.T, language Language, text string, files map[string]string) Source {
+func source(t testing.TB, language Language, text string, files map[string]string) Source {
 	t.Helper()
 	dir := t.TempDir()
 	files["main"] = text
@@ -187,6 +187,21 @@ func TestR2RequiresPython(t *testing.T) {
 	} {
 		if ok, known := satisfies("3.11.2", specification); [2]bool{ok, known} != want {
 			t.Errorf("3.11.2 for %q: %v, known %v; want %v", specification, ok, known, want)
+		}
+	}
+}
+
+// SPEC R5: what each start of a tool costs whose environment is there.
+func BenchmarkR5Unchanged(b *testing.B) {
+	from := source(b, Python, inline, map[string]string{})
+	from.Command = []string{"sh", "-c", "true"}
+	tool := store(b, b.TempDir()).Tool(from)
+	if err := tool.Install(b.Context(), quiet); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if tool.Missing() {
+			b.Fatal("it is missing")
 		}
 	}
 }

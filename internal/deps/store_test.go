@@ -25,7 +25,7 @@ var launcher = sync.OnceValues(func() (*launch.Local, error) {
 })
 
 // store returns a Store in a folder.
-func store(t *testing.T, dir string, environ ...string) *Store {
+func store(t testing.TB, dir string, environ ...string) *Store {
 	t.Helper()
 	local, err := launcher()
 	if err != nil {
@@ -282,6 +282,16 @@ func TestR4TheOldEnvironmentServes(t *testing.T) {
 	}
 	if env, _ := tool.Env(); env.Dir != old.Dir || tool.Missing() {
 		t.Error("after a failed build the old environment is not used")
+	}
+	put(t, file, "-r nowhere.txt")
+	if !tool.Missing() {
+		t.Error("what cannot be read is not noticed")
+	}
+	if err := tool.Install(t.Context(), quiet); err == nil || !strings.Contains(err.Error(), "nowhere.txt") {
+		t.Errorf("the error of what cannot be read is %v", err)
+	}
+	if env, _ := tool.Env(); env.Dir != old.Dir || tool.Missing() {
+		t.Error("after what cannot be read the old environment is not used")
 	}
 	if tool.Retry(); !tool.Missing() {
 		t.Error("it cannot be tried again")

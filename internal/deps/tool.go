@@ -18,7 +18,7 @@ type Tool struct {
 	mu     sync.Mutex // guards the fields that follow
 	env    Env        // that its next process uses, if in is set
 	in     Need       // of env; zero for none
-	failed string     // the digest whose build has failed, since which nothing has changed
+	failed string     // what could not be installed, see attempt, since which nothing has changed
 	making string     // the digest that Install builds or has built last
 }
 
@@ -47,7 +47,15 @@ func (t *Tool) Missing() bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.in.IsZero() || t.failed != need.Digest
+	return t.in.IsZero() || t.failed != attempt(need, err)
+}
+
+// attempt names what is installed: the digest, or why the files cannot be read.
+func attempt(need Need, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return need.Digest
 }
 
 // look finds out what the files ask for now, and uses the environment if it is there.
@@ -95,6 +103,7 @@ func (t *Tool) Install(ctx context.Context, say func(line string)) error {
 	if err == nil && (ready || need.IsZero()) {
 		return nil
 	}
+	what := attempt(need, err)
 	if err == nil {
 		t.mu.Lock()
 		t.making = need.Digest
@@ -112,7 +121,7 @@ func (t *Tool) Install(ctx context.Context, say func(line string)) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.failed = need.Digest
+	t.failed = what
 	return fmt.Errorf("dependencies could not be installed: %w", err)
 }
 
@@ -126,8 +135,15 @@ func (t *Tool) Ensure(ctx context.Context, say func(line string)) error {
 		return t.Install(ctx, say)
 	}
 	need, ready, err := t.look()
-	if err != nil || ready || need.IsZero() {
-		return nil //nolint:nilerr // the earlier environment is used, and an installer would say the same
+	if err != nil {
+		t.store.opts.Log.Warn("dependencies were not installed", "file", t.source.Script, "err", err)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.failed = attempt(need, err)
+		return nil // the earlier environment is used
+	}
+	if ready || need.IsZero() {
+		return nil
 	}
 	t.store.background(func(ctx context.Context) { _ = t.Install(ctx, func(string) {}) }, need.Digest) // build has logged it
 	return nil

@@ -17,6 +17,7 @@ type Packages struct {
 	store       *deps.Store // nil without a state folder
 	environ     []string    // as environ.Clean returns it
 	folder, key string      // the tools folder, and its name in the state folder
+	partial     bool        // not all of its tools are served
 
 	mu   sync.Mutex            // guards used
 	used map[string]*deps.Tool // by the tool's name
@@ -24,6 +25,7 @@ type Packages struct {
 
 func (p *Packages) open(cfg *config.Loaded, launcher launch.Launcher, clean []string, log *slog.Logger) {
 	p.environ, p.folder, p.key, p.used = clean, config.Absolute(cfg.ToolsDir), folderKey(cfg), map[string]*deps.Tool{}
+	p.partial = cfg.Only != "" // orla dev
 	if dir := config.Absolute(config.StateDir(cfg, "env")); dir != "" {
 		p.store = deps.NewStore(deps.Options{Dir: dir, Launcher: launcher, Environ: clean, Log: log})
 	}
@@ -44,7 +46,7 @@ func (p *Packages) of(t manifest.Tool) *deps.Tool {
 
 // Keep removes the environments that no tool needs any more. tools are all that are served.
 func (p *Packages) Keep(tools []manifest.Tool) {
-	if p.store == nil {
+	if p.store == nil || p.partial {
 		return
 	}
 	served := make(map[string]bool, len(tools))
