@@ -85,12 +85,9 @@ func (s *Store) Keep(folder, key string, tools []*Tool) {
 	}
 }
 
-// background runs work until the Store is closed.
-func (s *Store) background(work func(context.Context), digest string) {
-	s.mu.Lock()
-	going := s.builds[digest] != nil
-	s.mu.Unlock()
-	if !going && s.ctx.Err() == nil {
+// Background runs work in a goroutine. ctx ends when the Store is closed, which waits for the work.
+func (s *Store) Background(work func(ctx context.Context)) {
+	if s.ctx.Err() == nil {
 		s.running.Go(func() {
 			defer recovered.To(s.opts.Log, "install dependencies", func(any) {}) // the next call does it
 			work(s.ctx)

@@ -120,7 +120,7 @@ func (s *Store) Build(ctx context.Context, need Need, say func(line string)) (En
 	if env, ok := s.Ready(need); ok {
 		return env, nil
 	}
-	b := s.join(need)
+	b := s.join(need) //nolint:contextcheck // a build outlives who waits for it
 	for {
 		b.mu.Lock()
 		line, changed := b.line, b.changed
@@ -132,7 +132,7 @@ func (s *Store) Build(ctx context.Context, need Need, say func(line string)) (En
 		case <-changed:
 		case <-b.done:
 			if errors.Is(b.err, errReplaced) && s.wants(need) { // it was needed again when it was about to end
-				b = s.join(need)
+				b = s.join(need) //nolint:contextcheck // the same
 				continue
 			}
 			if b.err != nil {
@@ -153,6 +153,13 @@ func (s *Store) wants(need Need) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wanted[need.source.Script] == need.Digest
+}
+
+// building reports whether an environment is being built.
+func (s *Store) building(need Need) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.builds[need.Digest] != nil
 }
 
 // join returns the build for a need, and begins it if there is none. It ends the build of what the
@@ -214,7 +221,7 @@ func (s *Store) build(ctx context.Context, need Need, say func(line string)) (er
 		if cause := context.Cause(ctx); err != nil && errors.Is(cause, context.Canceled) {
 			err = errReplaced
 			if s.ctx.Err() != nil {
-				err = errors.New("Orla stops")
+				err = errors.New("it was ended, as Orla stops")
 			}
 		} else if err != nil && cause != nil {
 			err = cause

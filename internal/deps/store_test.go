@@ -162,7 +162,7 @@ func TestR4ABuildEndsWithOrla(t *testing.T) {
 	}()
 	pid := awaitPid(t, file)
 	s.Close()
-	if err := <-failed; err == nil || !strings.Contains(err.Error(), "Orla stops") {
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "as Orla stops") {
 		t.Errorf("the error is %v", err)
 	}
 	testkit.Eventually(t, "the process has ended", func() bool { return syscall.Kill(pid, 0) != nil })

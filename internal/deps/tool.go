@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/orla-project/orla/internal/call/recovered"
@@ -83,6 +84,17 @@ func (t *Tool) Changed() bool {
 	return err != nil || need.Digest != t.making
 }
 
+// Failed reports whether what the files ask for now could not be installed.
+func (t *Tool) Failed() bool {
+	need, err := t.store.Detect(t.source)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed != "" && t.failed == attempt(need, err)
+}
+
+// Needs reports whether t is the use by a tool that is described by a source.
+func (t *Tool) Needs(source Source) bool { return reflect.DeepEqual(t.source, source) }
+
 // Retry makes Missing report an environment again whose build has failed.
 func (t *Tool) Retry() {
 	if t == nil {
@@ -145,7 +157,9 @@ func (t *Tool) Ensure(ctx context.Context, say func(line string)) error {
 	if ready || need.IsZero() {
 		return nil
 	}
-	t.store.background(func(ctx context.Context) { _ = t.Install(ctx, func(string) {}) }, need.Digest) // build has logged it
+	if !t.store.building(need) {
+		t.store.Background(func(ctx context.Context) { _ = t.Install(ctx, func(string) {}) }) // build has logged it
+	}
 	return nil
 }
 
@@ -180,5 +194,5 @@ func (i *Installation) Stop() {
 		return
 	}
 	i.stop()
-	<-i.Done
+	<-i.Done //nolint:errcheck // nobody wants to know any more
 }

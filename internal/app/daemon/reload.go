@@ -41,6 +41,8 @@ func (s *server) Serve(ctx context.Context) error {
 		case answer := <-s.asked:
 			done, err := s.reload(ctx, requested)
 			answer <- reloaded{done, err}
+		case <-s.prepared:
+			s.apply(ctx, s.current(), "dependencies are installed")
 		case change := <-s.watchers.changed:
 			if cfg := s.current(); cfg.AutoReload {
 				s.apply(ctx, cfg, change.Path)
@@ -218,6 +220,7 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 	s.Governance.Set(&whole, cfg) // before a tool is served that a document may forbid
 	found.Problems = whole.Problems
 	kept := s.keepLiving(&found, cfg)
+	s.postpone(&found, cfg)
 	s.Services.Declare(found) // before the tools that may use them
 	diff := s.Supervisor.Apply(found.Tools)
 	s.Governance.Set(&found, cfg)

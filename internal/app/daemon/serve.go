@@ -88,7 +88,7 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	p.Holds = wiring.HoldsOf(cfg)
 	s := &server{
 		Parts: p, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(), stopped: make(chan struct{}),
-		reloads: reloads{from: from, hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded)},
+		reloads: reloads{from: from, hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded), prepared: make(chan struct{}, 1)},
 	}
 	defer func() { // last of all: a second signal ends whatever else takes its time
 		close(s.stopped)
@@ -162,6 +162,7 @@ type reloads struct {
 	watchers *watchers
 	hup      chan struct{} // holds one request to reload
 	asked    chan chan<- reloaded
+	prepared chan struct{}   // holds one request to apply manifests that waited for packages
 	reported map[string]bool // problems that were logged; owned by apply
 	seen     discover.Seen   // what searches have seen; owned by apply
 	weaker   []string        // in which ways tools are isolated less than by default; owned by apply

@@ -1,7 +1,10 @@
 package wiring
 
 import (
+	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/orla-project/orla/internal/app/config"
@@ -18,13 +21,16 @@ type Packages struct {
 	environ     []string    // as environ.Clean returns it
 	folder, key string      // the tools folder, and its name in the state folder
 	partial     bool        // not all of its tools are served
+	log         *slog.Logger
 
-	mu   sync.Mutex            // guards used
+	mu   sync.Mutex            // guards the fields that follow
 	used map[string]*deps.Tool // by the tool's name
+	next map[string]*deps.Tool // the same, of manifests that wait for them; see Prepare
 }
 
 func (p *Packages) open(cfg *config.Loaded, launcher launch.Launcher, clean []string, log *slog.Logger) {
 	p.environ, p.folder, p.key, p.used = clean, config.Absolute(cfg.ToolsDir), folderKey(cfg), map[string]*deps.Tool{}
+	p.log, p.next = log, map[string]*deps.Tool{}
 	p.partial = cfg.Only != "" // orla dev
 	if dir := config.Absolute(config.StateDir(cfg, "env")); dir != "" {
 		p.store = deps.NewStore(deps.Options{Dir: dir, Launcher: launcher, Environ: clean, Log: log})
@@ -60,8 +66,43 @@ func (p *Packages) Keep(tools []manifest.Tool) {
 			used = append(used, tool)
 		} else {
 			delete(p.used, name)
+			delete(p.next, name)
 		}
 	}
+	used = slices.AppendSeq(used, maps.Values(p.next))
 	p.mu.Unlock()
 	p.store.Keep(p.folder, p.key, used)
+}
+
+// Prepare installs the packages of a new manifest of a tool that is served, if they are missing, and reports
+// whether the old one is to be kept for now. done is called when they are there. If they cannot be installed, the old
+// manifest is kept until something changes.
+func (p *Packages) Prepare(t manifest.Tool, done func()) (wait bool) {
+	source, ok := environ.Dependencies(t, p.environ)
+	if !ok || p.store == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tool := p.next[t.Name]
+	if going := tool != nil && tool.Needs(source); !going {
+		tool = p.store.Tool(source)
+	}
+	switch {
+	case !tool.Missing():
+		delete(p.next, t.Name)
+		return false
+	case tool == p.next[t.Name] && (!tool.Changed() || tool.Failed()):
+		return true // it is being installed, or cannot be
+	}
+	p.next[t.Name] = tool
+	p.log.Info("installing dependencies", "tool", t.Name, "reason", "its manifest has changed")
+	p.store.Background(func(ctx context.Context) {
+		if err := tool.Install(ctx, func(string) {}); err != nil {
+			p.log.Error("dependencies could not be installed; keeping the process", "tool", t.Name, "reason", "its manifest has changed", "err", err)
+			return
+		}
+		done()
+	})
+	return true
 }

@@ -28,7 +28,7 @@ const installs = `setup:
 // needing is a capsule with dependencies.
 type needing struct {
 	*pack
-	gate string
+	gate, runtime string
 }
 
 // newNeeding writes one that answers with the version of acme, and the one in code.py.
@@ -39,7 +39,8 @@ func newNeeding(t *testing.T, tools, name, runtime string) *needing {
 		t.Fatal(err)
 	}
 	main := strings.NewReplacer("#!PYTHON -SEB", "#!/usr/bin/env python3", "NAME", name).Replace(capsuleMain)
-	n.pack = newPack(t, tools, name, strings.ReplaceAll(installs, "GATE", n.gate)+runtime, map[string]string{
+	n.runtime = strings.ReplaceAll(installs, "GATE", n.gate) + runtime
+	n.pack = newPack(t, tools, name, n.runtime, map[string]string{
 		"main.py": main, "requirements.txt": "acme==1\n", "mine.py": "version = 1\n",
 		"answer.py": "import acme, mine\n" + says(`"%s %s" % (acme.version, mine.version)`),
 	})
@@ -96,8 +97,25 @@ func TestR4TheLifeOfACapsuleWithDependencies(t *testing.T) {
 		t.Errorf("after the install it answers %q", got)
 	}
 	stop()
+	if reloads := o.count("state", is("live", "RELOADING")); reloads != 1 {
+		t.Errorf("there were %d reloads", reloads)
+	}
 	if load.calls.Load() == 0 || load.failed.Load() > 0 {
 		t.Errorf("%d calls were made during the install, %d failed", load.calls.Load(), load.failed.Load())
+	}
+
+	// A new manifest waits for its packages too.
+	n.save("requirements.txt", "acme==3\n")
+	n.manifest(n.runtime+"timeout: 29s\n", "mcp: {input_schema: {type: object}}")
+	log.next("installing dependencies", func(l map[string]any) bool { return l["reason"] == "its manifest has changed" })
+	if got := o.mustCall("live"); got != "2 2" {
+		t.Errorf("during the install for a new manifest it answers %q", got)
+	}
+	n.open()
+	log.next("reload", func(l map[string]any) bool { return l["reason"] == "dependencies are installed" })
+	log.next("state", is("live", "READY"))
+	if got := o.mustCall("live"); got != "3 2" {
+		t.Errorf("with a new manifest it answers %q", got)
 	}
 
 	n.save("requirements.txt", "acme==broken\n")
@@ -106,7 +124,7 @@ func TestR4TheLifeOfACapsuleWithDependencies(t *testing.T) {
 	log.next("dependencies could not be installed; keeping the process", func(l map[string]any) bool {
 		return strings.Contains(l["err"].(string), "there is no such version")
 	})
-	if got := o.mustCall("live"); got != "2 2" {
+	if got := o.mustCall("live"); got != "3 2" {
 		t.Errorf("after a failed install it answers %q", got)
 	}
 	for _, pid := range n.pids() {
@@ -114,11 +132,8 @@ func TestR4TheLifeOfACapsuleWithDependencies(t *testing.T) {
 	}
 	log.next("state", is("live", "CRASHED"))
 	log.next("state", is("live", "READY"))
-	if got := o.mustCall("live"); got != "2 2" {
+	if got := o.mustCall("live"); got != "3 2" {
 		t.Errorf("after a failed install and a crash it answers %q", got)
-	}
-	if reloads := o.count("state", is("live", "RELOADING")); reloads != 1 {
-		t.Errorf("there were %d reloads", reloads)
 	}
 }
 

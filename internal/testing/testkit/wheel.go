@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -14,21 +15,21 @@ import (
 func Wheel(t testing.TB, dir, name, version, code string, requires ...string) {
 	t.Helper()
 	info := fmt.Sprintf("%s-%s.dist-info/", name, version)
-	meta := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
+	var meta, record strings.Builder
+	fmt.Fprintf(&meta, "Metadata-Version: 2.1\nName: %s\nVersion: %s\n", name, version)
 	for _, r := range requires {
-		meta += "Requires-Dist: " + r + "\n"
+		fmt.Fprintf(&meta, "Requires-Dist: %s\n", r)
 	}
-	record := ""
 	files := [][2]string{
 		{name + "/__init__.py", code},
-		{info + "METADATA", meta},
+		{info + "METADATA", meta.String()},
 		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: orla\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
 		{info + "entry_points.txt", fmt.Sprintf("[console_scripts]\n%s-run = %s:main\n", name, name)},
 	}
 	for _, f := range files {
-		record += f[0] + ",,\n"
+		record.WriteString(f[0] + ",,\n")
 	}
-	files = append(files, [2]string{info + "RECORD", record + info + "RECORD,,\n"})
+	files = append(files, [2]string{info + "RECORD", record.String() + info + "RECORD,,\n"})
 	out, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s-%s-py3-none-any.whl", name, version)))
 	if err != nil {
 		t.Fatal(err)
