@@ -266,6 +266,9 @@ func (s *Store) build(ctx context.Context, need Need, say func(line string)) (er
 	if err := i.install(ctx); err != nil {
 		return err
 	}
+	if err := openToRead(part); err != nil {
+		return err
+	}
 	if err := publish(part, at); err != nil {
 		return err
 	}
@@ -275,6 +278,28 @@ func (s *Store) build(ctx context.Context, need Need, say func(line string)) (er
 
 // partSuffix ends the name of a folder in which an environment is built.
 const partSuffix = ".part"
+
+// openToRead lets the user of sandboxes read an environment. On this machine the folder above it, which is the user's
+// own, keeps others out.
+func openToRead(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		mode := info.Mode().Perm() | 0o044
+		if mode&0o100 != 0 {
+			mode |= 0o011
+		}
+		if mode == info.Mode().Perm() {
+			return nil
+		}
+		return os.Chmod(path, mode)
+	})
+}
 
 // publish makes a whole environment visible. It survives a crash of the machine from then on.
 func publish(part, at string) error {
