@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
@@ -326,5 +329,49 @@ func TestR1WhatToolsNeed(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("orla doctor does not say %q:\n%s", want, out)
 		}
+	}
+}
+
+// SPEC R4: a caller who waits for the packages of a capsule gets the lines of the installer as progress.
+func TestR4ProgressWhilePackagesAreInstalled(t *testing.T) {
+	t.Parallel()
+	tools := t.TempDir()
+	n := newNeeding(t, tools, "live", "")
+	o := serveNeeding(t, tools, t.TempDir())
+	progress := make(chan string, 64)
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			select {
+			case progress <- r.Params.Message:
+			default: // nobody reads so many
+			}
+		},
+	})
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: o.url}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = session.Close() }() // nothing depends on it
+	answered := make(chan error, 1)
+	go func() {
+		params := &mcp.CallToolParams{Name: "live", Arguments: map[string]any{}}
+		params.SetProgressToken("mine")
+		_, err := session.CallTool(t.Context(), params)
+		answered <- err
+	}()
+	for {
+		select {
+		case message := <-progress:
+			if message != "installing dependencies: looking for acme" {
+				continue
+			}
+		case err := <-answered:
+			t.Fatalf("it was answered before the install: %v", err)
+		}
+		break
+	}
+	n.open()
+	if err := <-answered; err != nil {
+		t.Error(err)
 	}
 }
