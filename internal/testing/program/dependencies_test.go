@@ -34,16 +34,16 @@ type needing struct {
 	gate, runtime string
 }
 
-// newNeeding writes one that answers with the version of acme, and the one in code.py.
-func newNeeding(t *testing.T, tools, name, runtime string) *needing {
+// newNeeding writes the capsule live, which answers with the version of acme, and the one in code.py.
+func newNeeding(t *testing.T, tools, runtime string) *needing {
 	t.Helper()
 	n := &needing{gate: filepath.Join(t.TempDir(), "gate")}
 	if err := syscall.Mkfifo(n.gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	main := strings.NewReplacer("#!PYTHON -SEB", "#!/usr/bin/env python3", "NAME", name).Replace(capsuleMain)
+	main := strings.NewReplacer("#!PYTHON -SEB", "#!/usr/bin/env python3", "NAME", "live").Replace(capsuleMain)
 	n.runtime = strings.ReplaceAll(installs, "GATE", n.gate) + runtime
-	n.pack = newPack(t, tools, name, n.runtime, map[string]string{
+	n.pack = newPack(t, tools, "live", n.runtime, map[string]string{
 		"main.py": main, "requirements.txt": "acme==1\n", "mine.py": "version = 1\n",
 		"answer.py": "import acme, mine\n" + says(`"%s %s" % (acme.version, mine.version)`),
 	})
@@ -74,7 +74,7 @@ func serveNeeding(t *testing.T, tools, state string) *running {
 func TestR4TheLifeOfACapsuleWithDependencies(t *testing.T) {
 	t.Parallel()
 	tools := t.TempDir()
-	n := newNeeding(t, tools, "live", "")
+	n := newNeeding(t, tools, "")
 	o := serveNeeding(t, tools, t.TempDir())
 	log := o.follow()
 	answered := make(chan string, 1)
@@ -145,7 +145,7 @@ func TestR4TheLifeOfACapsuleWithDependencies(t *testing.T) {
 func TestR4AFirstInstallThatFails(t *testing.T) {
 	t.Parallel()
 	tools := t.TempDir()
-	n := newNeeding(t, tools, "live", "restart: {max_failures: 1}\n")
+	n := newNeeding(t, tools, "restart: {max_failures: 1}\n")
 	n.save("requirements.txt", "acme==broken\n")
 	o := serveNeeding(t, tools, t.TempDir())
 	log := o.follow()
@@ -168,7 +168,7 @@ func TestR4AFirstInstallThatFails(t *testing.T) {
 func TestR5AKillDuringAnInstall(t *testing.T) {
 	t.Parallel()
 	tools, state := t.TempDir(), t.TempDir()
-	n := newNeeding(t, tools, "live", "")
+	n := newNeeding(t, tools, "")
 	for range needs.Rounds(1, 3) {
 		o := serveNeeding(t, tools, state)
 		o.waitLog("installing dependencies", func(l map[string]any) bool { return l["step"] != nil })
@@ -336,7 +336,7 @@ func TestR1WhatToolsNeed(t *testing.T) {
 func TestR4ProgressWhilePackagesAreInstalled(t *testing.T) {
 	t.Parallel()
 	tools := t.TempDir()
-	n := newNeeding(t, tools, "live", "")
+	n := newNeeding(t, tools, "")
 	o := serveNeeding(t, tools, t.TempDir())
 	progress := make(chan string, 64)
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
