@@ -3,6 +3,7 @@ package program
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -369,8 +370,13 @@ type answer struct {
 
 // post sends one JSON-RPC request without a session, as curl would.
 func (o *running) post(method, params string) (*answer, error) {
+	return o.postWithin(context.Background(), method, params)
+}
+
+// postWithin is post by a client that hangs up when ctx ends.
+func (o *running) postWithin(ctx context.Context, method, params string) (*answer, error) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
-	req, err := http.NewRequest(http.MethodPost, o.url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
