@@ -56,6 +56,7 @@ type Auth struct {
 	TokenURL   string     // of oauth2_client_credentials
 	Scopes     []string
 	ClientID   string // of oauth2_authorization_code; "" for none
+	Issuer     string // of oauth2_authorization_code: where people log in; "" for the first that the server names
 }
 
 // IsZero reports whether calls are not authenticated.

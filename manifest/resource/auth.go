@@ -60,9 +60,13 @@ func (d *Declaration) serverAuth(k serverAuthKeys) manifest.Auth {
 	switch {
 	case a.Profile == manifest.AuthLogin:
 		d.checkLogin(at, k)
-		a.ClientID = k.ClientID
-	case a.Profile != "" && d.Doc.Has(at+".clientID"):
-		d.Doc.Faultf(at+".clientID", "is for profile %s, and this one is %s", manifest.AuthLogin, a.Profile)
+		a.ClientID, a.Issuer = k.ClientID, k.Issuer
+	case a.Profile != "":
+		for _, name := range []string{".clientID", ".issuer"} {
+			if d.Doc.Has(at + name) {
+				d.Doc.Faultf(at+name, "is for profile %s, and this one is %s", manifest.AuthLogin, a.Profile)
+			}
+		}
 	}
 	return a
 }
@@ -74,6 +78,11 @@ func (d *Declaration) checkLogin(at string, k serverAuthKeys) {
 	}
 	if d.Doc.Has(at+".clientID") && (k.ClientID == "" || strings.ContainsFunc(k.ClientID, func(c rune) bool { return c < ' ' || c > '~' })) {
 		d.Doc.Faultf(at+".clientID", "must be the id of a client at the issuer: visible ASCII")
+	}
+	if d.Doc.Has(at + ".issuer") {
+		if err := address.CheckURL(k.Issuer); err != nil {
+			d.Doc.Faultf(at+".issuer", "%v", err)
+		}
 	}
 }
 

@@ -146,6 +146,7 @@ type serverAuthKeys struct {
 	TokenURL   string        `json:"tokenURL,omitempty" jsonschema:"Of oauth2_client_credentials: where tokens are had"`
 	Scopes     []string      `json:"scopes,omitempty" jsonschema:"Of the profiles oauth2_…: what the token is to allow"`
 	ClientID   string        `json:"clientID,omitempty" jsonschema:"Of oauth2_authorization_code: the id of a client that is registered at the issuer"`
+	Issuer     string        `json:"issuer,omitempty" jsonschema:"Of oauth2_authorization_code: the issuer to log in at, which the server must name too; clientID is used with no other"`
 }
 
 // shared returns the keys that a Tool has too.

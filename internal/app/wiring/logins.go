@@ -70,6 +70,9 @@ func Login(ctx context.Context, cfg *config.Loaded, found manifest.Result, t man
 	services.Declare(found)
 	far := t.Runtime.Remote
 	if opts.ClientID == "" && far.Auth.ClientID != "" {
+		if opts.Issuer != "" && far.Auth.Issuer != "" && opts.Issuer != far.Auth.Issuer {
+			return nil, fmt.Errorf("clientID of spec.auth is for the issuer %s; for another issuer, give its client too: --client-id", far.Auth.Issuer)
+		}
 		opts.ClientID = far.Auth.ClientID
 		if !far.Auth.Secret.IsZero() {
 			value, err := services.secrets.Resolve(far.Auth.Secret)
@@ -79,6 +82,7 @@ func Login(ctx context.Context, cfg *config.Loaded, found manifest.Result, t man
 			opts.ClientSecret = value.Reveal()
 		}
 	}
+	opts.Issuer = cmp.Or(opts.Issuer, far.Auth.Issuer)
 	if len(opts.Scopes) == 0 {
 		opts.Scopes = far.Auth.Scopes
 	}

@@ -142,7 +142,7 @@ func (s *server) describeResource(ctx context.Context, client *outbound.Client, 
 		return "", err
 	}
 	s.resource = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
-	return outbound.Origin(u), nil
+	return chosen([]string{outbound.Origin(u)}, strings.TrimSuffix(wanted, "/"), endpoint)
 }
 
 // errNoJSON is the reason why a document cannot be read.

@@ -44,11 +44,16 @@ type Options struct {
 	ClientSecret string // "" for a public client
 	// Document is the URL of a client id metadata document; "" for none.
 	Document string
-	Redirect string        // the redirect URL that the client has; "" for the default
-	Scopes   []string      // to ask for; nil for what the server asks for
-	Issuer   string        // which of several to use; "" for the first one
-	Patience time.Duration // how long a person may take; 0 for Patience
+	Redirect string   // the redirect URL that the client has; "" for the default
+	Scopes   []string // to ask for; nil for what the server asks for
+	Issuer   string   // the one to use; "" for the first that the server names. A ClientID needs it
+	// Elsewhere says that a person has confirmed an issuer whose endpoints are at several hosts.
+	Elsewhere bool
+	Patience  time.Duration // how long a person may take; 0 for Patience
 
+	// Hosts is called once before Show with the host of the page, and with that where the tokens come from.
+	// It may be nil.
+	Hosts func(page, tokens string)
 	// Show is called once with the URL that a person has to open, and the redirect URL.
 	Show func(open, redirect string)
 	// Pasted has the texts that a person enters: the URL that the browser was sent to. It may be nil.
@@ -92,6 +97,9 @@ func Login(ctx context.Context, opts Options) (*Record, error) {
 		return nil, reason(asking, err)
 	}
 	meta := f.server.issuer
+	if err := f.checkHosts(); err != nil { // before the issuer learns the redirect URL
+		return nil, err
+	}
 	f.record = &Record{
 		Server: opts.Server, Endpoint: opts.Endpoint, Resource: f.server.resource, Issuer: meta.Issuer, Class: f.server.class,
 		TokenEndpoint: meta.TokenEndpoint, RevocationEndpoint: meta.RevocationEndpoint, Since: time.Now().Round(0),
@@ -119,6 +127,19 @@ func reason(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// checkHosts refuses an issuer whose page is of another host than its tokens, and whose answers may not say
+// which issuer they are of: its page may be that of another issuer, whose codes it would get (RFC 9700, 4.4).
+func (f *flowState) checkHosts() error {
+	meta := f.server.issuer
+	one := originOf(meta.Issuer)
+	same := originOf(meta.AuthorizationEndpoint) == one && originOf(meta.TokenEndpoint) == one
+	if same || meta.AuthorizationResponseIssParameterSupported || f.Elsewhere {
+		return nil
+	}
+	return fmt.Errorf("the issuer %s has its page at %s, and gives its tokens at %s: a code of one host may go to another; if you trust all of these with your login, add --endpoints-elsewhere",
+		meta.Issuer, hostOf(meta.AuthorizationEndpoint), hostOf(meta.TokenEndpoint))
 }
 
 // receive chooses the client, registers it if needed, and listens for its redirect.
@@ -164,6 +185,9 @@ func (f *flowState) client() (Client, error) {
 		old = f.old.Client
 	}
 	switch {
+	case f.ClientID != "" && f.Issuer == "": // else any server could have the secret
+		return Client{}, fmt.Errorf("the client %s is used only with the issuer where it is registered; if that is %s, which the server names, add --issuer %s, or write issuer beside clientID in spec.auth",
+			quoted(f.ClientID), meta.Issuer, meta.Issuer)
 	case f.ClientID != "":
 		method := methodNone
 		if f.ClientSecret != "" {
@@ -179,7 +203,7 @@ func (f *flowState) client() (Client, error) {
 	case meta.RegistrationEndpoint != "":
 		return Client{From: Registered}, nil
 	}
-	text := "the issuer " + meta.Issuer + " does not let Orla register itself; register a client there with the redirect URL http://127.0.0.1" + defaultPath + ", and give its id by --client-id"
+	text := "the issuer " + meta.Issuer + " does not let Orla register itself; register a client there with the redirect URL http://127.0.0.1" + defaultPath + ", and give its id by --client-id with --issuer " + meta.Issuer
 	if meta.ClientIDMetadataDocumentSupported {
 		text += "; or host a client id metadata document, and set client_metadata_url in orla.yaml"
 	}
@@ -291,6 +315,9 @@ func (f *flowState) authorize(ctx context.Context, redirect string) error {
 	params := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", f.record.Resource)}
 	if slices.Contains(scopes, "offline_access") {
 		params = append(params, oauth2.SetAuthURLParam("prompt", "consent")) // else it is ignored (OpenID Connect Core, 11)
+	}
+	if f.Hosts != nil {
+		f.Hosts(hostOf(meta.AuthorizationEndpoint), hostOf(meta.TokenEndpoint))
 	}
 	f.Show(config.AuthCodeURL(f.state, params...), redirect)
 	code, err := f.await(ctx, redirect)

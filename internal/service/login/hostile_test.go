@@ -275,7 +275,9 @@ func TestClients(t *testing.T) {
 	if f.count("/register") != 1 {
 		t.Errorf("%d registrations", f.count("/register"))
 	}
-	try("a client of the command line", func(o *login.Options) { o.Document, o.ClientID, o.ClientSecret = document, "mine", "s3cret" }, "mine", login.Configured)
+	try("a client of the command line", func(o *login.Options) {
+		o.Document, o.Issuer, o.ClientID, o.ClientSecret = document, f.url, "mine", "s3cret"
+	}, "mine", login.Configured)
 	try("the same again", func(o *login.Options) { o.Document = document }, "mine", login.Configured)
 	f.with(func() { f.resource["authorization_servers"] = []string{f.url, "https://other.example"} })
 	opts := f.options(nil)

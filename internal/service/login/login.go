@@ -3,7 +3,8 @@
 // tokens then live in files that every Orla of the same state folder uses.
 //
 // Its invariants: a token is sent only to the resource that it was issued for, and a refresh token only
-// to the token endpoint of its issuer; a new refresh token is on the disk before the access token that
+// to the token endpoint of its issuer; the secret of a client that a person has registered is sent only to an
+// issuer that a person has named; a new refresh token is on the disk before the access token that
 // came with it is used; no error has a token in it; no request goes to an address that is less public
 // than the server's.
 package login
@@ -73,6 +74,24 @@ func origin(u *url.URL) string {
 		port = "80"
 	}
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}
+
+// originOf returns the origin of a URL that was checked.
+func originOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	return origin(u)
+}
+
+// hostOf returns the host and port in a URL that was checked, for people.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	return strings.TrimPrefix((&url.URL{Host: u.Host}).String(), "//")
 }
 
 // CheckURL returns what is wrong with a URL that tokens or codes are sent to.

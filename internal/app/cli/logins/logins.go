@@ -47,7 +47,7 @@ func New(flags *config.Flags, std terminal.Streams, running Running) []*cobra.Co
 
 // given is what the command line of a login says.
 type given struct {
-	noBrowser                              bool
+	noBrowser, elsewhere                   bool
 	clientID, secretFile, redirect, issuer string
 	scopes                                 []string
 }
@@ -65,7 +65,7 @@ func (c command) login() *cobra.Command {
 			"For a service, log in as its user: sudo -u orla orla login SERVER --config\n" +
 			"/etc/orla/orla.yaml",
 		Example: "  orla login\n  orla login github\n  orla login github --no-browser\n" +
-			"  orla login tickets --client-id orla-cli --redirect http://127.0.0.1:8765/callback",
+			"  orla login tickets --issuer https://login.example.com --client-id orla-cli \\\n    --redirect http://127.0.0.1:8765/callback",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -94,7 +94,8 @@ func (c command) login() *cobra.Command {
 	cmd.Flags().StringVar(&g.secretFile, "client-secret-file", "", "`FILE` with the secret of that client, if it has one")
 	cmd.Flags().StringVar(&g.redirect, "redirect", "", "redirect `URL` of that client on this machine (default http://127.0.0.1/callback with any port)")
 	cmd.Flags().StringArrayVar(&g.scopes, "scope", nil, "a `SCOPE` to ask for in place of those that the server names; may be repeated")
-	cmd.Flags().StringVar(&g.issuer, "issuer", "", "which issuer to use, if the server names several: its `URL`")
+	cmd.Flags().StringVar(&g.issuer, "issuer", "", "which of the server's issuers to use: its `URL`; --client-id needs it (default: issuer of spec.auth)")
+	cmd.Flags().BoolVar(&g.elsewhere, "endpoints-elsewhere", false, "log in although the page, the tokens and the issuer are at several hosts; the error without it names them")
 	return cmd
 }
 
@@ -211,7 +212,7 @@ func (c command) list(cfg *config.Loaded, tools []manifest.Tool) error {
 
 // run logs in to a server.
 func (c command) run(ctx context.Context, cfg *config.Loaded, found manifest.Result, t manifest.Tool, g given) error {
-	opts := login.Options{ClientID: g.clientID, Redirect: g.redirect, Scopes: g.scopes, Issuer: g.issuer}
+	opts := login.Options{ClientID: g.clientID, Redirect: g.redirect, Scopes: g.scopes, Issuer: g.issuer, Elsewhere: g.elsewhere}
 	if g.redirect != "" {
 		if _, err := login.CheckRedirect(g.redirect); err != nil {
 			return err
@@ -227,6 +228,7 @@ func (c command) run(ctx context.Context, cfg *config.Loaded, found manifest.Res
 		}
 		opts.ClientSecret = text
 	}
+	opts.Hosts = func(page, tokens string) { c.say("log in at %s; the tokens come from %s", page, tokens) }
 	opts.Show = func(open, _ string) {
 		c.say("To log in to %s, open this address in a browser within %s:", t.Name, terminal.ShortAge(login.Patience))
 		fmt.Fprintf(c.std.Out, "\n  %s\n\n", terminal.Printable(open))
