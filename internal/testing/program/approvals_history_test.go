@@ -444,7 +444,7 @@ func TestT87RandomHistories(t *testing.T) {
 	t.Parallel()
 	needs.Time(t, "makes many calls")
 	h := newHistorian(t)
-	rounds := int64(needs.Rounds(40, 150))
+	rounds := int64(needs.Rounds(40, 60))
 	if n, err := fmt.Sscan(os.Getenv("ORLA_TEST_HISTORIES"), &rounds); n == 1 && err == nil {
 		t.Logf("%d histories", rounds)
 	}
