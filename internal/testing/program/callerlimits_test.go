@@ -57,6 +57,14 @@ func (r *ruled) listens(caller, uri string) (status int, answer string) {
 	return status, answer
 }
 
+// knows waits until a resource can be read: the log says a moment before that the capsule offers it.
+func (r *ruled) knows(caller, uri string) {
+	r.t.Helper()
+	testkit.Eventually(r.t, uri+" can be read", func() bool {
+		return strings.Contains(r.asks(caller, "resources/read", `{"uri":"`+uri+`"}`), "contents")
+	})
+}
+
 // SPEC N1: a caller has no more sessions, streams, subscriptions and kept answers than its limits allow, in both
 // eras. Others are not affected, and a reload changes the limits.
 func TestN1LimitsOfWhatACallerHolds(t *testing.T) {
@@ -64,6 +72,7 @@ func TestN1LimitsOfWhatACallerHolds(t *testing.T) {
 	r := serveRuled(t, "", "max_inline: 64KiB\ncallers:\n  - {name: ann, limits: {sessions: 2, subscriptions: 1, kept_memory: 300KiB}}\n")
 	testkit.WriteTool(t, r.dir+"/tools", "long", "#!/bin/sh\nhead -c 200000 /dev/zero | tr '\\0' x\n")
 	r.reload()
+	r.knows("ann", "box://one")
 
 	begins := func(caller string) (session string, status int, answer string) {
 		status, header, answer := r.posts(caller, "", beginSession)
@@ -153,6 +162,7 @@ func TestN1StatusAndConfigShowTheCallers(t *testing.T) {
 	t.Parallel()
 	callers := "callers:\n  - {name: ann, roles: [greeter], may_speak_for: [bot], limits: {sessions: 4, calls_in_flight: 9}}\n  - {group: staff, roles: [looker], limits: {kept_memory: 1MiB}}\n"
 	r := serveRuled(t, ruledDocuments, callers)
+	r.knows("bob", "box://one")
 	if status, _, answer := r.posts("ann", "", beginSession); status != http.StatusOK {
 		t.Fatal(answer)
 	}

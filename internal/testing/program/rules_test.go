@@ -66,7 +66,7 @@ func serveRuled(t *testing.T, rules, callers string) *ruled {
 	r.configure(callers)
 	r.running = startOrla(t, t.TempDir(), "--config", filepath.Join(r.dir, "orla.yaml"))
 	r.url, _ = r.waitLog("serving", nil)["url"].(string)
-	testkit.Eventually(t, "the capsule's tools are listed", func() bool { return strings.Contains(r.orla("tools").out, "box__wipe") })
+	r.waitLog("offers", nil)
 	return r
 }
 
