@@ -208,7 +208,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 			return nil, a.proceed(s, again)
 		case manifest.ApprovalRequired:
 		}
-		record, decided, err := a.store.Ask(approvals.Question{
+		record, decided, err := a.store.Ask(approvals.Question{ //nolint:contextcheck // a write is not given up
 			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Runs: a.target.Names(), Args: call.Args, Input: a.input, Policy: s.version,
 			Task: a.caller.Task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: approvers(d, a.caller.Name, a.target),
 		})
@@ -230,7 +230,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			err := a.store.Use(record.ID)
+			err := a.store.Use(record.ID) //nolint:contextcheck // the same
 			if errors.Is(err, approvals.ErrUsed) {
 				continue // another call like this one was faster
 			}
@@ -278,7 +278,7 @@ func (a *asking) sleep(ctx context.Context, call *peer.Call, on *waiting, timer 
 			if !said.decided {
 				return nil
 			}
-			_, err := a.store.Decide(said.id, approvals.Decision{
+			_, err := a.store.Decide(said.id, approvals.Decision{ //nolint:contextcheck // the same
 				Approve: said.approve, Reason: said.reason, By: "client of " + a.caller.Name, How: manifest.ApproverClient,
 			})
 			if _, late := errors.AsType[*approvals.DecidedError](err); err != nil && !late {

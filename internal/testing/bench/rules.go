@@ -13,8 +13,8 @@ import (
 const (
 	// maxRules is how much more processor time a call may cost with rules (SPEC-TOOLS 8.3).
 	maxRules = 3 * time.Microsecond
-	// ruledTools and rulesOfTools are how many there are.
-	ruledTools, rulesOfTools = 10_000, 1000
+	// toolsOfRule is how many tools there are for each rule.
+	toolsOfRule = 10
 )
 
 // measureRules compares calls of a capsule over HTTP of an Orla with rules with those of one that has none. Both have
@@ -24,7 +24,7 @@ func measureRules(ctx context.Context, b *bench) ([]table, error) {
 		title:  "A call with rules (8.3)",
 		header: []string{"call", "over", "p50 without", "p50 with", "p50", "CPU without", "CPU with", "more CPU", "target", "verdict"},
 		note: fmt.Sprintf("Both servers have the same build, the same capsule and %d more tools, and answer the same client in turns. One of them has %d rules. "+
-			"CPU is that of the server and of the capsule, for each call. `BenchmarkT83Gate` measures the gate alone, also without rules.", ruledTools, rulesOfTools),
+			"CPU is that of the server and of the capsule, for each call. `BenchmarkT83Gate` measures the gate alone, also without rules.", toolsOfRule*b.scale.rules, b.scale.rules),
 	}
 	var both []*contender
 	defer func() {
@@ -67,12 +67,12 @@ func (b *bench) ruledTools(dir string, rules bool) error {
 		return err
 	}
 	var tools, documents strings.Builder
-	for i := range ruledTools {
+	for i := range toolsOfRule * b.scale.rules {
 		fmt.Fprintf(&tools, "---\napiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: tool%d}\nspec: {type: http, description: A tool., endpoint: 'http://127.0.0.1:1/'}\n", i)
-		if i < rulesOfTools {
+		if i < b.scale.rules {
 			fmt.Fprintf(&documents, "---\napiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: tool%d}\nspec: {required_permissions: ['tool:tool%d:invoke'], operation_rules: [{verdict: allow}]}\n", i, i)
 		}
-		if i%1000 == 999 {
+		if i%100 == 99 {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("tools%d.yaml", i)), []byte(tools.String()), 0o600); err != nil {
 				return err
 			}

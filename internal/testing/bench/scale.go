@@ -9,6 +9,7 @@ type scale struct {
 	inFlight        []int
 	sessions        int   // that call at a time while memory is looked at
 	tools           []int // sizes of catalogs; the first is the baseline
+	rules           int   // each of them is for one of toolsOfRule tools
 	catalog         time.Duration
 	payloads        []payload
 	capsuleInFlight []int
@@ -51,6 +52,7 @@ var full = scale{
 	payloads:        []payload{{64, false}, {16 << 10, false}, {1 << 20, false}, {16 << 10, true}, {1 << 20, true}},
 	capsuleInFlight: []int{1, 16, 64},
 	capsuleCell:     1500 * time.Millisecond,
+	rules:           1000,
 	peerCell:        3 * time.Second,
 	peerWarmUp:      2000,
 	kindInFlight:    []int{1, 64},
@@ -91,6 +93,7 @@ var smoke = scale{
 	payloads:        []payload{{64, false}, {64 << 10, true}},
 	capsuleInFlight: []int{1, 4},
 	capsuleCell:     20 * time.Millisecond,
+	rules:           30,
 	peerCell:        20 * time.Millisecond,
 	peerWarmUp:      4,
 	kindInFlight:    []int{1, 4},

@@ -19,6 +19,9 @@ func wantsApproval(tool, approvers string) string {
 func TestT87PeopleAtForeignClientsAreAsked(t *testing.T) {
 	t.Parallel()
 	for _, s := range sdks(t) {
+		if s.via == "sse" || s.via == "stdio" && s.name == "typescript-1" {
+			continue // the same as over HTTP, and as with the newer SDK
+		}
 		t.Run(s.name+" "+s.era+" "+s.via, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

@@ -108,7 +108,7 @@ func (h *historian) kill() {
 }
 
 // errKilled is why a history ends early.
-var errKilled = errors.New("Orla was killed")
+var errKilled = errors.New("killed")
 
 // call makes a call, and returns the code of its error; "" if it ran. hangUp ends it as a client that is gone.
 func (h *historian) call(args string) (ended <-chan string, hangUp context.CancelFunc) {
@@ -444,7 +444,7 @@ func TestT87RandomHistories(t *testing.T) {
 	t.Parallel()
 	needs.Time(t, "makes many calls")
 	h := newHistorian(t)
-	rounds := int64(needs.Rounds(40, 60))
+	rounds := int64(needs.Rounds(30, 40))
 	if n, err := fmt.Sscan(os.Getenv("ORLA_TEST_HISTORIES"), &rounds); n == 1 && err == nil {
 		t.Logf("%d histories", rounds)
 	}
