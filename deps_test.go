@@ -138,10 +138,11 @@ var imports = map[string][]string{
 	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},                                     // what clients get of a call
 	"mcpbridge/listing":             {"internal/call/turns", "mcpbridge/wire"},                                                                                                  // the lists that clients get
 	"mcpbridge/subscription":        {"internal/call/fault", "internal/call/rules", "internal/call/turns", "mcpbridge/client", "mcpbridge/wire", "supervisor"},                  // who follows which resources
+	"mcpbridge/sessionlog":          {"internal/file/wholefile"}, // sessions that outlive a process
 	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                                                      // the bytes of requests
 	"mcpbridge":                     {"internal/call/rules", "mcpbridge/subscription", "mcpbridge/listing", "mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
-	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/stdio", "mcpbridge/wire"},
+	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/stdio", "mcpbridge/wire"},
 
 	// What operators see and do.
 	"internal/app/control":       {"internal/call/fault", "internal/call/pace"},
@@ -160,7 +161,7 @@ var imports = map[string][]string{
 	"internal/app/discovery":           {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":              {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
-		"internal/deps",
+		"mcpbridge/sessionlog", "internal/deps",
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
@@ -238,7 +239,7 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},             // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},             // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit"}, // versions; signed notes
-	"golang.org/x/sys":                         {"internal/deps", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
+	"golang.org/x/sys":                         {"mcpbridge/sessionlog", "internal/deps", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/call/rules"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},

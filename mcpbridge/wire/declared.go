@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -227,3 +228,17 @@ const metaLogLevel = ProtocolPrefix + "logLevel"
 
 // Levels are the levels of log messages, the most verbose first.
 var Levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// Params returns params of an initialize that say the same.
+func (d *Declared) Params() json.RawMessage {
+	name, err := json.Marshal(d.Name)
+	if err != nil { // a string
+		panic(err)
+	}
+	capabilities := d.Capabilities
+	if capabilities == nil {
+		capabilities = json.RawMessage("{}")
+	}
+	version := cmp.Or(d.Version, LastWithSessions)
+	return slices.Concat([]byte(`{"protocolVersion":"`+version+`","capabilities":`), capabilities, []byte(`,"clientInfo":{"name":`), name, []byte(`}}`))
+}

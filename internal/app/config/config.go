@@ -57,9 +57,9 @@ type Config struct {
 	StructuredResults     bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
 	QueueTimeout          yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that starts, reloads, or will soon restart. Default 10s."`
 	MaxMessage            yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
-	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla keeps between two starts: what capsules offered, which of it was accepted, which were stopped manually, what rules named, and logins. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla." sample:"/var/lib/orla"`
+	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla keeps between two starts: what capsules offered, which of it was accepted, which were stopped manually, what rules named, sessions, and logins. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla." sample:"/var/lib/orla"`
 	ShutdownGrace         yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may continue when Orla stops. Default 10s."`
-	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"When an idle HTTP session expires; a session with an open event stream is not idle. Default 12h."`
+	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"When an idle HTTP session expires; a session with an open event stream is not idle. Sessions outlive a restart of Orla. Default 12h."`
 	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions and streams at the same time. Default 10000."`
 	AllowedOrigins        []string         `json:"allowed_origins,omitempty" jsonschema:"Web origins whose pages may call, such as https://app.example.com. Default: none." sample:"[https://example.com]"`
 	AllowedHosts          []string         `json:"allowed_hosts,omitempty" jsonschema:"Names that a request's Host header may have in addition to localhost, with a port or for any port. Default: none." sample:"[orla.example.com]"`

@@ -194,6 +194,9 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.http = httpfront.New(s.bridge, settings)
+	kept := wiring.Sessions(cfg, s.log.Logger)
+	defer kept.Close()
+	s.http.Keep(kept)
 	s.issuer.use(issued)
 	for _, at := range metadataPaths {
 		s.http.Handle(at, &s.issuer)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/sessionlog"
 )
 
 // errRemoved is the cause with which the requests of a caller end whose token was removed.
@@ -69,9 +70,10 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 // removed reports whether a request has ended because the access of its caller did.
 func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
 
-// endSessions ends sessions, and cancels their requests.
+// endSessions ends sessions for good, and cancels their requests.
 func (h *Front) endSessions(these []*client.Session) {
 	for _, s := range these {
+		h.sessions.kept.Ended(s.ID)
 		h.bridge.EndSession(s)
 	}
 }
@@ -87,6 +89,7 @@ func (h *Front) endCallers(gone map[string]*access) {
 	}
 	is := func(caller string) bool { return gone[accessKey(caller)] != nil }
 	h.endSessions(h.sessions.remove(func(u *usage) bool { return is(u.user) }))
+	h.sessions.kept.Forget(func(r *sessionlog.Record) bool { return is(r.Caller) })
 	h.sse.endOf(is)
 	h.bridge.EndCallers(is)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/sessionlog"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -119,6 +120,10 @@ func New(b *mcpbridge.Bridge, settings Settings) *Front {
 	return h
 }
 
+// Keep keeps the sessions in a file, and goes on with those that are there (SPEC Q2). It must be called
+// before the first request, or not at all. The caller closes the file, after CloseSessions.
+func (h *Front) Keep(in *sessionlog.Log) { h.sessions.kept = in }
+
 // Handle adds a handler that is not MCP, at a pattern of http.ServeMux. next checks who may call
 // it: Host, Origin and token are not checked here. The log does not show the wildcards of the
 // path. Handle must be called before the first request.
@@ -169,17 +174,23 @@ func (h *Front) Serve(ctx context.Context) error {
 }
 
 // Expire ends the sessions that were idle for longer than timeout.
-func (h *Front) Expire(timeout time.Duration) { h.endSessions(h.sessions.idle(timeout)) }
+func (h *Front) Expire(timeout time.Duration) {
+	h.endSessions(h.sessions.idle(timeout))
+	h.sessions.kept.Forget(func(r *sessionlog.Record) bool { return time.Since(r.Used) > timeout+sessionlog.NoteEvery })
+}
 
 // Drain makes /readyz answer 503, so that no new work comes (SPEC G6).
 func (h *Front) Drain() { h.draining.Store(true) }
 
 // CloseSessions ends all sessions and streams, so that a server's Shutdown does not wait for them.
-// Calls that have ended are still answered.
+// Calls that have ended are still answered. The next process can go on with the sessions that are kept.
 func (h *Front) CloseSessions() {
 	h.awaitCalls()
 	h.sse.closeAll()
-	h.endSessions(h.sessions.remove(func(*usage) bool { return true }))
+	for _, s := range h.sessions.remove(func(*usage) bool { return true }) {
+		h.sessions.kept.Used(s.ID)
+		h.bridge.EndSession(s)
+	}
 	h.sessions.endStreams()
 	h.awaitCalls() // for those that came while the sessions ended
 }

@@ -34,7 +34,7 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 		u := from.own
 		switch {
 		case u == nil:
-			sessionOver(w)
+			from.over(w)
 		case r.Method == http.MethodDelete:
 			h.endSessions(h.sessions.removeOne(u))
 			w.WriteHeader(http.StatusNoContent)
@@ -61,7 +61,11 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.O
 		refuse(out, http.StatusConflict, "the session already has an event stream")
 		return
 	}
-	defer h.sessions.leaveStream(u)
+	defer func() {
+		if h.sessions.leaveStream(u) {
+			h.sessions.kept.Used(u.ID)
+		}
+	}()
 	h.headersRead(r)
 	out.Header().Set("X-Accel-Buffering", "no")
 	if out.beginStream() != nil {
@@ -151,11 +155,11 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 	case from.session == "":
 		by.Version = cmp.Or(by.Version, wire.VersionWithout)
 	case from.own == nil:
-		sessionOver(out)
+		from.over(out)
 		return
 	default:
 		h.sessions.enter(from.own)
-		defer h.sessions.leave(from.own)
+		defer h.leave(from.own)
 		s, by.Session = from.own.Session, from.session
 	}
 	if s != nil || from.own == nil {
@@ -208,6 +212,9 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 			return
 		}
 		free() // the client may use the id again as soon as it has the answer
+		if s != nil && code == 0 {
+			h.keep(s, m)
+		}
 		// The client of the only call need not wait until the call is logged. Where there are more
 		// calls, a flush for each would cost more than it saves.
 		_ = out.answer(response, h.calls.One()) // the client's leaving is its own business
@@ -300,11 +307,11 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 	var s *client.Session
 	switch {
 	case from.session != "" && from.own == nil:
-		sessionOver(out)
+		from.over(out)
 		return
 	case from.own != nil:
 		h.sessions.enter(from.own)
-		defer h.sessions.leave(from.own)
+		defer h.leave(from.own)
 		s, by.Session = from.own.Session, from.session
 	}
 	h.headersRead(r)
@@ -351,8 +358,11 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 			if s != nil {
 				defer s.Remove(asked.ID)
 			}
-			h.bridge.Exchange(asked, func(response wire.Parts, _ int64, release func()) {
+			h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) {
 				defer release()
+				if s != nil && code == 0 {
+					h.keep(s, m)
+				}
 				_ = out.event(r.Context(), response)
 			})
 		})

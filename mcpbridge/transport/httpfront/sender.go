@@ -17,6 +17,7 @@ type sender struct {
 	host    string      // see hostOf
 	session string      // the id of the session that it names; "" if it names none
 	own     *usage      // that session, if it exists and belongs to the caller; else nil
+	full    *noRoom     // why that session of an earlier process cannot go on now
 	owner   turns.Owner // whose share it uses: that of its caller, and within it that of its session
 }
 
@@ -24,7 +25,10 @@ func (h *Front) senderOf(r *http.Request) sender {
 	s := sender{subject: subject(r), host: hostOf(r), session: header(r, wire.SessionHeader)}
 	id := ""
 	if s.session != "" {
-		if s.own = h.sessions.find(s.session, s.subject); s.own != nil {
+		if s.own = h.sessions.find(s.session, s.subject); s.own == nil {
+			s.own, s.full = h.resume(r, s.session, s.subject)
+		}
+		if s.own != nil {
 			id = s.session
 		}
 	}

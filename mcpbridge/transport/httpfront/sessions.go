@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/sessionlog"
 )
 
 // sessions are those of Streamable HTTP, and the streams that count as sessions.
 type sessions struct {
+	kept     *sessionlog.Log // nil if sessions end with the process; set before the first request
+	resuming sync.Mutex      // held while a session of an earlier process is resumed
+
 	mu      sync.Mutex        // guards the fields that follow, and those of a usage
 	known   map[string]*usage // by their ids
 	opening int               // sessions that were admitted and are not known yet
@@ -27,6 +31,7 @@ type usage struct {
 	open   int       // requests and streams that are open
 	stream bool      // its event stream is open
 	last   time.Time // when the last request or stream ended
+	noted  time.Time // when its use was noted last; see Front.leave
 
 	// Its place among the sessions of its party, and among all without a token; see parties.
 	member                           *member // nil if it is not known
@@ -56,12 +61,22 @@ func (s *sessions) enter(u *usage) {
 	s.parties.used(u)
 }
 
-func (s *sessions) leave(u *usage) {
+// leave reports whether the use of the session should be noted.
+func (s *sessions) leave(u *usage) (note bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.open--
+	return s.restsLocked(u)
+}
+
+// restsLocked puts a session of which a request or a stream has ended behind the others.
+func (s *sessions) restsLocked(u *usage) (note bool) {
 	u.last = time.Now()
 	s.parties.used(u)
+	if note = u.last.Sub(u.noted) > sessionlog.NoteEvery; note {
+		u.noted = u.last
+	}
+	return note
 }
 
 // enterStream is like enter, for the session's event stream. It reports false if the session has
@@ -78,13 +93,12 @@ func (s *sessions) enterStream(u *usage) bool {
 	return true
 }
 
-func (s *sessions) leaveStream(u *usage) {
+func (s *sessions) leaveStream(u *usage) (note bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.stream = false
 	u.open--
-	u.last = time.Now()
-	s.parties.used(u)
+	return s.restsLocked(u)
 }
 
 // count returns how many sessions and streams there are.
@@ -100,6 +114,7 @@ func (s *sessions) opened(u *usage) {
 	defer s.mu.Unlock()
 	s.opening--
 	u.last = time.Now()
+	u.noted = u.last
 	s.known[u.ID] = u
 	s.parties.addSession(u)
 }

@@ -134,6 +134,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 		if code == 0 {
 			began, out.opened = true, true
 			h.sessions.opened(u)
+			h.keepNew(u)
 			out.Header().Set(wire.SessionHeader, s.ID)
 			if removed(r.Context()) {
 				h.endSessions(h.sessions.removeOne(u))

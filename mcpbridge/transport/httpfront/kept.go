@@ -1,0 +1,101 @@
+package httpfront
+
+import (
+	"net/http"
+
+	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/sessionlog"
+	"github.com/orla-project/orla/mcpbridge/wire"
+)
+
+// keepNew keeps a session that has begun.
+func (h *Front) keepNew(u *usage) {
+	if h.sessions.kept == nil {
+		return
+	}
+	if says, ok := u.Declared(); ok {
+		h.sessions.kept.Begun(u.ID, &sessionlog.Record{Caller: u.user, Access: h.accessDigest(u.user), Says: says.Params()})
+	}
+}
+
+// keep keeps what an answered request has changed of its session.
+func (h *Front) keep(s *client.Session, m *wire.Message) {
+	switch m.Method {
+	case wire.MethodSetLevel:
+		h.sessions.kept.SetLevel(s.ID, s.LoggedFrom())
+	case wire.MethodSubscribe, wire.MethodUnsubscribe:
+		uri, _ := wire.TextOf(m.Params.URI)
+		if m.Method == wire.MethodSubscribe {
+			h.sessions.kept.Follow(s.ID, uri)
+		} else {
+			h.sessions.kept.Unfollow(s.ID, uri)
+		}
+	}
+}
+
+// leave ends a request of a session that enter began.
+func (h *Front) leave(u *usage) {
+	if h.sessions.leave(u) {
+		h.sessions.kept.Used(u.ID)
+	}
+}
+
+// accessDigest returns a digest of what a caller has access by, so that a session does not outlive its token.
+func (h *Front) accessDigest(caller string) string {
+	a := h.settings.Load().access[accessKey(caller)]
+	if a == nil {
+		return ""
+	}
+	return sessionlog.AccessDigest(a.key)
+}
+
+// resume goes on with a session that the same caller began in an earlier process (SPEC Q2). It returns nil if
+// there is none. The noRoom says why it cannot go on now.
+func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
+	mine := func(k *sessionlog.Record) bool {
+		return k != nil && k.Caller == caller && k.Access == h.accessDigest(caller)
+	}
+	if !mine(h.sessions.kept.Earlier(id)) {
+		return nil, nil
+	}
+	h.sessions.resuming.Lock()
+	defer h.sessions.resuming.Unlock()
+	if u := h.sessions.find(id, caller); u != nil { // another request was faster
+		return u, nil
+	}
+	k := h.sessions.kept.Earlier(id)
+	if !mine(k) {
+		return nil, nil
+	}
+	says, ok := wire.ReadInitialize(k.Says)
+	if !ok {
+		return nil, nil
+	}
+	of := partyOf(r, says.Name)
+	yielded, full := h.sessions.admit(h.settings.Load().MaxSessions, h.limitOf(r, of), of, caller != "")
+	h.endSessions(yielded)
+	if full != nil {
+		return nil, full
+	}
+	s := client.New(id)
+	by := originOf(r, caller, hostOf(r), client.StreamableHTTP)
+	by.Session, by.As = id, client.OwnerOf(caller, id, hostOf(r))
+	h.bridge.Resume(r.Context(), s, says, k.Level, k.Follows, by)
+	u := &usage{Session: s, user: caller, party: of}
+	h.sessions.opened(u)
+	h.sessions.kept.Resumed(id)
+	if removed(r.Context()) {
+		h.endSessions(h.sessions.removeOne(u))
+		return nil, nil
+	}
+	return u, nil
+}
+
+// over refuses a request whose session there is not.
+func (s sender) over(w http.ResponseWriter) {
+	if s.full != nil {
+		s.full.refuse(w, nil)
+		return
+	}
+	sessionOver(w)
+}

@@ -1,0 +1,147 @@
+package httpfront
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/mcpbridge/sessionlog"
+)
+
+// session is the header that names a session.
+const session = "Mcp-Session-Id"
+
+// keptFront returns the front of a new process that keeps its sessions in a file, and what kills it.
+func keptFront(t *testing.T, path string, configure func(*Settings)) (*Front, func()) {
+	t.Helper()
+	h, _, settings := newIssued()
+	if configure != nil {
+		configure(&settings)
+		h.Configure(settings)
+	}
+	kept, err := sessionlog.Open(path, time.Hour, 100, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Keep(kept)
+	t.Cleanup(kept.Close)
+	return h, kept.Close // nothing is said to the sessions
+}
+
+func begins(t *testing.T, h http.Handler, token string) string {
+	t.Helper()
+	begun := sendAs(h, token, aBeginning)
+	id := begun.Header().Get(session)
+	if begun.Code != http.StatusOK || id == "" {
+		t.Fatalf("%d %s", begun.Code, begun.Body)
+	}
+	return id
+}
+
+// SPEC Q2: a session goes on after a restart, for its caller only, and not after it was ended.
+func TestQ2SessionsOutliveTheProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.log")
+	before, kill := keptFront(t, path, nil)
+	mine, ended := begins(t, before, "ann/ops"), begins(t, before, "ann/ops")
+	before.endSessions(before.sessions.remove(func(u *usage) bool { return u.ID == ended }))
+	kill()
+
+	for round := range 3 { // what was resumed outlives its process too
+		h, kill := keptFront(t, path, nil)
+		for what, c := range map[string]struct {
+			token, id string
+			want      int
+		}{
+			"another caller's": {"bob/ops", mine, http.StatusNotFound},
+			"one that ended":   {"ann/ops", ended, http.StatusNotFound},
+			"an unknown one":   {"ann/ops", "x" + mine, http.StatusNotFound},
+		} {
+			if out := sendAs(h, c.token, aPing, session, c.id); out.Code != c.want {
+				t.Errorf("round %d, %s: %d %s", round, what, out.Code, out.Body)
+			}
+		}
+		if n := h.Sessions(); n != 0 {
+			t.Errorf("round %d: %d sessions before the client came back", round, n)
+		}
+		if out := sendAs(h, "ann/ops", aPing, session, mine); out.Code != http.StatusOK {
+			t.Fatalf("round %d: %d %s", round, out.Code, out.Body)
+		}
+		if n := h.SessionsOf()["oauth:ann"]; n != 1 {
+			t.Errorf("round %d: %d sessions count for ann", round, n)
+		}
+		if round == 1 {
+			h.CloseSessions() // as at a stop
+		}
+		kill()
+	}
+}
+
+// SPEC Q2: requests that come at the same moment resume one session.
+func TestQ2ResumedOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.log")
+	before, kill := keptFront(t, path, nil)
+	id := begins(t, before, "ann/ops")
+	kill()
+	h, _ := keptFront(t, path, nil)
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			ping := strings.Replace(aPing, `"id":2`, fmt.Sprintf(`"id":%d`, i+2), 1)
+			if out := sendAs(h, "ann/ops", ping, session, id); out.Code != http.StatusOK {
+				t.Errorf("%d %s", out.Code, out.Body)
+			}
+		})
+	}
+	all.Wait()
+	if n := h.Sessions(); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// SPEC Q2, N2: a session ends with the access of its caller, also while no process runs, and while its client is away.
+func TestQ2SessionsEndWithTheirToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.log")
+	before, kill := keptFront(t, path, nil)
+	static, issued := begins(t, before, "static"), begins(t, before, "ann/ops")
+	kill()
+	h, kill := keptFront(t, path, func(s *Settings) { s.Callers = map[string]string{"static": "another token", IssuedPrefix: "1"} })
+	if out := sendAs(h, "static", aPing, session, static); out.Code != http.StatusNotFound {
+		t.Errorf("with a new token: %d %s", out.Code, out.Body)
+	}
+	settings := *h.settings.Load()
+	settings.Callers = map[string]string{"static": "another token"}
+	h.Configure(settings)
+	settings.Callers = map[string]string{"static": "another token", IssuedPrefix: "1"}
+	h.Configure(settings)
+	if out := sendAs(h, "ann/ops", aPing, session, issued); out.Code != http.StatusNotFound {
+		t.Errorf("after its issuer was removed for a moment: %d %s", out.Code, out.Body)
+	}
+	kill()
+	h, _ = keptFront(t, path, nil)
+	if out := sendAs(h, "ann/ops", aPing, session, issued); out.Code != http.StatusNotFound {
+		t.Errorf("in the next process: %d %s", out.Code, out.Body)
+	}
+}
+
+// SPEC Q2, S2: a session that comes back counts among max_sessions. Where there is no room, it can come back later.
+func TestQ2NoRoom(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.log")
+	before, kill := keptFront(t, path, nil)
+	id := begins(t, before, "ann/ops")
+	kill()
+	h, _ := keptFront(t, path, func(s *Settings) { s.MaxSessions = 1 })
+	other := begins(t, h, "bob/ops")
+	out := sendAs(h, "ann/ops", aPing, session, id)
+	if out.Code != http.StatusServiceUnavailable || out.Header().Get("Retry-After") == "" {
+		t.Errorf("without room: %d %s", out.Code, out.Body)
+	}
+	h.endSessions(h.sessions.remove(func(u *usage) bool { return u.ID == other }))
+	if out := sendAs(h, "ann/ops", aPing, session, id); out.Code != http.StatusOK {
+		t.Errorf("with room: %d %s", out.Code, out.Body)
+	}
+}
