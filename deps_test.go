@@ -138,7 +138,7 @@ var imports = map[string][]string{
 	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},                                     // what clients get of a call
 	"mcpbridge/listing":             {"internal/call/turns", "mcpbridge/wire"},                                                                                                  // the lists that clients get
 	"mcpbridge/subscription":        {"internal/call/fault", "internal/call/rules", "internal/call/turns", "mcpbridge/client", "mcpbridge/wire", "supervisor"},                  // who follows which resources
-	"mcpbridge/sessionlog":          {"internal/file/wholefile"}, // sessions that outlive a process
+	"mcpbridge/sessionlog":          {"internal/file/wholefile"},                                                                                                                // sessions that outlive a process
 	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                                                      // the bytes of requests
 	"mcpbridge":                     {"internal/call/rules", "mcpbridge/subscription", "mcpbridge/listing", "mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},

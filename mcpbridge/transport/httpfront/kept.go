@@ -56,16 +56,13 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 		return k != nil && k.Caller == caller && k.Access == h.accessDigest(caller)
 	}
 	if !mine(h.sessions.kept.Earlier(id)) {
-		return nil, nil
+		return h.sessions.find(id, caller), nil // another request may have been faster
 	}
 	h.sessions.resuming.Lock()
 	defer h.sessions.resuming.Unlock()
-	if u := h.sessions.find(id, caller); u != nil { // another request was faster
-		return u, nil
-	}
 	k := h.sessions.kept.Earlier(id)
 	if !mine(k) {
-		return nil, nil
+		return h.sessions.find(id, caller), nil
 	}
 	says, ok := wire.ReadInitialize(k.Says)
 	if !ok {

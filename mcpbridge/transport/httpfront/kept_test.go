@@ -85,20 +85,28 @@ func TestQ2SessionsOutliveTheProcess(t *testing.T) {
 func TestQ2ResumedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.log")
 	before, kill := keptFront(t, path, nil)
-	id := begins(t, before, "ann/ops")
+	ids := make([]string, 60)
+	for i := range ids {
+		ids[i] = begins(t, before, "ann/ops")
+	}
 	kill()
 	h, _ := keptFront(t, path, nil)
-	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			ping := strings.Replace(aPing, `"id":2`, fmt.Sprintf(`"id":%d`, i+2), 1)
-			if out := sendAs(h, "ann/ops", ping, session, id); out.Code != http.StatusOK {
-				t.Errorf("%d %s", out.Code, out.Body)
-			}
-		})
+	for _, id := range ids {
+		var all sync.WaitGroup
+		together := make(chan struct{})
+		for i := range 4 {
+			all.Go(func() {
+				<-together
+				ping := strings.Replace(aPing, `"id":1`, fmt.Sprintf(`"id":%d`, i+2), 1)
+				if out := sendAs(h, "ann/ops", ping, session, id); out.Code != http.StatusOK {
+					t.Errorf("%d %s", out.Code, out.Body)
+				}
+			})
+		}
+		close(together)
+		all.Wait()
 	}
-	all.Wait()
-	if n := h.Sessions(); n != 1 {
+	if n := h.Sessions(); n != len(ids) {
 		t.Errorf("%d sessions", n)
 	}
 }
