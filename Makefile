@@ -7,6 +7,7 @@ DIST     ?= dist
 # Where install puts the program, in the folder bin.
 PREFIX   ?= $(HOME)/.local
 CHAOS    ?= 10m
+SOAK     ?= 1h
 SEED     ?=
 # The race detector links with the C compiler.
 RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
@@ -44,7 +45,7 @@ ARCHS   ?= amd64 arm64
 CHECKS := tidy build cross vet lint test fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build install cross docs deb rpm image release test short script lint fmt fuzz bench cover flake chaos tidy vet check clean clients checks
+.PHONY: help build install cross docs deb rpm image release test short script lint fmt fuzz bench cover flake chaos soak tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +112,10 @@ cover: ## write coverage.out and print what is covered
 
 flake: ## run the lifecycle packages fifty times over
 	$(GO) test -race -shuffle=on -count=50 -timeout=3h $(LIFECYCLE)
+
+soak: ## an hour with a week's worth of events: memory, descriptors, goroutines, disk and latency must stay flat; SOAK=10m for less, CHART=soak.svg for a chart
+	$(GO) build -o bin/soak ./internal/testing/soak
+	bin/soak -for $(SOAK) $(CHART:%=-chart %)
 
 chaos: ## ten minutes of faults at random while an oracle looks on; CHAOS=1h for longer, SEED=7 for the same again, CLOCK=1 for a clock that jumps
 	CGO_ENABLED=0 $(GO) build -o bin/chaos ./internal/testing/chaos
