@@ -186,11 +186,12 @@ var imports = map[string][]string{
 	"internal/app/cli/pinned":     {"internal/app/control", "internal/app/exit", "internal/app/terminal", "manifest"},
 	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
+	"internal/app/cli/top":        {"internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
 		"internal/app/cli/statuspage",
 		"internal/deps", "internal/launch/environ", // which packages tools need
 		"internal/call/rules",
-		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
+		"internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
 		"capsule/files",       // which rules of a capsule are too many
@@ -228,7 +229,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"internal/observe/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/mcp/schema"},
 	"github.com/segmentio/encoding":            {"internal/mcp/rawjson"},
-	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned"},
+	"github.com/spf13/cobra":                   {"internal/app/cli", "internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned"},
 	"github.com/spf13/pflag":                   {"internal/app/config", "internal/app/cli"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with

@@ -160,6 +160,15 @@ func (l *lineWriter) write(w io.Writer, line []byte) error {
 	return err
 }
 
+// readableLine returns a line of the log as one line for people.
+func readableLine(line []byte) string {
+	text, err := (&lineWriter{}).readable(line)
+	if err != nil {
+		text = terminal.Printable(string(line))
+	}
+	return terminal.OneLine(text)
+}
+
 // pair is one member of a JSON object.
 type pair struct {
 	key   string

@@ -10,6 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/author"
 	"github.com/orla-project/orla/internal/app/cli/logins"
 	"github.com/orla-project/orla/internal/app/cli/pinned"
+	"github.com/orla-project/orla/internal/app/cli/top"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/daemon"
@@ -71,6 +72,11 @@ func newRoot(std terminal.Streams) *cobra.Command {
 			Explain: talk,
 		}, std),
 		newStatus(flags, std),
+		top.New(top.Orla{
+			Any:     func(cmd *cobra.Command) (*control.Client, error) { return anyOrla(flags, cmd) },
+			Here:    func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) },
+			Explain: talk, Readable: readableLine,
+		}, std),
 		newLogs(flags, std),
 		newEvents(flags, std),
 		auditlog.New(flags, std),

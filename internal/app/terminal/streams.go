@@ -31,6 +31,23 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
+// Raw makes a terminal pass on each key at once, without showing it, until restore is called. It reports false
+// if f is not a terminal.
+func Raw(f *os.File) (restore func() error, ok bool) {
+	before, err := term.MakeRaw(int(f.Fd()))
+	if err != nil {
+		return nil, false
+	}
+	return func() error { return term.Restore(int(f.Fd()), before) }, true
+}
+
+// Size is how many characters a terminal has in a line, and how many lines; ok is false if f is not a terminal
+// that says so.
+func Size(f *os.File) (width, height int, ok bool) {
+	width, height, err := term.GetSize(int(f.Fd()))
+	return width, height, err == nil && width > 0 && height > 0
+}
+
 // TableWidth is how wide a table is where there is no terminal.
 const TableWidth = 100
 

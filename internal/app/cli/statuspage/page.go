@@ -144,6 +144,19 @@ func StateOf(t *control.ToolStatus) string {
 
 // table writes a line for each tool. A capsule that is not READY has the reason on the next line.
 func (p *page) table(tools []control.ToolStatus) {
+	rows := p.rows(tools)
+	widths := p.widths(rows)
+	p.row(rows[0], widths)
+	for i, row := range rows[1:] {
+		p.row(row, widths)
+		if why := p.why(&tools[i]); why != "" {
+			p.printf("  %s\n", shortened(why, p.width-len("  ")))
+		}
+	}
+}
+
+// rows returns the cells of the table. The first row is its head.
+func (p *page) rows(tools []control.ToolStatus) [][]string {
 	rows := [][]string{make([]string, len(columns))}
 	for j, c := range columns {
 		rows[0][j] = c.head
@@ -155,14 +168,7 @@ func (p *page) table(tools []control.ToolStatus) {
 		}
 		rows = append(rows, row)
 	}
-	widths := p.widths(rows)
-	p.row(rows[0], widths)
-	for i, row := range rows[1:] {
-		p.row(row, widths)
-		if why := p.why(&tools[i]); why != "" {
-			p.printf("  %s\n", shortened(why, p.width-len("  ")))
-		}
-	}
+	return rows
 }
 
 // gap separates two columns.
