@@ -31,12 +31,12 @@ const (
 
 // Record is what is kept of a session.
 type Record struct {
-	Caller  string          `json:"caller,omitempty"` // who began it; "" without authentication
-	Access  string          `json:"access,omitempty"` // AccessDigest of what its caller had access by
-	Says    json.RawMessage `json:"says"`             // the params of its initialize, as far as Orla needs them
-	Level   string          `json:"level,omitempty"`  // the least level of log messages that its client wants
-	Follows []string        `json:"follows,omitempty"`
-	Used    time.Time       `json:"used"` // it was used then, and up to NoteEvery later
+	Caller  string          `json:"caller,omitempty"`  // who began it; "" without authentication
+	Access  string          `json:"access,omitempty"`  // AccessDigest of what its caller had access by
+	Says    json.RawMessage `json:"says"`              // the params of its initialize, as far as Orla needs them
+	Level   string          `json:"level,omitempty"`   // the least level of log messages that its client wants
+	Follows map[string]bool `json:"follows,omitempty"` // the URIs of the resources that it follows
+	Used    time.Time       `json:"used"`              // it was used then, and up to NoteEvery later
 }
 
 // digest names a session. The file does not have its id, with which anybody could use it.
@@ -164,11 +164,12 @@ func (c *line) apply(all map[digest]*Record) {
 	case c.Level != "":
 		r.Level = c.Level
 	case c.Follow != "":
-		if !slices.Contains(r.Follows, c.Follow) {
-			r.Follows = append(r.Follows, c.Follow)
+		if r.Follows == nil {
+			r.Follows = map[string]bool{}
 		}
+		r.Follows[c.Follow] = true
 	case c.Unfollow != "":
-		r.Follows = slices.DeleteFunc(r.Follows, func(uri string) bool { return uri == c.Unfollow })
+		delete(r.Follows, c.Unfollow)
 	case c.Used != nil:
 		r.Used = *c.Used
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -61,7 +63,7 @@ func TestQ2KeepsWhatASessionHas(t *testing.T) {
 	for range 2 { // Open writes the file again
 		l = open(t, path)
 		got := l.Earlier("one")
-		if got == nil || got.Level != "debug" || !reflect.DeepEqual(got.Follows, []string{"mem://a"}) || got.Caller != "ann" {
+		if got == nil || got.Level != "debug" || !reflect.DeepEqual(got.Follows, map[string]bool{"mem://a": true}) || got.Caller != "ann" {
 			t.Fatalf("%+v", got)
 		}
 		if l.Earlier("two") != nil || l.Earlier("three") != nil {
@@ -147,5 +149,35 @@ func TestQ2OneProcess(t *testing.T) {
 	l.Begun("two", record())
 	if n := strings.Count(said.String(), "level=WARN"); n != 1 {
 		t.Errorf("said %d times: %s", n, said.String())
+	}
+}
+
+// SPEC S1: to read what many sessions, or one, have done costs in proportion to it.
+func TestS1ReadingSessions(t *testing.T) {
+	for name, write := range map[string]func(l *Log, n int){
+		"sessions": func(l *Log, n int) {
+			for i := range n {
+				l.Begun(fmt.Sprint(i), record())
+			}
+		},
+		"resources of one": func(l *Log, n int) {
+			l.Begun("one", record())
+			for i := range n {
+				l.Follow("one", fmt.Sprintf("mem://%d", i))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			costtest.Check(t, 1000, func(n int) func() {
+				path := filepath.Join(t.TempDir(), "sessions.log")
+				l, err := Open(path, time.Hour, n, silent)
+				if err != nil {
+					t.Fatal(err)
+				}
+				write(l, n)
+				l.Close()
+				return func() { _, _ = read(path) }
+			})
+		})
 	}
 }

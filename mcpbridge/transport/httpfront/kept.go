@@ -1,7 +1,9 @@
 package httpfront
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
@@ -77,7 +79,7 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 	s := client.New(id)
 	by := originOf(r, caller, hostOf(r), client.StreamableHTTP)
 	by.Session, by.As = id, client.OwnerOf(caller, id, hostOf(r))
-	h.bridge.Resume(r.Context(), s, says, k.Level, k.Follows, by)
+	h.bridge.Resume(r.Context(), s, says, k.Level, slices.Sorted(maps.Keys(k.Follows)), by)
 	u := &usage{Session: s, user: caller, party: of}
 	h.sessions.opened(u)
 	h.sessions.kept.Resumed(id)
