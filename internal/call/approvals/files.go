@@ -64,6 +64,7 @@ func (s *Store) readLocked() {
 	now := time.Now()
 	for _, e := range read {
 		s.all[e.ID] = e
+		s.noteChangeLocked(e)
 		if e.ended(now) {
 			e.expireAt(now)
 			s.endLocked(e)

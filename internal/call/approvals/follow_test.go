@@ -45,3 +45,20 @@ func TestT87Follow(t *testing.T) {
 		}
 	})
 }
+
+// SPEC S2: who follows the records looks at those that have changed, and at no others.
+func TestS2OnlyWhatHasChanged(t *testing.T) {
+	s := open(t, t.TempDir())
+	for n := range 20 {
+		ask(t, s, question(fmt.Sprint(n)))
+	}
+	all, n, later := s.Since(0)
+	if len(all) != 20 {
+		t.Fatalf("%d records", len(all))
+	}
+	decide(t, s, all[3].ID, approve)
+	<-later
+	if changed, _, _ := s.Since(n); len(changed) != 1 || changed[0].ID != all[3].ID || changed[0].Phase != approvals.Approved {
+		t.Errorf("changed: %+v", changed)
+	}
+}

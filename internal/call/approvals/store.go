@@ -82,13 +82,13 @@ type Store struct {
 	ttl atomic.Int64
 	bounds
 
-	mu      sync.Mutex // guards the fields that follow
-	all     map[string]*entry
-	open    map[key]*entry // that a call like theirs is attached to
-	ended   []*entry       // the oldest first
-	size    int            // bytes of the arguments of ended
-	changed chan struct{}  // closed at the next change of any record
-	closed  bool
+	mu    sync.Mutex // guards the fields that follow
+	all   map[string]*entry
+	open  map[key]*entry // that a call like theirs is attached to
+	ended []*entry       // the oldest first
+	size  int            // bytes of the arguments of ended
+	changes
+	closed bool
 }
 
 type entry struct {
@@ -97,6 +97,7 @@ type entry struct {
 	late    *time.Timer
 	counted bool // in shares and bytes
 	old     bool // the rules have changed since it was used
+	place
 }
 
 // bytes is what a record counts as.
@@ -106,7 +107,7 @@ func (e *entry) bytes() int64 { return int64(len(e.Args) + len(e.Input)) }
 // left out: what is not known to be approved is not.
 func Open(opts Options) (*Store, error) {
 	s := &Store{
-		opts: opts, all: map[string]*entry{}, open: map[key]*entry{}, changed: make(chan struct{}),
+		opts: opts, all: map[string]*entry{}, open: map[key]*entry{}, changes: newChanges(),
 		bounds: bounds{turns.NewQueue(1, 0), turns.NewShares(maxOpen), turns.NewShares(maxOpenBytes)},
 	}
 	s.SetTTL(DefaultTTL)
@@ -177,7 +178,7 @@ func (s *Store) Ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
 	}
 	s.all[e.ID], s.open[k] = e, e
 	s.watchLocked(e)
-	s.toldLocked()
+	s.noteChangeLocked(e)
 	s.opts.Log.Info("a call needs an approval", "approval", e.ID, "tool", e.Tool, "caller", e.Caller, "rule", e.Rule, "expires", e.Expires)
 	return e.Record, e.changed, nil
 }
@@ -253,12 +254,7 @@ func (s *Store) expireLocked(e *entry, now time.Time) {
 func (s *Store) changeLocked(e *entry) {
 	close(e.changed)
 	e.changed = make(chan struct{})
-	s.toldLocked()
-}
-
-func (s *Store) toldLocked() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.noteChangeLocked(e)
 }
 
 // endLocked keeps a record only to be shown, and removes the oldest of those that are too many.
@@ -277,6 +273,7 @@ func (s *Store) endLocked(e *entry) {
 		s.ended = s.ended[1:]
 		s.size -= int(oldest.bytes())
 		delete(s.all, oldest.ID)
+		s.forgetLocked(oldest)
 		_ = os.Remove(s.path(oldest)) // at worst it is shown again after the next start
 	}
 }
@@ -441,8 +438,28 @@ func (s *Store) List() []Record {
 	for _, e := range s.all {
 		list = append(list, e.Record)
 	}
-	slices.SortFunc(list, func(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, compareAge)
 	return list
+}
+
+func compareAge(a, b Record) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+}
+
+// Has reports whether there is a record.
+func (s *Store) Has(id string) bool {
+	_, ok := s.Record(id)
+	return ok
+}
+
+// Record returns a record as it is now.
+func (s *Store) Record(id string) (Record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.all[id]; e != nil {
+		return e.Record, true
+	}
+	return Record{}, false
 }
 
 // Get returns a record, and the last one of the same caller and tool that was approved before it, nil if there
@@ -465,11 +482,4 @@ func (s *Store) Get(id string) (r Record, last *Record, err error) {
 		last = &found
 	}
 	return e.Record, last, nil
-}
-
-// Changed returns a channel that is closed when any record changes.
-func (s *Store) Changed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changed
 }

@@ -2,7 +2,7 @@
 // requests that are signed as Standard Webhooks (standardwebhooks.com) says.
 //
 // There is at most one event for each record: the newest. It is sent again until the receiver accepts it, or it is
-// of no use any more.
+// of no use any more. Callers take turns, so the calls of one do not delay what is announced of another's.
 //
 // Its invariant: nothing that a receiver answers decides about a call.
 package announce
@@ -23,11 +23,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/manifest"
 )
@@ -97,10 +99,13 @@ func (a *Announcer) Serve(ctx context.Context) error {
 	if store == nil {
 		return ctx.Err()
 	}
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	results := make(chan result)
 	var q *queue // of the receiver to
 	var to string
 	for {
-		changed := store.Changed()
+		var changed <-chan struct{}
 		var timer <-chan time.Time
 		if s := a.settings.Load(); s == nil {
 			q, to = nil, ""
@@ -108,24 +113,28 @@ func (a *Announcer) Serve(ctx context.Context) error {
 			if to != s.URL {
 				q, to = newQueue(), s.URL
 			}
-			for _, lost := range q.note(store.List(), time.Now()) {
-				a.opts.Log.Warn("an approval was not announced", "approval", lost.record.ID, "phase", string(lost.record.Phase), "err", lost.err)
-			}
-			e, at := q.next()
-			if e != nil && !time.Now().Before(at) {
-				a.send(ctx, q, s, e)
-				if ctx.Err() != nil {
-					return ctx.Err()
+			now := time.Now()
+			changed = q.note(store, now)
+			for e := q.next(now); e != nil; e = q.next(now) {
+				record, ok := a.worth(store, e, now)
+				if !ok {
+					q.drop(e)
+					continue
 				}
-				continue
+				sent := result{of: q, event: e, phase: record.Phase, since: e.since}
+				sending.Go(func() { a.send(ctx, s, &record, sent, results) })
 			}
-			if e != nil {
-				timer = time.After(time.Until(at))
+			if at := q.wake(now); !at.IsZero() {
+				timer = time.After(at.Sub(now))
 			}
 		}
 		select {
 		case <-changed:
 		case <-timer:
+		case r := <-results:
+			if r.of == q {
+				a.note(q, r)
+			}
 		case <-a.used:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -133,22 +142,57 @@ func (a *Announcer) Serve(ctx context.Context) error {
 	}
 }
 
-// send makes one attempt.
-func (a *Announcer) send(ctx context.Context, q *queue, s *Settings, e *event) {
-	again, err := a.post(ctx, s, e)
+// worth returns the record of an event, if it is to be announced still.
+func (a *Announcer) worth(store *approvals.Store, e *event, now time.Time) (r approvals.Record, ok bool) {
+	r, ok = store.Record(e.id)
 	switch {
-	case err == nil:
-		if q.accepted(e) {
+	case !ok, e.phase != approvals.Pending && now.Sub(e.since) > useful:
+		a.opts.Log.Warn("an approval was not announced", "approval", e.id, "phase", string(e.phase), "err", e.err)
+		return r, false
+	case r.Phase != e.phase: // since it was noted
+		e.begin(&r, now)
+	}
+	return r, true
+}
+
+// result is how an attempt has ended.
+type result struct {
+	of    *queue
+	event *event
+	phase approvals.Phase // that was announced
+	since time.Time       // when the record came to it
+	again time.Duration   // what the receiver wants to wait for
+	err   error
+}
+
+// send makes one attempt. Its result is dropped if ctx ends.
+func (a *Announcer) send(ctx context.Context, s *Settings, r *approvals.Record, sent result, results chan<- result) {
+	defer func() {
+		select {
+		case results <- sent:
+		case <-ctx.Done():
+		}
+	}()
+	defer recovered.To(a.opts.Log, "announce an approval", func(any) { sent.err = errors.New("there is a fault in Orla") })
+	sent.again, sent.err = a.post(ctx, s, r, sent.since)
+}
+
+// note notes how an attempt has ended.
+func (a *Announcer) note(q *queue, r result) {
+	switch {
+	case r.err == nil:
+		if q.accepted(r.event, r.phase) {
 			a.opts.Log.Info("the webhook of approvals accepts again")
 		}
-	case ctx.Err() == nil && q.refused(e, err, again, time.Now()):
-		a.opts.Log.Warn("the webhook of approvals does not accept; it is tried again", "approval", e.record.ID, "err", err)
+	case q.refused(r.event, r.phase, r.err, r.again, time.Now()):
+		a.opts.Log.Warn("the webhook of approvals does not accept; it is tried again", "approval", r.event.id, "err", r.err)
 	}
 }
 
-// post sends an event. again is what the receiver wants to wait for.
-func (a *Announcer) post(ctx context.Context, s *Settings, e *event) (again time.Duration, _ error) {
-	body, err := e.body(s.Arguments)
+// post announces the phase that a record has come to. again is what the receiver wants to wait for.
+func (a *Announcer) post(ctx context.Context, s *Settings, r *approvals.Record, since time.Time) (again time.Duration, _ error) {
+	id := r.ID + "-" + word(r.Phase) // the same for all attempts, also those of another process
+	body, err := bodyOf(r, since, s.Arguments)
 	if err != nil {
 		return 0, err
 	}
@@ -161,9 +205,9 @@ func (a *Announcer) post(ctx context.Context, s *Settings, e *event) (again time
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", a.opts.UserAgent)
-	req.Header.Set("Webhook-Id", e.id())
+	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", stamp)
-	req.Header.Set("Webhook-Signature", "v1,"+sign(s.Key, e.id(), stamp, body))
+	req.Header.Set("Webhook-Signature", "v1,"+sign(s.Key, id, stamp, body))
 	resp, err := a.opts.Client.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -216,9 +260,8 @@ type data struct {
 	Arguments json.RawMessage     `json:"arguments,omitempty"`
 }
 
-// body returns the body of an event's requests.
-func (e *event) body(arguments bool) ([]byte, error) {
-	r := &e.record
+// bodyOf returns the body of a request.
+func bodyOf(r *approvals.Record, since time.Time, arguments bool) ([]byte, error) {
 	sum := sha256.Sum256(r.Args)
 	d := data{
 		ID: r.ID, Phase: r.Phase, Tool: r.Tool, Caller: r.Caller, Agent: r.Agent, Task: r.Task, Class: r.Class, Why: r.Why, Approvers: r.Approvers,
@@ -232,5 +275,5 @@ func (e *event) body(arguments bool) ([]byte, error) {
 		Type      string    `json:"type"`
 		Timestamp time.Time `json:"timestamp"`
 		Data      data      `json:"data"`
-	}{"approval." + e.what(), e.since, d})
+	}{"approval." + word(r.Phase), since, d})
 }

@@ -6,42 +6,65 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/orla-project/orla/internal/call/approvals"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 const (
 	firstPause = time.Second
 	maxPause   = time.Minute
-	// maxWait bounds what a receiver can have us wait for.
+	// maxWait bounds what a receiver can have the events of one caller wait for.
 	maxWait = 5 * time.Minute
+	// maxPauseForAll bounds the pause of all callers after a failure of one.
+	maxPauseForAll = 2 * time.Second
 	// useful is how long after it an end of a record is announced.
 	useful = time.Hour
+	// maxSending bounds the requests at a time. No caller has more of them than it leaves free.
+	maxSending = 4
+	// fewEvents is a number of events at which looking for those without a record is not worthwhile.
+	fewEvents = 4096
 )
 
-// event is what is to be announced of a record.
+// event is what is to be announced of a record, or what was last.
 type event struct {
-	record approvals.Record
-	since  time.Time
-	at     time.Time // of the next attempt
-	pauses *backoff.ExponentialBackOff
-	err    error // of the last attempt
+	id      string // of the record
+	of      *caller         // nil before it has to be sent
+	phase   approvals.Phase // that is to be announced
+	since   time.Time       // when the record came to it
+	created time.Time
+	waits   bool      // it has to be sent
+	sending bool      // it is being sent, maybe with an earlier phase
+	at      time.Time // of the next attempt
+	pauses  *backoff.ExponentialBackOff
+	err     error // of the last attempt
+	turns.Position
 }
 
-func newEvent(r *approvals.Record, now time.Time) *event {
-	e := &event{record: *r, since: now, at: now, pauses: newPauses()}
+// Before implements turns.Item.
+func (e *event) Before(other *event) bool {
+	return e.at.Before(other.at) || e.at.Equal(other.at) && e.created.Before(other.created)
+}
+
+// begin has an event announce the phase that a record is in now.
+func (e *event) begin(r *approvals.Record, now time.Time) {
+	e.phase, e.since, e.at, e.waits, e.err = r.Phase, sinceOf(r, now).UTC(), now, true, nil
+	e.pauses = newPauses(maxPause)
+}
+
+// sinceOf returns when a record came to its phase.
+func sinceOf(r *approvals.Record, now time.Time) time.Time {
 	switch r.Phase {
 	case approvals.Pending:
-		e.since = r.Created
+		return r.Created
 	case approvals.Approved, approvals.Denied:
-		e.since = r.Decided
+		return r.Decided
 	case approvals.Expired:
 	}
-	e.since = e.since.UTC()
-	return e
+	return now
 }
 
-// what is the type of the event, which has a name of its own for each.
-func (e *event) what() string {
-	switch e.record.Phase {
+// word names a phase in the type of an event.
+func word(p approvals.Phase) string {
+	switch p {
 	case approvals.Pending:
 		return "requested"
 	case approvals.Approved, approvals.Denied:
@@ -51,83 +74,245 @@ func (e *event) what() string {
 	return "expired"
 }
 
-// id is the same for all attempts, also those of another process.
-func (e *event) id() string { return e.record.ID + "-" + e.what() }
-
-func newPauses() *backoff.ExponentialBackOff {
+func newPauses(most time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2), backoff.WithMaxInterval(maxPause),
+		backoff.WithInitialInterval(firstPause), backoff.WithMultiplier(2), backoff.WithMaxInterval(most),
 		backoff.WithMaxElapsedTime(0), // the record says when it is over
 	)
 }
 
-// queue has the newest event of each record that was not accepted yet. So it is as bounded as the records are.
-type queue struct {
-	seen   map[string]approvals.Phase // what the last note had; nil before the first
-	events map[string]*event
-
-	pauses  *backoff.ExponentialBackOff // between the failures of all events
+// caller is whose calls events are about. It is in at most one of the heaps of a queue.
+type caller struct {
+	name    string
+	events  turns.Heap[*event] // that wait and are not being sent
+	sending int
+	turn    uint64                      // of its last request; the caller with the least is next
 	quiet   time.Time                   // no attempt before it
+	pauses  *backoff.ExponentialBackOff // between its failures
 	failing bool
+	in      *turns.Heap[*caller] // nil if no event of it waits
+	from    time.Time            // when it can be next
+	due     bool                 // from is over
+	turns.Position
 }
 
-func newQueue() *queue { return &queue{events: map[string]*event{}, pauses: newPauses()} }
+// Before implements turns.Item.
+func (c *caller) Before(other *caller) bool {
+	if c.due != other.due || !c.due {
+		return c.from.Before(other.from)
+	}
+	if c.sending != other.sending {
+		return c.sending < other.sending
+	}
+	return c.turn < other.turn
+}
 
-// note takes the records as they are. It returns the events that are given up.
-func (q *queue) note(list []approvals.Record, now time.Time) (lost []*event) {
-	seen := make(map[string]approvals.Phase, len(list))
+// queue has the newest event of each record. Callers take turns, so that what one makes does not delay the others.
+type queue struct {
+	begun  bool   // it has noted what was there
+	asked  uint64 // the changes of records that are noted
+	events map[string]*event
+	most   int // the number of events at which to look for those without a record
+
+	callers map[string]*caller
+	later   turns.Heap[*caller] // whose next event waits for its time
+	due     turns.Heap[*caller]
+	sending int
+	turn    uint64
+
+	pauses  *backoff.ExponentialBackOff // between the failures of all
+	quiet   time.Time                   // no attempt before it
+	failing int                         // how many callers are
+}
+
+func newQueue() *queue {
+	return &queue{events: map[string]*event{}, most: fewEvents, callers: map[string]*caller{}, pauses: newPauses(maxPauseForAll)}
+}
+
+// note takes what has changed of the records. It returns a channel that is closed at the next change.
+func (q *queue) note(store *approvals.Store, now time.Time) (later <-chan struct{}) {
+	first := !q.begun
+	list, asked, later := store.Since(q.asked)
+	q.begun, q.asked = true, asked
 	for i := range list {
 		r := &list[i]
-		seen[r.ID] = r.Phase
-		was, known := q.seen[r.ID]
-		switch {
-		case q.seen == nil && r.Phase != approvals.Pending: // the receiver may know it from an earlier process
-		case !known || was != r.Phase:
-			q.events[r.ID] = newEvent(r, now)
-		case q.events[r.ID] != nil:
-			q.events[r.ID].record = *r
+		e := q.events[r.ID]
+		if e == nil {
+			e = &event{id: r.ID, phase: r.Phase, created: r.Created}
+			q.events[r.ID] = e
+			if first && r.Phase != approvals.Pending { // the receiver may know it from an earlier process
+				continue
+			}
+		} else if e.phase == r.Phase {
+			continue
 		}
+		q.takeOut(e)
+		if !e.waits {
+			e.of = q.callerOf(r.Caller) // it may have been released
+		}
+		e.begin(r, now)
+		q.putIn(e)
 	}
-	q.seen = seen
+	if len(q.events) > q.most {
+		q.forget(store)
+	}
+	return later
+}
+
+// forget removes the events of records that are gone.
+func (q *queue) forget(store *approvals.Store) {
 	for id, e := range q.events {
-		_, kept := seen[id]
-		if !kept || e.record.Phase != approvals.Pending && now.Sub(e.since) > useful {
+		if !e.sending && !store.Has(id) {
+			q.takeOut(e)
 			delete(q.events, id)
-			lost = append(lost, e)
+			if e.of != nil {
+				q.release(e.of)
+			}
 		}
 	}
-	return lost
+	q.most = max(fewEvents, 2*len(q.events)) // so that looking costs a constant time for each event
 }
 
-// next returns the event that is to be sent next, and when; nil for none.
-func (q *queue) next() (next *event, at time.Time) {
-	for _, e := range q.events {
-		if next == nil || e.at.Before(next.at) || e.at.Equal(next.at) && e.record.Created.Before(next.record.Created) {
-			next = e
-		}
+func (q *queue) callerOf(name string) *caller {
+	c := q.callers[name]
+	if c == nil {
+		c = &caller{name: name, pauses: newPauses(maxPause)}
+		q.callers[name] = c
 	}
-	if next == nil || next.at.After(q.quiet) {
-		if next == nil {
-			return nil, at
-		}
-		return next, next.at
-	}
-	return next, q.quiet
+	return c
 }
 
-// accepted removes an event. It reports whether the receiver did not accept before.
-func (q *queue) accepted(e *event) (recovered bool) {
-	delete(q.events, e.record.ID)
-	recovered, q.failing = q.failing, false
+// release forgets a caller without requests.
+func (q *queue) release(c *caller) {
+	if c.in != nil || c.sending > 0 {
+		return
+	}
+	if c.failing {
+		q.failing--
+	}
+	delete(q.callers, c.name)
+}
+
+// takeOut takes an event out of those that wait. putIn puts one in that is not being sent.
+func (q *queue) takeOut(e *event) {
+	if e.waits && !e.sending {
+		e.of.events.Remove(e)
+		q.place(e.of)
+	}
+}
+
+func (q *queue) putIn(e *event) {
+	if e.waits && !e.sending {
+		e.of.events.Push(e)
+		q.place(e.of)
+	}
+}
+
+// place puts a caller where it belongs now.
+func (q *queue) place(c *caller) {
+	if c.in != nil {
+		c.in.Remove(c)
+		c.in = nil
+	}
+	if c.events.Len() == 0 {
+		return
+	}
+	c.from, c.due, c.in = c.events.First().at, false, &q.later
+	if c.from.Before(c.quiet) {
+		c.from = c.quiet
+	}
+	c.in.Push(c)
+}
+
+// next returns the event that is to be sent now; nil for none. sent has to follow.
+func (q *queue) next(now time.Time) *event {
+	for q.later.Len() > 0 && !now.Before(q.later.First().from) {
+		c := q.later.First()
+		q.later.Remove(c)
+		c.due, c.in = true, &q.due
+		c.in.Push(c)
+	}
+	if q.due.Len() == 0 || now.Before(q.quiet) {
+		return nil
+	}
+	c := q.due.First()
+	if c.sending >= maxSending-q.sending {
+		return nil
+	}
+	e := c.events.First()
+	c.events.Remove(e)
+	e.sending = true
+	q.sending++
+	q.turn++
+	c.sending++
+	c.turn = q.turn
+	q.place(c)
+	return e
+}
+
+// wake returns when next is to be asked again, if no request ends before; the zero time for never.
+func (q *queue) wake(now time.Time) (at time.Time) {
+	switch {
+	case q.due.Len() > 0 && now.Before(q.quiet):
+		return q.quiet
+	case q.later.Len() > 0:
+		at = q.later.First().from
+		if at.Before(q.quiet) {
+			at = q.quiet
+		}
+	}
+	return at
+}
+
+// sent notes that an event was sent, or is not to be sent any more.
+func (q *queue) sent(e *event) {
+	e.sending = false
+	e.of.sending--
+	q.sending--
+}
+
+// drop gives an event up.
+func (q *queue) drop(e *event) {
+	q.sent(e)
+	e.waits = false
+	q.place(e.of)
+	q.release(e.of)
+}
+
+// accepted removes an event whose phase was announced. It reports whether the receiver did not accept before.
+func (q *queue) accepted(e *event, phase approvals.Phase) (recovered bool) {
+	q.sent(e)
+	c := e.of
+	if c.failing {
+		c.failing = false
+		q.failing--
+		recovered = q.failing == 0
+	}
+	c.pauses.Reset()
 	q.pauses.Reset()
+	e.waits = e.waits && e.phase != phase
+	q.putIn(e)
+	q.place(c)
+	q.release(c)
 	return recovered
 }
 
-// refused plans the next attempt. It reports whether the receiver accepted before.
-func (q *queue) refused(e *event, err error, again time.Duration, now time.Time) (news bool) {
-	e.err = err
-	e.at = now.Add(max(e.pauses.NextBackOff(), min(again, maxWait)))
-	q.quiet = now.Add(max(q.pauses.NextBackOff(), min(again, maxWait)))
-	news, q.failing = !q.failing, true
+// refused plans the next attempt. It reports whether the receiver accepted before. What it wants to wait for
+// counts for the events of this caller.
+func (q *queue) refused(e *event, phase approvals.Phase, err error, again time.Duration, now time.Time) (news bool) {
+	q.sent(e)
+	c, again := e.of, min(again, maxWait)
+	c.quiet = now.Add(max(c.pauses.NextBackOff(), again))
+	q.quiet = now.Add(min(q.pauses.NextBackOff(), maxPauseForAll))
+	if e.phase == phase {
+		e.err, e.at = err, now.Add(max(e.pauses.NextBackOff(), again))
+	}
+	if !c.failing {
+		c.failing = true
+		q.failing++
+		news = q.failing == 1
+	}
+	q.putIn(e)
+	q.place(c)
 	return news
 }
