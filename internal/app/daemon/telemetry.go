@@ -4,21 +4,44 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/telemetry"
 )
 
 // newTelemetry joins metrics and traces with the sources of their values.
 func (s *server) newTelemetry() *telemetry.Telemetry {
-	return telemetry.New(telemetry.Options{
+	t := telemetry.New(telemetry.Options{
 		Tools:    func() []string { return namesOf(s.Supervisor.Catalog().Tools) },
 		Lives:    s.Supervisor.Lives,
 		Usage:    s.usage,
 		Sessions: s.sessions,
 		Queued:   s.Slots.Waiting,
+		Waiting:  operations{s}.waitingApprovals,
 		Dropped:  s.log.Dropped,
 		Log:      s.log.Logger,
 	})
+	s.Approving.Observe(func(e approvals.Event) {
+		if result := resultOf(&e); result != "" {
+			t.Approval(result, e.Decided.Sub(e.Created))
+		}
+	})
+	return t
+}
+
+// resultOf returns how the wait for a decision about a call has ended; "" if it goes on, or had ended before.
+func resultOf(e *approvals.Event) telemetry.ApprovalResult {
+	switch {
+	case e.What == approvals.Decided && e.Phase == approvals.Approved:
+		return telemetry.Approved
+	case e.What == approvals.Decided:
+		return telemetry.Denied
+	case e.Was != approvals.Pending:
+		return "" // it was approved, or waits on
+	case e.What == approvals.TimedOut:
+		return telemetry.Expired
+	}
+	return telemetry.Withdrawn
 }
 
 // usage returns the resources that the processes of each capsule use.

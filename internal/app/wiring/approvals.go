@@ -20,6 +20,7 @@ import (
 type Approving struct {
 	ttl       atomic.Int64 // of new records
 	Announcer *announce.Announcer
+	observe   atomic.Pointer[func(approvals.Event)] // nil for nobody
 }
 
 // openApprovals returns what opens the records of approvals; nil without a state folder.
@@ -29,7 +30,7 @@ func (p *Parts) openApprovals(cfg *config.Loaded, log *slog.Logger) func() (*app
 		return nil
 	}
 	return func() (*approvals.Store, error) {
-		s, err := approvals.Open(approvals.Options{Dir: filepath.Join(dir, folderKey(cfg)), Decided: p.decided, Log: log})
+		s, err := approvals.Open(approvals.Options{Dir: filepath.Join(dir, folderKey(cfg)), Told: p.told, Unrecorded: p.Audit.Err, Log: log})
 		if err == nil {
 			s.SetTTL(time.Duration(p.Approving.ttl.Load()))
 		}
@@ -37,12 +38,30 @@ func (p *Parts) openApprovals(cfg *config.Loaded, log *slog.Logger) func() (*app
 	}
 }
 
-// decided records a decision in the audit log.
-func (p *Parts) decided(r approvals.Record) {
-	p.Audit.RecordApproval(&audit.Approval{
-		ID: r.ID, Caller: r.Caller, Agent: r.Agent, Tool: r.Tool, Class: r.Class, Rule: r.Rule, Phase: string(r.Phase), Decider: r.By,
-		How: string(r.How), Reason: r.Reason, Proof: r.Proof, Args: r.Args,
-	})
+// Observe has a function called with each event of the records that follows. It must not wait.
+func (a *Approving) Observe(of func(approvals.Event)) { a.observe.Store(&of) }
+
+// told records in the audit log what became of a record.
+func (p *Parts) told(e approvals.Event) {
+	line := &audit.Approval{
+		ID: e.ID, Caller: e.Caller, Agent: e.Agent, Tool: e.Tool, Class: e.Class, Rule: e.Rule, Phase: string(e.Phase), Change: string(e.What),
+		Reason: e.Reason,
+	}
+	line.Decider, line.How, line.ExtendedBy = e.By, string(e.How), e.ExtendedBy
+	switch e.What {
+	case approvals.Decided:
+		line.Proof, line.Args = e.Proof, e.Args
+		if e.Phase == approvals.Approved {
+			line.Until = e.Expires
+		}
+	case approvals.Extended:
+		line.Until = e.Expires
+	case approvals.TimedOut, approvals.Withdrawn:
+	}
+	p.Audit.RecordApproval(line)
+	if of := p.Approving.observe.Load(); of != nil {
+		(*of)(e)
+	}
 }
 
 // ConfigureApprovals applies the settings of approvals of cfg. It must not be called while rules are put into

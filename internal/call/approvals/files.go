@@ -66,8 +66,10 @@ func (s *Store) readLocked() {
 		s.all[e.ID] = e
 		s.noteChangeLocked(e)
 		if e.ended(now) {
+			was := e.Phase
 			e.expireAt(now)
 			s.endLocked(e)
+			s.endedLocked(e, was)
 			continue
 		}
 		s.open[e.key()] = e

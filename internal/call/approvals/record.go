@@ -15,8 +15,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Question is a call that needs an approval. The approval is bound to all of it but the Task and the Why: another
-// call is one that differs in anything else.
+// Question is a call that needs an approval. The approval is bound to all of it but the Why: another call is
+// one that differs in anything else.
 type Question struct {
 	Caller string          `json:"caller"`
 	Agent  string          `json:"agent,omitempty"` // whom the caller acts for
@@ -45,7 +45,7 @@ func (q *Question) key() (k key) {
 			h.Write([]byte(part))
 		}
 	}
-	add(q.Caller, q.Agent, q.Tool, string(q.Args), string(q.Input), q.Policy, q.Class, q.Rule)
+	add(q.Caller, q.Agent, q.Tool, string(q.Args), string(q.Input), q.Policy, q.Class, q.Rule, q.Task)
 	add(q.Runs...)
 	for _, how := range q.Approvers {
 		add(string(how))

@@ -45,6 +45,8 @@ var (
 	ErrUsed = errors.New("the approval has been used, or is not good any more")
 	// ErrApprover is for a decision by somebody who may not decide.
 	ErrApprover = errors.New("may not decide about this call")
+	// ErrOwn is for a decision by whoever makes the call.
+	ErrOwn = errors.New("whoever makes a call does not decide about it")
 	// ErrDigest is for a decision about something else than the record.
 	ErrDigest = errors.New("the call is not the one that was shown")
 )
@@ -69,10 +71,12 @@ func (e *DecidedError) Error() string {
 type Options struct {
 	// Dir is the folder of the records. Each process that serves has one of its own in it. Required.
 	Dir string
-	// Decided, if not nil, is called with each record that somebody has decided about, one at a time.
-	// It must not call the Store.
-	Decided func(Record)
-	Log     *slog.Logger // required
+	// Told, if not nil, is called with each Event, one at a time. It must not call the Store.
+	Told func(Event)
+	// Unrecorded, if not nil, returns why an Event could not be recorded now; nil if it could. Then nobody can decide, and
+	// no call goes on.
+	Unrecorded func() error
+	Log        *slog.Logger // required
 }
 
 // Store holds all records. Its methods may be called from any goroutine.
@@ -245,8 +249,10 @@ func (s *Store) watchLocked(e *entry) {
 
 // expireLocked ends a record whose time is over.
 func (s *Store) expireLocked(e *entry, now time.Time) {
+	was := e.Phase
 	e.expireAt(now)
 	s.endLocked(e)
+	s.endedLocked(e, was)
 	s.changeLocked(e)
 }
 
@@ -303,8 +309,13 @@ func (s *Store) Decide(id string, d Decision) (Record, error) {
 		return e.Record, &DecidedError{e.Record}
 	case !e.Allows(d.How) && (d.Approve || d.How != manifest.ApproverOperator): // an operator may always deny
 		return e.Record, ErrApprover
+	case d.By == e.Caller, e.Agent != "" && d.By == e.Agent:
+		return e.Record, ErrOwn
 	case d.Digest != "" && d.Digest != e.Digest():
 		return e.Record, ErrDigest
+	}
+	if err := s.unrecorded(); err != nil {
+		return e.Record, err
 	}
 	before := e.Record
 	e.By, e.How, e.Decided, e.Proof = d.By, d.How, now, d.Proof
@@ -321,14 +332,13 @@ func (s *Store) Decide(id string, d Decision) (Record, error) {
 	s.watchLocked(e)
 	s.changeLocked(e)
 	s.opts.Log.Info("an approval was decided", "approval", e.ID, "tool", e.Tool, "caller", e.Caller, "phase", string(e.Phase), "by", e.By, "how", string(e.How))
-	if s.opts.Decided != nil {
-		s.opts.Decided(e.Record)
-	}
+	s.tell(Event{What: Decided, Record: e.Record})
 	return e.Record, nil
 }
 
-// Extend changes how long a record that nobody has decided about waits from now on, or an approval is good.
-func (s *Store) Extend(id string, ttl time.Duration) (Record, error) {
+// Extend changes how long a record that nobody has decided about waits from now on, or an approval is good. by says who
+// does it.
+func (s *Store) Extend(id string, ttl time.Duration, by string) (Record, error) {
 	defer s.turn("")()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,6 +350,9 @@ func (s *Store) Extend(id string, ttl time.Duration) (Record, error) {
 	case e.ended(now) || e.Phase == Denied || s.closed:
 		return e.Record, &DecidedError{e.Record}
 	}
+	if err := s.unrecorded(); err != nil {
+		return e.Record, err
+	}
 	before := e.Record
 	e.TTL = min(max(ttl, 0), MaxTTL)
 	e.Expires = now.Add(e.TTL)
@@ -349,6 +362,7 @@ func (s *Store) Extend(id string, ttl time.Duration) (Record, error) {
 	}
 	s.watchLocked(e)
 	s.changeLocked(e)
+	s.tell(Event{What: Extended, ExtendedBy: by, Record: e.Record})
 	return e.Record, nil
 }
 
@@ -362,6 +376,9 @@ func (s *Store) Use(id string) error {
 	now := time.Now().Round(0)
 	if e == nil || e.Phase != Approved || e.ended(now) || s.closed {
 		return ErrUsed
+	}
+	if err := s.unrecorded(); err != nil {
+		return err
 	}
 	e.Used = now
 	if err := s.writeLocked(e); err != nil {
@@ -401,6 +418,7 @@ func (s *Store) GiveBack(id string) {
 		since.Phase, since.Reason = Expired, "the approval "+e.ID+" of the same call is good again"
 		_ = s.writeLocked(since) // at worst it is asked again after a restart
 		s.endLocked(since)
+		s.tell(Event{What: Withdrawn, Was: Pending, Record: since.Record})
 	}
 	s.open[e.key()] = e
 	s.watchLocked(e)
@@ -421,65 +439,15 @@ func (s *Store) Withdraw(policy string) {
 		if e.Policy == policy {
 			continue
 		}
-		if e.Phase != Denied {
+		was := e.Phase
+		if was != Denied {
 			e.Phase, e.Reason = Expired, "the rules have changed"
 		}
 		_ = s.noteLocked(e) // a record of other rules is good for no call, also if the disk loses this
 		s.endLocked(e)
+		if was != Denied {
+			s.tell(Event{What: Withdrawn, Was: was, Record: e.Record})
+		}
 		s.changeLocked(e)
 	}
-}
-
-// List returns all records, the oldest first.
-func (s *Store) List() []Record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := make([]Record, 0, len(s.all))
-	for _, e := range s.all {
-		list = append(list, e.Record)
-	}
-	slices.SortFunc(list, compareAge)
-	return list
-}
-
-func compareAge(a, b Record) int {
-	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-}
-
-// Has reports whether there is a record.
-func (s *Store) Has(id string) bool {
-	_, ok := s.Record(id)
-	return ok
-}
-
-// Record returns a record as it is now.
-func (s *Store) Record(id string) (Record, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.all[id]; e != nil {
-		return e.Record, true
-	}
-	return Record{}, false
-}
-
-// Get returns a record, and the last one of the same caller and tool that was approved before it, nil if there
-// is none.
-func (s *Store) Get(id string) (r Record, last *Record, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.all[id]
-	if e == nil {
-		return Record{}, nil, ErrUnknown
-	}
-	for _, other := range s.all {
-		if other != e && other.Phase == Approved && other.Caller == e.Caller && other.Tool == e.Tool &&
-			other.Created.Before(e.Created) && (last == nil || other.Decided.After(last.Decided)) {
-			last = &other.Record
-		}
-	}
-	if last != nil {
-		found := *last
-		last = &found
-	}
-	return e.Record, last, nil
 }

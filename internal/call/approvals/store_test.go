@@ -75,6 +75,7 @@ func TestT87AnApprovalIsForExactlyOneCall(t *testing.T) {
 		"rules":     func(q *approvals.Question) { q.Policy = "2" },
 		"input":     func(q *approvals.Question) { q.Input = json.RawMessage(`{}`) },
 		"class":     func(q *approvals.Question) { q.Class = "delete" },
+		"task":      func(q *approvals.Question) { q.Task = "t2" },
 		"rule":      func(q *approvals.Question) { q.Rule = "other" },
 		"target":    func(q *approvals.Question) { q.Runs = []string{"other"} },
 		"approvers": func(q *approvals.Question) { q.Approvers = []manifest.Approver{manifest.ApproverPasskey} },
@@ -241,7 +242,7 @@ func TestT87RecordsExpire(t *testing.T) {
 		pending, approved := ask(t, s, question(`{"a":1}`)), ask(t, s, question(`{"a":2}`))
 		time.Sleep(5 * time.Minute)
 		decide(t, s, approved.ID, approve)
-		if _, err := s.Extend(pending.ID, time.Hour); err != nil {
+		if _, err := s.Extend(pending.ID, time.Hour, "root"); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(approvals.DefaultTTL - time.Second)
@@ -260,7 +261,7 @@ func TestT87RecordsExpire(t *testing.T) {
 		if err := s.Use(approved.ID); !errors.Is(err, approvals.ErrUsed) {
 			t.Errorf("used after its time: %v", err)
 		}
-		if _, err := s.Extend(approved.ID, time.Hour); err == nil {
+		if _, err := s.Extend(approved.ID, time.Hour, "root"); err == nil {
 			t.Error("an expired record is extended")
 		}
 		if r, _, _ := s.Get(pending.ID); r.Phase != approvals.Pending {

@@ -9,23 +9,36 @@ import (
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
-// Approval is what somebody has decided about a call that needs an approval.
+// Approval is what became of a call that needs an approval.
 type Approval struct {
-	ID      string // of the record
-	Caller  string
-	Agent   string // whom the caller acts for
-	Tool    string
-	Class   string // of the operation
-	Rule    string // that wants the approval
-	Phase   string // what was decided
-	Decider string
-	How     string // with what the decider has decided
-	Reason  string // of a denial
-	Proof   []byte // of a passkey; nil for none
-	Args    []byte // the arguments that are approved, valid JSON
+	ID     string // of the record
+	Caller string
+	Agent  string // whom the caller acts for
+	Tool   string
+	Class  string // of the operation
+	Rule   string // that wants the approval
+	Phase  string // that it is in now
+	Change string // what became of it: decided, extended, timed_out or withdrawn
+	ApprovalDecision
+	ApprovalExtension
+	Reason string // of a denial, or of an end
+	Args   []byte // the arguments, valid JSON; nil to leave them out
 }
 
-// RecordApproval appends the line of a decision, as Record does that of a call. A nil Log ignores it.
+// ApprovalExtension says for how long an approval waits, or is good.
+type ApprovalExtension struct {
+	Until      time.Time // zero to leave it out
+	ExtendedBy string    // who has changed it
+}
+
+// ApprovalDecision is who has decided, and with what.
+type ApprovalDecision struct {
+	Decider string
+	How     string
+	Proof   []byte // of a passkey; nil for none
+}
+
+// RecordApproval appends a line, as Record does that of a call. A nil Log ignores it.
 func (l *Log) RecordApproval(a *Approval) {
 	if l == nil {
 		return
@@ -35,13 +48,17 @@ func (l *Log) RecordApproval(a *Approval) {
 	})
 }
 
-// appendTo appends what follows seq and prev in the line of a decision.
+// appendTo appends what follows seq and prev in the line.
 func (a *Approval) appendTo(out []byte, now time.Time, full bool, in *rawjson.Canonicalizer) []byte {
 	out = appendBegin(out, now, eventApproval)
 	proof := ""
 	if a.Proof != nil {
 		sum := sha256.Sum256(a.Proof)
 		proof = hex.EncodeToString(sum[:])
+	}
+	until := ""
+	if !a.Until.IsZero() {
+		until = a.Until.UTC().Format(time.RFC3339)
 	}
 	for _, m := range [...]struct{ key, text string }{
 		{`,"approval":`, a.ID},
@@ -51,14 +68,20 @@ func (a *Approval) appendTo(out []byte, now time.Time, full bool, in *rawjson.Ca
 		{`,"class":`, a.Class},
 		{`,"rule":`, a.Rule},
 		{`,"phase":`, a.Phase},
+		{`,"change":`, a.Change},
 		{`,"decider":`, a.Decider},
 		{`,"how":`, a.How},
+		{`,"extended_by":`, a.ExtendedBy},
+		{`,"until":`, until},
 		{`,"reason":`, a.Reason},
 		{`,"proof_sha256":`, proof},
 	} {
 		if m.text != "" {
 			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
 		}
+	}
+	if a.Args == nil {
+		return append(out, '}')
 	}
 	return append(appendArguments(out, a.Args, full, in), '}')
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/observe/audit"
 )
@@ -17,8 +18,8 @@ func TestT88ADecisionHasALine(t *testing.T) {
 	call := callOf(1)
 	l.Record(call)
 	l.RecordApproval(&audit.Approval{
-		ID: "ap-1", Caller: "ci", Agent: "bot", Tool: "hello1", Class: "delete", Rule: "ToolPermission hello", Phase: "Denied", Decider: "user:root(0)",
-		How: "operator", Reason: strings.Repeat("no ", 1000), Proof: []byte(`{"a":1}`), Args: call.Args,
+		ID: "ap-1", Caller: "ci", Agent: "bot", Tool: "hello1", Class: "delete", Rule: "ToolPermission hello", Phase: "Denied", Change: "decided",
+		ApprovalDecision: audit.ApprovalDecision{Decider: "user:root(0)", How: "operator", Proof: []byte(`{"a":1}`)}, Reason: strings.Repeat("no ", 1000), Args: call.Args,
 	})
 	l.Close()
 	(*audit.Log)(nil).RecordApproval(&audit.Approval{})
@@ -58,5 +59,28 @@ func TestT88ADecisionHasALine(t *testing.T) {
 	}
 	if text := string(text); strings.Contains(text, `{"a":1}`) {
 		t.Errorf("it has the proof: %s", text)
+	}
+}
+
+// SPEC-TOOLS 8.8: who has extended an approval, and that one has ended, have lines.
+func TestT88WhatBecameOfAnApprovalHasALine(t *testing.T) {
+	p := newPlace(t)
+	l := p.open(t)
+	until := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	l.RecordApproval(&audit.Approval{
+		ID: "ap-1", Caller: "ci", Phase: "Approved", Change: "extended", ApprovalDecision: audit.ApprovalDecision{Decider: "user:root(0)"},
+		ApprovalExtension: audit.ApprovalExtension{Until: until, ExtendedBy: "user:ada(1000)"},
+	})
+	l.RecordApproval(&audit.Approval{ID: "ap-1", Caller: "ci", Phase: "Expired", Change: "withdrawn", Reason: "the rules have changed"})
+	l.Close()
+	text := string(p.read(t))
+	p.mustBeOK(t, []byte(text))
+	for _, part := range []string{
+		`"phase":"Approved","change":"extended","decider":"user:root(0)","extended_by":"user:ada(1000)","until":"2026-11-26T12:00:00Z"}`,
+		`"approval":"ap-1","caller":"ci","phase":"Expired","change":"withdrawn","reason":"the rules have changed"}`,
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s is not in the log:\n%s", part, text)
+		}
 	}
 }

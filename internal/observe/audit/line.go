@@ -51,9 +51,13 @@ type Line struct {
 	Outcome    string  `json:"outcome"`
 	DurationMS float64 `json:"duration_ms"`
 
-	Phase  string `json:"phase"`  // what was decided about an approval
-	How    string `json:"how"`    // with what
-	Reason string `json:"reason"` // of a denial
+	Phase      string `json:"phase"`       // of an approval
+	Change     string `json:"change"`      // what became of it
+	How        string `json:"how"`         // with what somebody has decided
+	ExtendedBy string `json:"extended_by"` // who has changed for how long it waits or is good
+	Until      string `json:"until"`       // for how long
+	Reason     string `json:"reason"`      // of a denial or an end
+
 	Kind   string `json:"kind"`   // of a pin: tool or prompt
 	Digest string `json:"digest"` // of a pin: of the definition
 

@@ -293,7 +293,7 @@ func (s Selection) Show(ctx context.Context, r io.Reader, each func(l *Line, raw
 	return odd, err
 }
 
-// IsApproval reports whether a line is that of a decision about a call that needs an approval.
+// IsApproval reports whether a line is about a call that needs an approval.
 func (l *Line) IsApproval() bool { return l.Event == eventApproval }
 
 // IsPin reports whether a line is that of a definition that an operator has accepted.

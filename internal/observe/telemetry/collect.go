@@ -23,6 +23,8 @@ var (
 	logDropped  = prometheus.NewDesc("orla_log_dropped_lines_total", "Lines of the log that were dropped because nobody read them.", nil, nil)
 	callsQueued = prometheus.NewDesc("orla_calls_queued", "Calls of simple tools that wait for one of max_concurrent_calls places.", nil, nil)
 
+	approvalsWaiting = prometheus.NewDesc("orla_approvals_waiting", "Calls that wait for a person's decision; the same call made again counts once.", nil, nil)
+
 	callsWaiting    = prometheus.NewDesc("orla_calls_waiting", "Calls that wait for a capsule to be ready.", []string{"tool"}, nil)
 	capsuleState    = prometheus.NewDesc("orla_capsule_state", "1 for the state that a capsule is in, 0 for the others.", []string{"tool", "state"}, nil)
 	capsuleRestarts = prometheus.NewDesc("orla_capsule_restarts_total", "Starts of a capsule's process after the first one.", []string{"tool"}, nil)
@@ -70,6 +72,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	if t.opts.Queued != nil {
 		gauge(callsQueued, float64(t.opts.Queued()))
+	}
+	if t.opts.Waiting != nil {
+		gauge(approvalsWaiting, float64(t.opts.Waiting()))
 	}
 	if t.opts.Dropped != nil {
 		counter(logDropped, float64(t.opts.Dropped()))

@@ -48,6 +48,8 @@ type Options struct {
 	Sessions func() int
 	// Queued returns the number of calls of simple tools that wait for a place to run.
 	Queued func() int
+	// Waiting returns the number of calls' records that wait for a person's decision.
+	Waiting func() int
 	// Dropped returns the number of log lines that were dropped.
 	Dropped func() int64
 	// Log is required.
@@ -61,15 +63,17 @@ type Telemetry struct {
 	calls    *calls
 	inFlight atomic.Int64
 	reloads  *prometheus.CounterVec
-	spans    atomic.Pointer[spans] // nil without tracing
+	approvals
+	spans atomic.Pointer[spans] // nil without tracing
 }
 
 // New returns a Telemetry without any calls.
 func New(opts Options) *Telemetry {
 	t := &Telemetry{
-		opts:     opts,
-		registry: prometheus.NewRegistry(),
-		calls:    newCalls(opts.Tools),
+		opts:      opts,
+		registry:  prometheus.NewRegistry(),
+		calls:     newCalls(opts.Tools),
+		approvals: newApprovals(),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "orla_reloads_total", Help: "Reloads of the configuration or of the tools folders, by their result.",
 		}, []string{"result"}),
@@ -85,7 +89,7 @@ func New(opts Options) *Telemetry {
 	t.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, t.reloads, collector{t},
+		build, t.reloads, t.ended, t.waited, collector{t},
 	)
 	return t
 }

@@ -27,6 +27,7 @@ func exported(t *testing.T) map[string]string {
 		Usage:    func() map[string]telemetry.Usage { return map[string]telemetry.Usage{"cap": {}} },
 		Sessions: func() int { return 0 },
 		Queued:   func() int { return 0 },
+		Waiting:  func() int { return 0 },
 		Dropped:  func() int64 { return 0 },
 		Log:      slog.New(slog.DiscardHandler),
 	})

@@ -2,6 +2,7 @@
 package auditlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,8 +88,8 @@ func newShow(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Use:   "show [FILE...]",
 		Short: "Show the calls in the audit log",
 		Long: "Show the calls in the audit log, the oldest first: when, who, which tool, the verdict,\n" +
-			"the outcome, and how long it took; and what people have decided about calls that need an\n" +
-			"approval. It does not check them; orla audit verify does.",
+			"the outcome, and how long it took; and what became of calls that need an approval.\n" +
+			"It does not check them; orla audit verify does.",
 		Example: "  orla audit show --since 1h --verdict deny\n  orla audit show --caller ci --tool notes__add -o json | jq .args_sha256\n  orla audit show /var/log/orla/audit.log.1 /var/log/orla/audit.log",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "" && output != "json" {
@@ -154,10 +155,11 @@ func text(l *audit.Line) string {
 	}
 	words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Caller, l.Tool, l.Verdict, l.Outcome, fmt.Sprintf("%.1fms", l.DurationMS)}
 	if l.IsApproval() {
-		words = append(words[:3], l.Phase, "decided")
+		words = append(words[:3], l.Phase, cmp.Or(l.Change, "decided"))
 	}
 	for _, m := range []struct{ key, value string }{
-		{"target", l.Target}, {"class", l.Class}, {"rule", l.Rule}, {"approval", l.Approval}, {"decider", l.Decider}, {"how", l.How}, {"reason", l.Reason},
+		{"target", l.Target}, {"class", l.Class}, {"rule", l.Rule}, {"approval", l.Approval}, {"decider", l.Decider}, {"how", l.How},
+		{"extended_by", l.ExtendedBy}, {"until", l.Until}, {"reason", l.Reason},
 	} {
 		if m.value != "" && (m.key != "target" || m.value != l.Tool) {
 			words = append(words, m.key+"="+m.value)

@@ -122,7 +122,14 @@ func (a *Announcer) Serve(ctx context.Context) error {
 					continue
 				}
 				sent := result{of: q, event: e, phase: record.Phase, since: e.since}
-				sending.Go(func() { a.send(ctx, s, &record, sent, results) })
+				sending.Go(func() {
+					defer recovered.To(a.opts.Log, "announce an approval", func(any) {
+						sent.err = errors.New("there is a fault in Orla")
+						sent.report(ctx, results)
+					})
+					sent.again, sent.err = a.post(ctx, s, &record, sent.since)
+					sent.report(ctx, results)
+				})
 			}
 			if at := q.wake(now); !at.IsZero() {
 				timer = time.After(at.Sub(now))
@@ -165,16 +172,12 @@ type result struct {
 	err   error
 }
 
-// send makes one attempt. Its result is dropped if ctx ends.
-func (a *Announcer) send(ctx context.Context, s *Settings, r *approvals.Record, sent result, results chan<- result) {
-	defer func() {
-		select {
-		case results <- sent:
-		case <-ctx.Done():
-		}
-	}()
-	defer recovered.To(a.opts.Log, "announce an approval", func(any) { sent.err = errors.New("there is a fault in Orla") })
-	sent.again, sent.err = a.post(ctx, s, r, sent.since)
+// report passes a result on. It is dropped if ctx ends.
+func (r result) report(ctx context.Context, to chan<- result) {
+	select {
+	case to <- r:
+	case <-ctx.Done():
+	}
 }
 
 // note notes how an attempt has ended.

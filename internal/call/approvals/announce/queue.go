@@ -26,7 +26,7 @@ const (
 
 // event is what is to be announced of a record, or what was last.
 type event struct {
-	id      string // of the record
+	id      string          // of the record
 	of      *caller         // nil before it has to be sent
 	phase   approvals.Phase // that is to be announced
 	since   time.Time       // when the record came to it
