@@ -56,6 +56,9 @@ type Options struct {
 	Hosts func(page, tokens string)
 	// Show is called once with the URL that a person has to open, and the redirect URL.
 	Show func(open, redirect string)
+	// Open is called once after Show with an address for a browser of this user on this machine. It leads to that URL,
+	// once, and other users may see it. It may be nil.
+	Open func(address string)
 	// Pasted has the texts that a person enters: the URL that the browser was sent to. It may be nil.
 	Pasted <-chan string
 	// Refused is called for a text that is not the answer.
@@ -112,7 +115,7 @@ func Login(ctx context.Context, opts Options) (*Record, error) {
 	serving.Go(browser.serve)
 	defer serving.Wait()
 	defer browser.stop() //nolint:contextcheck // it has a time of its own
-	if err := f.authorize(ctx, browser.redirect); err != nil {
+	if err := f.authorize(ctx, browser); err != nil {
 		return nil, reason(ctx, err)
 	}
 	if err := f.store(ctx); err != nil {
@@ -305,8 +308,8 @@ func (f *flowState) take(a answer) error {
 }
 
 // authorize sends a person to the issuer, waits for the answer, and exchanges it for tokens.
-func (f *flowState) authorize(ctx context.Context, redirect string) error {
-	meta, verifier := f.server.issuer, oauth2.GenerateVerifier()
+func (f *flowState) authorize(ctx context.Context, browser *receiver) error {
+	meta, verifier, redirect := f.server.issuer, oauth2.GenerateVerifier(), browser.redirect
 	scopes := f.scopes()
 	config := oauth2.Config{
 		ClientID: f.record.Client.ID, RedirectURL: redirect, Scopes: scopes,
@@ -319,7 +322,11 @@ func (f *flowState) authorize(ctx context.Context, redirect string) error {
 	if f.Hosts != nil {
 		f.Hosts(hostOf(meta.AuthorizationEndpoint), hostOf(meta.TokenEndpoint))
 	}
-	f.Show(config.AuthCodeURL(f.state, params...), redirect)
+	page := config.AuthCodeURL(f.state, params...)
+	f.Show(page, redirect)
+	if f.Open != nil {
+		f.Open(browser.lead(page))
+	}
 	code, err := f.await(ctx, redirect)
 	if err != nil {
 		return err

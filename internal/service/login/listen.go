@@ -51,6 +51,7 @@ func (a answer) one(name string) string {
 // receiver waits for the browser on this machine.
 type receiver struct {
 	redirect string // the redirect URL
+	opening  *opening
 	listener net.Listener
 	server   *http.Server
 }
@@ -87,10 +88,10 @@ func receive(ctx context.Context, wanted string, answers func(answer) error) (*r
 		}
 		at.Host = net.JoinHostPort(at.Hostname(), chosen)
 	}
-	r := &receiver{redirect: at.String(), listener: listener}
+	r := &receiver{redirect: at.String(), opening: newOpening(), listener: listener}
 	const most = 16 << 10
 	r.server = &http.Server{
-		Handler: page{at.Path, answers}, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		Handler: page{at.Path, answers, r.opening}, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Second, MaxHeaderBytes: most,
 	}
 	return r, nil
@@ -111,6 +112,12 @@ func CheckRedirect(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// lead returns an address that leads the browser of this user to a page, once.
+func (r *receiver) lead(page string) string {
+	r.opening.leads(page)
+	return "http://" + r.listener.Addr().String() + r.opening.path
+}
+
 // serve serves the browser until stop.
 func (r *receiver) serve() { _ = r.server.Serve(r.listener) } // it ends by stop
 
@@ -126,8 +133,9 @@ func (r *receiver) stop() {
 
 // page answers the browser.
 type page struct {
-	path  string
-	takes func(answer) error
+	path    string
+	takes   func(answer) error
+	opening *opening
 }
 
 // ServeHTTP implements http.Handler.
@@ -140,6 +148,14 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Connection", "close")
 	text, status := "Orla has the answer. Go back to the terminal; this page can be closed.", http.StatusOK
 	switch {
+	case r.URL.Path == p.opening.path && r.Method == http.MethodGet:
+		page, why := p.opening.take(r)
+		if page != "" {
+			h.Set("Location", page)
+			w.WriteHeader(http.StatusSeeOther)
+			return
+		}
+		text, status = why, http.StatusGone
 	case r.URL.Path != p.path:
 		text, status = "There is nothing here.", http.StatusNotFound
 	case r.Method != http.MethodGet:

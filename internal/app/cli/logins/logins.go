@@ -232,10 +232,14 @@ func (c command) run(ctx context.Context, cfg *config.Loaded, found manifest.Res
 	opts.Show = func(open, _ string) {
 		c.say("To log in to %s, open this address in a browser within %s:", t.Name, terminal.ShortAge(login.Patience))
 		fmt.Fprintf(c.std.Out, "\n  %s\n\n", terminal.Printable(open))
-		if !g.noBrowser && openBrowser(ctx, open) == nil {
-			c.say("A browser was asked to open it.")
-		}
 		c.say("If the browser is on another machine, enter here the address of the page that it cannot open at the end.")
+	}
+	if !g.noBrowser {
+		opts.Open = func(address string) {
+			if openBrowser(ctx, address) == nil {
+				c.say("A browser was asked to open it.")
+			}
+		}
 	}
 	pasted := make(chan string)
 	opts.Pasted = pasted
