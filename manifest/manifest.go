@@ -220,4 +220,5 @@ type Result struct {
 	Secrets  []secret.Secret
 	Rules    Rules
 	Problems []Problem
+	Folders  []string // of tools that were to be searched, as the problems have them; nil if it is not known
 }

@@ -47,6 +47,10 @@ func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 	if cfg.Only != "" {
 		found = withDocuments(discover.Validate(cfg.Only), all)
 	}
+	found.Folders = []string{folders.ToolsDir}
+	if folders.UserDir != "" {
+		found.Folders = append(found.Folders, folders.UserDir)
+	}
 	governance.Check(&found, cfg, all.Tools)
 	return WithLimits(found, cfg)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/file/wholefile"
@@ -101,33 +102,64 @@ func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
 	for _, p := range found.Rules.Permissions {
 		add(p.At)
 	}
-	away := map[string]manifest.Problem{} // by the absolute path
-	if info, err := os.Stat(cfg.ToolsDir); errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir() && cfg.Only == "" {
-		away[config.Absolute(cfg.ToolsDir)] = manifest.Problem{Path: cfg.ToolsDir, Err: errors.New(
-			"is not there, and the rules in it; every call is denied until it is back; if there are to be no rules, make the folder again, without them")}
-	}
-	for _, p := range found.Problems {
-		if errors.Is(p.Err, manifest.ErrNowhere) {
-			away[config.Absolute(p.Path)] = manifest.Problem{Path: p.Path, Err: fmt.Errorf(
-				"%w, and there were rules behind it; every call is denied until they are back, or the link is removed", manifest.ErrNowhere)}
+	folders := append([]string{cfg.ToolsDir}, found.Folders...)
+	for _, file := range slices.Sorted(maps.Keys(g.files)) {
+		if now[file] {
+			continue
 		}
-	}
-	if len(away) > 0 {
-		told := map[string]bool{}
-		for _, file := range slices.Sorted(maps.Keys(g.files)) {
-			for at, up := filepath.Dir(file), ""; at != up; at, up = filepath.Dir(at), at {
-				p, is := away[at]
-				if !is {
-					continue
-				}
+		for _, folder := range folders {
+			at, err := outOfReach(file, folder, cfg.Only != "" && folder == cfg.ToolsDir)
+			if err != nil {
 				now[file] = true
-				if !told[at] {
-					told[at] = true
-					p.Severity, p.Denies = manifest.Fault, true
-					addOnce(&found.Problems, p)
-				}
+				addOnce(&found.Problems, manifest.Problem{Path: at, Severity: manifest.Fault, Denies: true, Err: err})
+				break
 			}
 		}
 	}
 	g.files = now
+}
+
+// outOfReach returns where the way to a file with rules ends, and an error, if nobody can know whether the rules are still
+// there: the folder of tools is away, or a link on the way leads nowhere, in packages too. A file or a folder
+// that is gone from where it stood was removed. single says that another folder is served.
+func outOfReach(file, folder string, single bool) (at string, _ error) {
+	root := config.Absolute(folder)
+	rest, err := filepath.Rel(root, file)
+	if err != nil || rest == ".." || strings.HasPrefix(rest, ".."+string(filepath.Separator)) {
+		return "", nil // it is not in this folder
+	}
+	info, err := os.Stat(root)
+	switch {
+	case errors.Is(err, os.ErrNotExist), err == nil && !info.IsDir() && !single, isNoFolder(err):
+		return folder, errors.New(
+			"is not there, and the rules in it; every call is denied until it is back; if there are to be no rules, make the folder again, without them")
+	case err != nil:
+		return folder, lost(err)
+	}
+	for _, name := range strings.Split(rest, string(filepath.Separator)) {
+		root, folder = filepath.Join(root, name), filepath.Join(folder, name)
+		info, err := os.Lstat(root)
+		if err == nil && info.Mode()&os.ModeSymlink != 0 {
+			if _, err = os.Stat(root); errors.Is(err, os.ErrNotExist) || isNoFolder(err) {
+				return folder, fmt.Errorf("%w, and there were rules behind it; every call is denied until they are back, or the link is removed", manifest.ErrNowhere)
+			}
+		}
+		switch {
+		case errors.Is(err, os.ErrNotExist), isNoFolder(err):
+			return "", nil
+		case err != nil:
+			return folder, lost(err)
+		}
+	}
+	return "", nil
+}
+
+func isNoFolder(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
+
+// lost is the error for rules that cannot be looked for.
+func lost(err error) error {
+	if cause, ok := errors.AsType[*os.PathError](err); ok {
+		err = cause.Err
+	}
+	return fmt.Errorf("cannot be looked at, and there were rules in it; every call is denied until they are back: %w", err)
 }
