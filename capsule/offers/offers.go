@@ -37,6 +37,7 @@ type Offering struct {
 	mu      sync.Mutex // one change at a time
 	changed chan struct{}
 	said    *records.Offered // nil until it has said something, in this life or an earlier one
+	tools   readTools        // of said
 }
 
 // named are offers, and the capsule's own names behind those of clients.
@@ -161,7 +162,7 @@ func (o *Offering) named() *named {
 			return !twice
 		})
 		n.originals = map[string]*mcp.Tool{}
-		n.Tools = included(t, tools(o, said.Tools), n.originals)
+		n.Tools = included(t, o.readTools(said.Tools), n.originals)
 		n.held = o.pins.Compare(n.originals, copies(n.Prompts))
 		o.name(n)
 	}
@@ -186,18 +187,18 @@ func copies(prompts []*mcp.Prompt) map[string]*mcp.Prompt {
 	return all
 }
 
-// included returns the tools that the manifest includes, which may be renamed. It keeps a
-// copy of every listed tool in originals.
+// included returns copies of the tools that the manifest includes, which may be renamed. It keeps every listed tool
+// in originals.
 func included(t manifest.Tool, listed []*mcp.Tool, originals map[string]*mcp.Tool) (served []*mcp.Tool) {
 	wanted := make(map[string]bool, len(t.Runtime.Include))
 	for _, name := range t.Runtime.Include {
 		wanted[name] = true
 	}
 	for _, tool := range listed {
-		original := *tool
-		originals[tool.Name] = &original
+		originals[tool.Name] = tool
 		if t.Runtime.Include == nil || wanted[tool.Name] {
-			served = append(served, tool)
+			own := *tool
+			served = append(served, &own)
 		}
 	}
 	return served
@@ -303,35 +304,6 @@ func (l *leftOut) logTo(o *Offering, kind string) {
 
 // maxReason bounds what is quoted of why something is left out, in bytes.
 const maxReason = 4 << 10
-
-// tools decodes a list of tools. Schemas stay JSON.
-func tools(o *Offering, raw []json.RawMessage) []*mcp.Tool {
-	var list []*mcp.Tool
-	seen := map[string]bool{}
-	var left leftOut
-	for _, item := range raw {
-		var t mcp.Tool
-		input, output, err := read(item, &t, &t.Meta)
-		if err == nil && seen[t.Name] {
-			err = fmt.Errorf("%q is listed twice; the first serves", t.Name)
-		}
-		if err != nil || t.Name == "" && len(raw) > 1 {
-			left.count(err)
-			continue
-		}
-		seen[t.Name] = true
-		t.InputSchema = json.RawMessage(`{"type":"object"}`)
-		if input != nil {
-			t.InputSchema = input
-		}
-		if output != nil {
-			t.OutputSchema = output
-		}
-		list = append(list, &t)
-	}
-	left.logTo(o, "tool")
-	return list
-}
 
 func ownNames[T any](list []*T, name func(*T) string) []string {
 	own := make([]string, len(list))

@@ -1,10 +1,13 @@
 package offers
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -152,5 +155,52 @@ func TestN4APlainCapsuleWithUnreadablePins(t *testing.T) {
 	o.Set(records.Offered{})
 	if got := shownOf(o); got != "[] [] [cap(true)]" {
 		t.Error(got)
+	}
+}
+
+// SPEC N4, D7: a list of which most was read before means the same as if all of it were new, and what is the same JSON is
+// not decoded again.
+func TestN4AListThatWasReadBefore(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	tool := manifest.Tool{Name: "cap", Kind: manifest.Capsule, Source: "/tools/cap/tool.yaml"}
+	tool.Runtime.Handshake = manifest.HandshakeMCP
+	quiet := slog.New(slog.DiscardHandler)
+	kept := New(tool, nil, nil, quiet)
+	items := []string{`{"name":""}`, `[]`, `{"name":"a","name":"b"}`, `{"name":"t1","description":"other"}`, `{"name":"t2","annotations":{"readOnlyHint":true},"_meta":{"a":1}}`}
+	for i := range 8 {
+		items = append(items, fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object","title":"%d"}}`, i, i))
+	}
+	var list []json.RawMessage
+	for round := range 300 {
+		before := kept.tools
+		switch at := random.IntN(len(list) + 1); {
+		case round%50 == 49:
+			random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		case len(list) < 6 || random.IntN(2) == 0 && len(list) < 20:
+			list = slices.Insert(list, at, json.RawMessage(items[random.IntN(len(items))]))
+		case at < len(list) && random.IntN(2) == 0:
+			list[at] = json.RawMessage(items[random.IntN(len(items))])
+		case at < len(list):
+			list = slices.Delete(list, at, at+1)
+		}
+		said := records.Offered{}
+		for _, item := range list {
+			said.Tools = append(said.Tools, slices.Clone(item)) // as it comes: bytes of its own
+		}
+		kept.Set(said)
+		fresh := New(tool, nil, nil, quiet)
+		fresh.Set(said)
+		a, b := *kept.current.Load(), *fresh.current.Load()
+		a.Changed, b.Changed = nil, nil
+		if !reflect.DeepEqual(a, b) {
+			t.Fatalf("round %d, %s: it offers\n%+v\nand if all is new\n%+v", round, list, a, b)
+		}
+		for i, item := range said.Tools {
+			for j, old := range before.raw {
+				if string(old) == string(item) && before.read[j] != nil && kept.tools.read[i].InputSchema != nil && !slices.Contains(before.read, kept.tools.read[i]) {
+					t.Fatalf("round %d: %s was decoded again", round, item)
+				}
+			}
+		}
 	}
 }

@@ -282,6 +282,23 @@ func tools(n int) map[string]*mcp.Tool {
 	return all
 }
 
+// BenchmarkCompareOneChanged is a list of which the last one had all but one, which is the same pointer then.
+func BenchmarkCompareOneChanged(b *testing.B) {
+	for _, n := range []int{5_000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			tool := manifest.Tool{Name: "notes", Kind: manifest.Capsule, Source: "/nowhere/notes.yaml"}
+			tool.Runtime.Pin = manifest.PinHold
+			p := pins.NewStore(b.TempDir(), slog.New(slog.DiscardHandler)).Of(tool)
+			all := tools(n)
+			p.Compare(all, nil)
+			for i := 0; b.Loop(); i++ {
+				all["tool-7"] = &mcp.Tool{Name: "tool-7", Description: fmt.Sprint(i), InputSchema: json.RawMessage(`{"type":"object"}`)}
+				p.Compare(all, nil)
+			}
+		})
+	}
+}
+
 func BenchmarkCompareUnchanged(b *testing.B) {
 	tool := manifest.Tool{Name: "notes", Kind: manifest.Capsule, Source: "/nowhere/notes.yaml"}
 	tool.Runtime.Pin = manifest.PinHold

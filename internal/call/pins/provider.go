@@ -151,7 +151,6 @@ func (h *Held) Refusal(kind Kind, own, shown string) error {
 
 // list makes the digests of a list. Those of what has not changed are known.
 func (p *Provider) list(tools map[string]*mcp.Tool, prompts map[string]*mcp.Prompt) {
-	same := len(tools)+len(prompts) == len(p.listed)
 	var changed []item
 	for name, t := range tools {
 		i := item{Tool, name}
@@ -169,18 +168,12 @@ func (p *Provider) list(tools map[string]*mcp.Tool, prompts map[string]*mcp.Prom
 			changed = append(changed, i)
 		}
 	}
-	if same && len(changed) == 0 {
+	if len(changed) == 0 && len(tools)+len(prompts) == len(p.listed) {
 		return
 	}
 	p.held = nil
-	next := make(map[item]*listedItem, len(tools)+len(prompts))
-	for name := range tools {
-		i := item{Tool, name}
-		next[i] = p.listed[i]
-	}
-	for name := range prompts {
-		i := item{Prompt, name}
-		next[i] = p.listed[i]
+	if p.listed == nil {
+		p.listed = make(map[item]*listedItem, len(tools)+len(prompts))
 	}
 	d := &definer{}
 	for _, i := range changed {
@@ -191,9 +184,20 @@ func (p *Provider) list(tools map[string]*mcp.Tool, prompts map[string]*mcp.Prom
 			one.prompt = prompts[i.name]
 		}
 		one.digest = one.define(d, i.name).digest
-		next[i] = one
+		p.listed[i] = one
 	}
-	p.listed = next
+	if len(tools)+len(prompts) == len(p.listed) {
+		return
+	}
+	for i := range p.listed {
+		listed := tools[i.name] != nil
+		if i.kind == Prompt {
+			listed = prompts[i.name] != nil
+		}
+		if !listed {
+			delete(p.listed, i)
+		}
+	}
 }
 
 // refresh reads the file if another version of it is there than the one that is known.
