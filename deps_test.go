@@ -183,7 +183,7 @@ var imports = map[string][]string{
 	},
 	"internal/app/cli/approve":    {"manifest", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/logins":     {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
-	"internal/app/cli/pinned":     {"internal/app/control", "internal/app/exit", "internal/app/terminal", "manifest"},
+	"internal/app/cli/pinned":     {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
 	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
 	"internal/app/cli/top":        {"internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},

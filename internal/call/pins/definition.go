@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -77,20 +78,21 @@ func (d *definer) text(key, value string) {
 	}
 }
 
-// asSent begins what is hashed of a definition that is too large or too deep for a canonical form.
+// asSent begins what is hashed of a definition that has no canonical form: it is too large or too deep, or has half
+// characters, which all have the same one.
 const asSent = "as sent\n"
 
 // definition is what a definer makes. The next one overwrites its text.
 type definition struct {
 	text      []byte
-	canonical bool // else it is too large or too deep for that, and as it was sent
+	canonical bool // else it has no canonical form, and is as it was sent
 	digest    Digest
 }
 
 func (d *definer) end() definition {
 	d.raw = append(d.raw, '}')
 	out, ok := d.canonical.Append(d.out[:0], d.raw)
-	if d.out = out; !ok {
+	if d.out = out; !ok || bytes.ContainsRune(out, utf8.RuneError) {
 		return definition{d.raw, false, Digest(sha256.Sum256(append([]byte(asSent), d.raw...)))}
 	}
 	return definition{out, true, Digest(sha256.Sum256(out))}

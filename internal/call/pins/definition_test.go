@@ -84,6 +84,33 @@ func TestN4WhatADefinitionIs(t *testing.T) {
 	}
 }
 
+// SPEC N4: what is not text has no canonical form that would be the same for other text.
+func TestN4WhatIsNotTextCounts(t *testing.T) {
+	seen := map[Digest]string{}
+	for _, schema := range []string{`{"description":"\udc48"}`, `{"description":"\udc49"}`, `{"description":"\ufffd"}`, "{\"description\":\"\xff\"}", "{\"description\":\"\xfe\"}"} {
+		d := digestOf(&mcp.Tool{InputSchema: json.RawMessage(schema)})
+		if other, twice := seen[d]; twice {
+			t.Errorf("%q and %q have the same digest", schema, other)
+		}
+		seen[d] = schema
+	}
+}
+
+// SPEC N4: that there are more findings than are shown is said.
+func TestN4FindingsAreBounded(t *testing.T) {
+	properties := map[string]any{}
+	for n := range maxFindings {
+		properties[fmt.Sprint("a", n)] = map[string]any{"description": "reads .env"}
+	}
+	schema := map[string]any{"properties": properties}
+	few := findings(new(definer).tool(&mcp.Tool{InputSchema: schema}, "own").text)
+	properties["z"] = map[string]any{"description": "reads ~/.ssh/id_rsa"}
+	many := findings(new(definer).tool(&mcp.Tool{InputSchema: schema}, "own").text)
+	if len(few) != maxFindings || len(many) != maxFindings+1 || many[maxFindings].Text != "there are more that are not shown" {
+		t.Errorf("%d findings, and %d with another: %+v", len(few), len(many), many[len(many)-1])
+	}
+}
+
 // SPEC N4: digests are read strictly.
 func TestN4Digests(t *testing.T) {
 	var d Digest
@@ -185,8 +212,8 @@ func TestN4Findings(t *testing.T) {
 	for range 100 {
 		many = append(many, `"\u200b"`)
 	}
-	if got := findings([]byte("[" + strings.Join(many, ",") + "]")); len(got) != maxFindings {
-		t.Errorf("%d findings, want %d", len(got), maxFindings)
+	if got := findings([]byte("[" + strings.Join(many, ",") + "]")); len(got) != maxFindings+1 {
+		t.Errorf("%d findings, want %d", len(got), maxFindings+1)
 	}
 }
 

@@ -74,8 +74,11 @@ func (s stamp) same(now os.FileInfo) bool {
 
 // readFile reads a file of pins, and checks it. The error of one that does not exist is fs.ErrNotExist.
 func readFile(path string) (*file, error) {
-	in, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
-	if err != nil {
+	in, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0) // opening a FIFO does not wait
+	switch {
+	case errors.Is(err, syscall.ELOOP):
+		return nil, errors.New("it is a link, which is not followed")
+	case err != nil:
 		return nil, err
 	}
 	defer func() { _ = in.Close() }() // only read
@@ -195,7 +198,7 @@ func (p *Provider) change(anew bool, edit func(*file)) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(p.path)
+	info, err := os.Lstat(p.path)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ const maxFindings = 20
 func findings(definition []byte) (all []Finding) {
 	var walk func(path string, value any)
 	walk = func(path string, value any) {
-		if len(all) >= maxFindings {
+		if len(all) > maxFindings {
 			return
 		}
 		switch value := value.(type) {
@@ -58,7 +58,10 @@ func findings(definition []byte) (all []Finding) {
 		}
 	}
 	walk("", decoded(json.RawMessage(definition)))
-	return all[:min(len(all), maxFindings)]
+	if len(all) > maxFindings {
+		all = append(all[:maxFindings], Finding{all[maxFindings].Path, all[maxFindings].Kind, "there are more that are not shown"})
+	}
+	return all
 }
 
 // look looks at one text.

@@ -186,6 +186,12 @@ func TestN4AnUnreadableFileHoldsAll(t *testing.T) {
 			return os.WriteFile(path, bytes.Replace(raw, []byte(`"sha256:`), []byte(`"sha256:00`), 1), 0o600)
 		},
 		"a folder": func(path string, _ []byte) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+		"a link to nothing": func(path string, _ []byte) error {
+			return errors.Join(os.Remove(path), os.Symlink(path+".gone", path))
+		},
+		"a link to what it was": func(path string, _ []byte) error {
+			return errors.Join(os.Rename(path, path+".old"), os.Symlink(path+".old", path))
+		},
 		"a link to nowhere": func(path string, _ []byte) error {
 			return errors.Join(os.Remove(path), os.Symlink(path, path))
 		},

@@ -205,7 +205,7 @@ func (p *Provider) refresh() {
 	if p.store.dir == "" {
 		return
 	}
-	info, err := os.Stat(p.path)
+	info, err := os.Lstat(p.path) // a link that leads nowhere is not an absent file
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		if p.unread { // and somebody has removed it

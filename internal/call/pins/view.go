@@ -35,7 +35,7 @@ type Item struct {
 	Accepted    time.Time // zero if Was is
 	By          string
 	// Before and After are the accepted definition and the one that is listed. Before is nil if there is none, or if
-	// it was too large to be kept.
+	// it could not be kept.
 	Before, After json.RawMessage
 	Changes       []Change
 	Findings      []Finding

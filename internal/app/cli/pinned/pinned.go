@@ -4,6 +4,7 @@ package pinned
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -184,7 +186,7 @@ func changed(i control.PinnedItem) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s%s: %s%s\n", i.Name, ofKind(i), i.State, since(i))
 	if i.Was != "" && i.Before == nil {
-		text.WriteString("  the accepted definition was too large to be kept; all of the present one is shown\n")
+		text.WriteString("  the accepted definition could not be kept, since it was too large or is not all text; all of the present one is shown\n")
 	}
 	for _, c := range i.Changes {
 		text.WriteString("  " + c.Path + "\n")
@@ -194,12 +196,32 @@ func changed(i control.PinnedItem) string {
 		if c.After != nil {
 			text.WriteString("    + " + string(c.After) + "\n")
 		}
+		text.WriteString(whereLongTextsDiffer(c.Before, c.After))
 	}
 	text.WriteString(findings(i))
 	if i.Digest != "" {
 		text.WriteString("  digest " + i.Digest + "\n")
 	}
 	return text.String()
+}
+
+// long is from how many bytes on the place is shown where two texts differ first, and excerpt how much of them.
+const long, excerpt = 300, 120
+
+// whereLongTextsDiffer is a line about the place where two long texts differ first: a change is easily overlooked in
+// one. It is "" for others.
+func whereLongTextsDiffer(before, after json.RawMessage) string {
+	var was, is string
+	if len(before) < long || len(after) < long || json.Unmarshal(before, &was) != nil || json.Unmarshal(after, &is) != nil {
+		return ""
+	}
+	x, y := []rune(was), []rune(is)
+	n := 0
+	for n < len(x) && n < len(y) && x[n] == y[n] {
+		n++
+	}
+	show := func(text []rune) string { return string(rawjson.Quote(string(text[n:min(n+excerpt, len(text))]))) }
+	return fmt.Sprintf("    they differ from character %d on:\n      - %s\n      + %s\n", n+1, show(x), show(y))
 }
 
 func newApprove(running Running, std terminal.Streams) *cobra.Command {
