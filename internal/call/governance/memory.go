@@ -124,9 +124,9 @@ func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
 // that is gone from where it stood was removed. single says that another folder is served.
 func outOfReach(file, folder string, single bool) (at string, _ error) {
 	root := config.Absolute(folder)
-	rest, err := filepath.Rel(root, file)
-	if err != nil || rest == ".." || strings.HasPrefix(rest, ".."+string(filepath.Separator)) {
-		return "", nil // it is not in this folder
+	rest, below := strings.CutPrefix(file, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator))
+	if !below {
+		return "", nil
 	}
 	info, err := os.Stat(root)
 	switch {
@@ -136,7 +136,7 @@ func outOfReach(file, folder string, single bool) (at string, _ error) {
 	case err != nil:
 		return folder, lost(err)
 	}
-	for _, name := range strings.Split(rest, string(filepath.Separator)) {
+	for name := range strings.SplitSeq(rest, string(filepath.Separator)) {
 		root, folder = filepath.Join(root, name), filepath.Join(folder, name)
 		info, err := os.Lstat(root)
 		if err == nil && info.Mode()&os.ModeSymlink != 0 {

@@ -158,8 +158,15 @@ func text(l *audit.Line) string {
 		words = append(words[:3], l.Phase, cmp.Or(l.Change, "decided"))
 	}
 	for _, m := range []struct{ key, value string }{
-		{"target", l.Target}, {"class", l.Class}, {"rule", l.Rule}, {"approval", l.Approval}, {"decider", l.Decider}, {"how", l.How},
-		{"extended_by", l.ExtendedBy}, {"until", l.Until}, {"reason", l.Reason},
+		{"target", l.Target},
+		{"class", l.Class},
+		{"rule", l.Rule},
+		{"approval", l.Approval},
+		{"decider", l.Decider},
+		{"how", l.How},
+		{"extended_by", l.ExtendedBy},
+		{"until", l.Until},
+		{"reason", l.Reason},
 	} {
 		if m.value != "" && (m.key != "target" || m.value != l.Tool) {
 			words = append(words, m.key+"="+m.value)
