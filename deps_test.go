@@ -69,6 +69,9 @@ var imports = map[string][]string{
 	// The packages of Python and Node that a tool's files name (docs/decisions/0047).
 	"internal/deps": {"internal/file/regularfile", "internal/file/wholefile", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
 
+	// Packages that come from elsewhere (docs/decisions/0048).
+	"internal/packages/origin": {"internal/file/regularfile", "internal/observe/brief"}, // trees from repositories, archives and folders
+
 	// Providers: what answers a call.
 	"simple": {"internal/deps", "internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
 
@@ -203,7 +206,7 @@ var imports = map[string][]string{
 	"deploy/package":           {}, // tests alone
 
 	"internal/testing/bench": {anything},              // measures the product, and is not part of it
-	"internal/testing/soak":  {}, // judges the product from outside
+	"internal/testing/soak":  {},                      // judges the product from outside
 	"internal/testing/chaos": {"internal/call/fault"}, // judges the product from outside; the codes are a promise
 	"cmd/orla":               {"internal/app/cli", "internal/app/terminal"},
 }
@@ -237,13 +240,13 @@ var owners = map[string][]string{
 	"google.golang.org/protobuf":               {"internal/observe/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
 	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/testing/bench"},          // which measures a module without meters
 	"oras.land/oras-go/v2":                     {"internal/wasm/artifact"},
-	"github.com/opencontainers/go-digest":      {"internal/wasm/artifact"},             // in oras-go's own types
-	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},             // the same
-	"go.uber.org/goleak":                       {"internal/testing/leaks"},             // tests alone
-	"golang.org/x/mod":                         {"manifest", "internal/observe/audit"}, // versions; signed notes
+	"github.com/opencontainers/go-digest":      {"internal/wasm/artifact"},                                         // in oras-go's own types
+	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},                                         // the same
+	"go.uber.org/goleak":                       {"internal/testing/leaks"},                                         // tests alone
+	"golang.org/x/mod":                         {"manifest", "internal/observe/audit", "internal/packages/origin"}, // versions; signed notes; digests of trees
 	"golang.org/x/sys":                         {"mcpbridge/sessionlog", "internal/deps", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
-	"golang.org/x/text":                        {"internal/call/rules"}, // Unicode forms of names
+	"golang.org/x/text":                        {"internal/call/rules", "internal/packages/origin"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},
 }
 

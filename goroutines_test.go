@@ -65,6 +65,8 @@ var uncontained = map[string]struct {
 	"internal/launch/kube/kubeapi.tlsOf":               {2, own},
 	"internal/launch/trees.Tagger.Begin":               {1, own},
 	"internal/launch.Local.Start":                      {1, own},
+	"internal/packages/origin.objects.read":            {1, alone},
+	"internal/packages/origin.watched":                 {1, alone},
 	"internal/launch.Local.run":                        {5, own},
 	"internal/launch.Local.start":                      {1, moves},
 	"internal/launch.LocalProcess.Finish":              {1, own},

@@ -1,0 +1,101 @@
+package origin
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+const maxURL = 2048
+
+var (
+	// shorthand is the form of ssh that has no scheme: git@example.com:owner/repository.
+	shorthand = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:-][^:]*$`)
+
+	tagForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*$`)
+	commitForm = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+)
+
+// CheckURL returns why a repository at a URL is not fetched, or nil. https and ssh are accepted from anywhere;
+// http and git only from this machine, since everybody on the way could exchange what they bring;
+// file only if local is set, since git reads the configuration of a repository on this machine.
+func CheckURL(text string, local bool) error {
+	_, err := scheme(text, local)
+	return err
+}
+
+// scheme returns the protocol of a URL that is accepted, by git's name for it.
+func scheme(text string, local bool) (string, error) {
+	switch {
+	case text == "", len(text) > maxURL:
+		return "", fmt.Errorf("the URL of the repository is empty or has over %d bytes", maxURL)
+	case text[0] == '-', !printable(text), strings.ContainsAny(text, " \t"):
+		return "", errors.New("the URL of the repository has characters that are not allowed")
+	case !strings.Contains(text, "://"):
+		if shorthand.MatchString(text) {
+			return "ssh", nil
+		}
+		return "", fmt.Errorf("%s is not the URL of a git repository", quoted(text))
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", errors.New("the URL of the repository cannot be parsed")
+	}
+	if _, has := u.User.Password(); has || u.User != nil && u.Scheme != "ssh" {
+		return "", errors.New("the URL of the repository has a user or a password, which others could see; git also reads ~/.netrc")
+	}
+	host := u.Hostname()
+	switch {
+	case u.RawQuery != "" || u.Fragment != "":
+		return "", errors.New("the URL of the repository has a query or a fragment")
+	case u.Scheme == "file" && local && host == "" && u.User == nil:
+		return "file", nil
+	case u.Scheme == "file":
+		return "", errors.New("a repository on this machine is only read if that is asked for")
+	case host == "" || host[0] == '-' || strings.HasPrefix(u.User.Username(), "-") || strings.HasPrefix(u.Path, "/-"):
+		return "", errors.New("the URL of the repository has no valid host or path")
+	case u.Scheme == "https" || u.Scheme == "ssh":
+		return u.Scheme, nil
+	case u.Scheme != "http" && u.Scheme != "git":
+		return "", fmt.Errorf("repositories are fetched by https and ssh, and not by %s", quoted(u.Scheme))
+	case !Loopback(host):
+		return "", fmt.Errorf("%s is not encrypted, and only accepted from this machine: use https", u.Scheme)
+	}
+	return u.Scheme, nil
+}
+
+// Loopback reports whether a host of a URL is this machine.
+func Loopback(host string) bool {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return address.Unmap().IsLoopback()
+	}
+	return strings.EqualFold(host, "localhost")
+}
+
+// OnThisMachine reports whether a URL names a repository or a service on this machine.
+func OnThisMachine(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Host == "" && u.Scheme != "file" {
+		host, _, _ := strings.Cut(text[strings.Index(text, "@")+1:], ":")
+		return Loopback(host)
+	}
+	if host, _, err := net.SplitHostPort(u.Host); err == nil {
+		return Loopback(host)
+	}
+	return u.Scheme == "file" || Loopback(u.Hostname())
+}
+
+// checkRef returns why a name is neither that of a tag nor a commit, or nil.
+func checkRef(ref string) error {
+	switch {
+	case commitForm.MatchString(ref):
+		return nil
+	case len(ref) > maxName, !tagForm.MatchString(ref), strings.Contains(ref, ".."), strings.HasSuffix(ref, "."), strings.Contains(ref+"/", ".lock/"):
+		return fmt.Errorf("%s is neither the name of a tag nor a full commit", quoted(ref))
+	}
+	return nil
+}
