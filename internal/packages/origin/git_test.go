@@ -1,6 +1,7 @@
 package origin_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -370,19 +371,42 @@ func TestM4FetchesHaveAnEnd(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	big := newRepository(t, filepath.Join(base, "big"))
-	noise := make([]byte, 24<<20)
-	seed := uint64(1)
-	for i := range noise {
-		seed = seed*6364136223846793005 + 1442695040888963407
-		noise[i] = byte(seed >> 56)
+	// A server that sends an object without an end.
+	sent := make(chan int, 1)
+	endless := smartHTTP(t, base, func(w http.ResponseWriter, r *http.Request) bool {
+		body, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if err != nil || !bytes.Contains(body, []byte("command=fetch")) {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+		fmt.Fprintf(w, "%04xpackfile\n", 13)
+		// A pack with one blob of 2^40 bytes, in blocks that are not compressed.
+		pack := append([]byte("PACK\x00\x00\x00\x02\x00\x00\x00\x01"), 0xb0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10, 0x78, 0x01)
+		block := append([]byte{0, 0, 0x80, 0xff, 0x7f}, make([]byte, 0x8000)...)
+		n := 0
+		for ; n < 1<<30; n += len(block) {
+			if _, err := fmt.Fprintf(w, "%04x\x01%s", 5+len(pack), pack); err != nil {
+				break
+			}
+			pack = block
+		}
+		sent <- n
+		return true
+	}) + "/fs/.git"
+	small := origin.Git{Limits: origin.Limits{Bytes: 1 << 20, Files: 100}}
+	if _, err := small.Fetch(t.Context(), endless, "v1.0.0", t.TempDir(), nil); !errors.Is(err, origin.ErrTooLarge) {
+		t.Errorf("%v", err)
 	}
-	big.put("noise", string(noise), 0o644)
+	if n := <-sent; n >= 1<<30 {
+		t.Errorf("it took all %d bytes", n)
+	}
+	// Few bytes on the way, and more in the tree.
+	big := newRepository(t, filepath.Join(base, "big"))
+	big.put("zeros", string(make([]byte, 2<<20)), 0o644)
 	big.commit()
 	big.git("tag", "v1.0.0")
-	url := smartHTTP(t, base, nil) + "/big/.git"
-	small := origin.Git{Limits: origin.Limits{Bytes: 1 << 20, Files: 100}}
-	if _, err := small.Fetch(t.Context(), url, "v1.0.0", t.TempDir(), nil); !errors.Is(err, origin.ErrTooLarge) {
+	if _, err := small.Fetch(t.Context(), smartHTTP(t, base, nil)+"/big/.git", "v1.0.0", t.TempDir(), nil); !errors.Is(err, origin.ErrTooLarge) {
 		t.Errorf("%v", err)
 	}
 }
