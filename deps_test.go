@@ -70,7 +70,8 @@ var imports = map[string][]string{
 	"internal/deps": {"internal/file/regularfile", "internal/file/wholefile", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/origin": {"internal/file/regularfile", "internal/observe/brief"}, // trees from repositories, archives and folders
+	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"}, // which repository or server a name stands for
+	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                 // trees from repositories, archives and folders
 
 	// Providers: what answers a call.
 	"simple": {"internal/deps", "internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
@@ -101,6 +102,8 @@ var imports = map[string][]string{
 
 	// Makes a test binary act as a capsule; only tests import it.
 	"internal/testing/capsuletest": {"manifest"},
+	// Stands in for an MCP registry; only tests import it.
+	"internal/testing/mcpregistry": {},
 	// Does to connections what networks do; only tests import it.
 	"internal/testing/faultproxy": {},
 
