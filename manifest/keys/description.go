@@ -15,6 +15,9 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
+// PackageSecrets is the namespace of the secrets that tools get by secret_env: that of a tool has its name.
+const PackageSecrets = "packages"
+
 // Description is what the descriptions of tools have in common, on its way to
 // being a Tool. It collects faults and warnings.
 type Description struct {
@@ -86,6 +89,10 @@ func (d *Description) Fill(t *manifest.Tool) {
 	d.checkRun()
 	d.checkCapsule()
 	t.Run = d.run()
+	for _, name := range d.Runtime.SecretEnv {
+		// Only those of its own: whoever wrote the tool chose the names.
+		t.Run.SecretEnv = append(t.Run.SecretEnv, manifest.SecretEnv{Name: name, Secret: secret.Ref{Namespace: PackageSecrets, Name: t.Name, Key: name}})
+	}
 	if t.Kind == manifest.Capsule {
 		t.Runtime = d.CapsuleRuntime()
 	}
@@ -125,6 +132,17 @@ func (d *Description) checkRun() {
 	}
 	d.CheckArgs(d.key("runtime", "args"), r.Args)
 	d.CheckVariables(d.key("runtime", "env"), r.Env)
+	for i, name := range r.SecretEnv {
+		key := d.key("runtime", "secret_env") + Indexed(i)
+		switch _, fixed := r.Env[name]; {
+		case fixed || slices.Contains(r.SecretEnv[:i], name):
+			d.Doc.Faultf(key, "%q is there twice", name)
+		default:
+			if err := secret.CheckWord(name); err != nil {
+				d.Doc.Faultf(key, "%v", err)
+			}
+		}
+	}
 }
 
 // CheckArgs checks the arguments of a key.

@@ -44,6 +44,7 @@ type Runtime struct {
 type Simple struct {
 	Args           Args                   `json:"args,omitempty" jsonschema:"Arguments that stand before those of a call"`
 	Env            Env                    `json:"env,omitempty" jsonschema:"Environment variables to set"`
+	SecretEnv      []string               `json:"secret_env,omitempty" jsonschema:"Environment variables whose values are secrets: each is the key with its name in the Secret packages/TOOL"`
 	InheritEnv     InheritEnv             `json:"inherit_env,omitzero" jsonschema:"Which of Orla's own variables the tool gets: true for all, false for PATH, HOME, LANG and TMPDIR, or a list of further names. Default true"`
 	Setup          Setup                  `json:"setup,omitzero" jsonschema:"How the packages are installed that the tool's files declare: auto, none, or a command that fills the folder in ORLA_ENV. Default auto"`
 	Timeout        yamldoc.Duration       `json:"timeout,omitempty" jsonschema:"Longest time of one call: 30s, 1m30s or a number of seconds. Default: the configured timeout"`
