@@ -70,8 +70,9 @@ var imports = map[string][]string{
 	"internal/deps": {"internal/file/regularfile", "internal/file/wholefile", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"}, // which repository or server a name stands for
-	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                 // trees from repositories, archives and folders
+	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                       // which repository or server a name stands for
+	"internal/packages/bundle":   {"internal/packages/origin", "internal/packages/registry", "internal/file/watch", "internal/observe/brief", "manifest", "manifest/keys", "manifest/toolfile"}, // packages of MCP bundles and of the servers of registries
+	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                                       // trees from repositories, archives and folders
 
 	// Providers: what answers a call.
 	"simple": {"internal/deps", "internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},

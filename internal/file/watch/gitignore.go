@@ -242,3 +242,11 @@ func readRules(name string) (text string, whole bool) {
 	}
 	return strings.TrimPrefix(text, "\ufeff"), whole
 }
+
+// Gitignored returns a function that reports whether the .gitignore files at root and below it ignore a path, relative to root
+// with slashes. It must be asked about folders before what is in them, and not about what is in ignored ones. It may
+// not be used from several goroutines.
+func Gitignored(root string) func(rel string, isDir bool) bool {
+	g := &gitignore{root: root, folders: map[string]folderRules{}}
+	return g.ignores
+}

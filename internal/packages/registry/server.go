@@ -130,6 +130,9 @@ func ParseServer(data []byte, registry string) (Entry, error) {
 	if len(data) > maxServer {
 		return Entry{}, fmt.Errorf("a server has over %d bytes", maxServer)
 	}
+	if bytes.Contains(data, []byte(`"registry_type"`)) {
+		data = camelCase(data)
+	}
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil || r.Server == nil {
 		return Entry{}, errors.New("a server of the registry is not in the form of server.json")
@@ -156,4 +159,17 @@ func ParseServer(data []byte, registry string) (Entry, error) {
 	}
 	s.Title, s.Description = plain(s.Title), plain(s.Description)
 	return Entry{Name: s.Name, Description: s.Description, Repository: plain(s.Repository.URL), Registry: registry, Server: s}, nil
+}
+
+// snake finds where a key of the schemas before September 2025 has an underscore.
+var (
+	snakeKey = regexp.MustCompile(`"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:`)
+	snake    = regexp.MustCompile(`_[a-z0-9]`)
+)
+
+// camelCase writes the keys of an older schema as those of today.
+func camelCase(data []byte) []byte {
+	return snakeKey.ReplaceAllFunc(data, func(key []byte) []byte {
+		return snake.ReplaceAllFunc(key, func(part []byte) []byte { return bytes.ToUpper(part[1:]) })
+	})
 }
