@@ -37,13 +37,30 @@ func Lock(ctx context.Context, dir string) (locked bool, err error) {
 		}
 		const out = "requirements.locked"
 		// Only wheels: to ask a source distribution for its dependencies is to run it.
-		err := run(ctx, dir, "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:", "--emit-index-url", "--output-file", out, "requirements.txt")
+		err := run(ctx, dir, "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:", "--output-file", out, "requirements.txt")
 		if err != nil {
 			return false, err
 		}
-		return true, os.Rename(filepath.Join(dir, out), filepath.Join(dir, "requirements.txt"))
+		return true, replaceRequirements(filepath.Join(dir, "requirements.txt"), filepath.Join(dir, out))
 	}
 	return true, nil
+}
+
+// replaceRequirements replaces a file with its locked form, but for the index that the registry names. The user's own index
+// is left out: its URL may have a password.
+func replaceRequirements(file, locked string) error {
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	after, err := os.ReadFile(locked)
+	if err != nil {
+		return err
+	}
+	if first, _, _ := strings.Cut(string(before), "\n"); strings.HasPrefix(first, "--index-url ") {
+		after = append([]byte(first+"\n"), after...)
+	}
+	return errors.Join(os.WriteFile(file, after, 0o644), os.Remove(locked))
 }
 
 // run runs an installer in a folder.

@@ -110,7 +110,7 @@ func manifestOf(kind, entry, command, args, env string) string {
 // variables, and secrets are in a Secret alone.
 func TestM3BundlesOfAllTypes(t *testing.T) {
 	needs.Programs(t, "node", "python3")
-	const args = `"--token","t=${user_config.token}","${user_config.dirs}","--level=${user_config.level}","${user_config.maybe}","${__dirname}/x"`
+	const args = `"--token","t=${user_config.token}","${user_config.dirs}","--level=${user_config.level}","${user_config.maybe}","it's \"$(x) ${/}","${__dirname}/x"`
 	const env = `"TOKEN":"${user_config.token}","LEVEL":"${user_config.level}","MAYBE":"${user_config.maybe}","HERE":"${__dirname}/lib","ON":"${user_config.on}"`
 	node := `console.log(JSON.stringify([process.argv.slice(2), process.env.TOKEN, process.env.LEVEL, process.env.MAYBE ?? null, process.env.HERE, process.env.ON]))`
 	python := "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.environ['TOKEN'], os.environ['LEVEL'], os.environ.get('MAYBE'), os.environ['HERE'], os.environ['ON']]))\n"
@@ -154,7 +154,7 @@ func TestM3BundlesOfAllTypes(t *testing.T) {
 		}
 		out, err := cmd.CombinedOutput()
 		var got, want any
-		wanted, _ := json.Marshal([]any{[]string{"--token", `t=it's "$HOME"`, "/a", "/b", "--level=3", dir + "/x"}, `it's "$HOME"`, "3", nil, dir + "/lib", "false"})
+		wanted, _ := json.Marshal([]any{[]string{"--token", `t=it's "$HOME"`, "/a", "/b", "--level=3", `it's "$(x) /`, dir + "/x"}, `it's "$HOME"`, "3", nil, dir + "/lib", "false"})
 		if err := errors.Join(err, json.Unmarshal(out, &got), json.Unmarshal(wanted, &want)); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v: %s, want %s", name, err, out, wanted)
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -160,7 +159,7 @@ func TestM5LocksOfPackagesOfPyPI(t *testing.T) {
 	t.Setenv("UV_NO_INDEX", "1")
 	t.Setenv("UV_OFFLINE", "1")
 	t.Setenv("UV_CACHE_DIR", t.TempDir())
-	m, err := made(t, `{"name":"a/thing","version":"1.2.3","description":"x","packages":[{"registryType":"pypi","identifier":"thing","version":"1.2.3","transport":{"type":"stdio"}}]}`, bundle.Options{})
+	m, err := made(t, `{"name":"a/thing","version":"1.2.3","description":"x","packages":[{"registryType":"pypi","identifier":"thing","version":"1.2.3","registryBaseUrl":"https://pypi.example.com/simple","transport":{"type":"stdio"}}]}`, bundle.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,15 +167,13 @@ func TestM5LocksOfPackagesOfPyPI(t *testing.T) {
 	if err := m.Write(dir); err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("UV_EXTRA_INDEX_URL", "https://me:secret@example.com/simple")
 	if locked, err := bundle.Lock(t.Context(), dir); err != nil || !locked {
 		t.Fatalf("%v %v", locked, err)
 	}
 	text := testkit.ReadFile(t, filepath.Join(dir, "requirements.txt"))
-	if !strings.Contains(text, "thing==1.2.3") || !strings.Contains(text, "below==1.0") || !strings.Contains(text, "--hash=sha256:") {
+	if !strings.Contains(text, "thing==1.2.3") || !strings.Contains(text, "below==1.0") || !strings.Contains(text, "--hash=sha256:") || !strings.HasPrefix(text, "--index-url https://pypi.example.com/simple\n") || strings.Contains(text, "secret") {
 		t.Errorf("%s", text)
-	}
-	if _, err := exec.LookPath("uv"); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -259,11 +259,27 @@ func TestM4ArchivesThatLie(t *testing.T) {
 	for i := range 3000 {
 		large = append(large, part{fmt.Sprintf("%0200d", i), "", 0o644, 0})
 	}
+	var comments bytes.Buffer
+	w := zip.NewWriter(&comments)
+	for i := range 10 {
+		if _, err := w.CreateHeader(&zip.FileHeader{Name: fmt.Sprint(i), Comment: strings.Repeat("a", 60_000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	headers := make([]part, 3000) // which are not files, and bytes all the same
+	for i := range headers {
+		headers[i] = part{"pax_global_header", "x", 0, tar.TypeXGlobalHeader}
+	}
 	tarred := aTar(t, []part{{"a", strings.Repeat("abc", 1000), 0o644, 0}})
 	for name, archive := range map[string][]byte{
 		"a size":    lie,
 		"encrypted": encrypted,
 		"directory": aZip(t, large),
+		"comments":  comments.Bytes(),
+		"headers":   aTar(t, headers),
 		"cut":       tarred[:len(tarred)/2],
 		"cut zip":   good[:len(good)/2],
 		"text":      []byte("hello"),

@@ -480,7 +480,7 @@ func TestM4HostileTrees(t *testing.T) {
 	out, chain := blob("../x"), blob("d/up/../../x")
 	root := blob("..")
 	bomb := tree("100644 blob " + text + "\ta")
-	for range 12 {
+	for range 30 { // unfolds to more than could ever be listed
 		bomb = tree("040000 tree "+bomb+"\ta", "040000 tree "+bomb+"\tb", "040000 tree "+bomb+"\tc")
 	}
 	for name, c := range map[string]struct{ tree, want string }{

@@ -70,6 +70,13 @@ func baseOf(text string) string {
 
 var errMissing = errors.New("the registry does not have it")
 
+// statusError is an answer with another status than 200.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("it answers with status %d", int(e)) }
+
+var errNotJSON = errors.New("the answer is not JSON")
+
 // get returns an answer, at most an hour old, or older without a network. age is 0 for a fresh one.
 func (a *api) get(ctx context.Context, path string) (data []byte, age time.Duration, err error) {
 	name := digest(path)
@@ -117,7 +124,7 @@ func (a *api) ask(ctx context.Context, path string) ([]byte, error) {
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
 		return nil, errMissing
 	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("it answers with status %d", resp.StatusCode)
+		return nil, statusError(resp.StatusCode)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
@@ -126,7 +133,7 @@ func (a *api) ask(ctx context.Context, path string) ([]byte, error) {
 	case len(data) > maxAnswer:
 		return nil, fmt.Errorf("the answer has over %d bytes", maxAnswer)
 	case !json.Valid(data):
-		return nil, errors.New("the answer is not JSON")
+		return nil, errNotJSON
 	}
 	return data, nil
 }
@@ -143,13 +150,11 @@ type page struct {
 func (a *api) speaks(ctx context.Context) (bool, error) {
 	data, err := a.ask(ctx, "?limit=1")
 	var p page
+	var status statusError
 	switch {
-	case errors.Is(err, errMissing):
-		return false, nil
+	case errors.Is(err, errMissing), errors.Is(err, errNotJSON), errors.As(err, &status) && status < 500:
+		return false, nil // hosts of repositories answer so
 	case err != nil:
-		if strings.HasPrefix(err.Error(), "the answer is not JSON") {
-			return false, nil
-		}
 		return false, err
 	}
 	return json.Unmarshal(data, &p) == nil && p.Servers != nil, nil

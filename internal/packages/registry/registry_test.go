@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -342,6 +343,22 @@ func TestM3MCPRegistriesThatLie(t *testing.T) {
 	}
 	if _, err := registry.New(t.TempDir(), []string{"http://registry.example.com"}, registry.Options{}).Find(t.Context(), "a/b"); err == nil || !strings.Contains(err.Error(), "not encrypted") {
 		t.Errorf("%v", err)
+	}
+}
+
+// SPEC M3: what does not answer as an MCP registry is a git repository, and what does not answer at all is neither.
+func TestM3WhichKindARegistryIs(t *testing.T) {
+	for answer, want := range map[string]string{"401": "git", "404": "git", "<html>": "HEAD", `{"servers":[]}`: "no registry of packages", `{}`: "HEAD", "503": "status 503"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if n, err := strconv.Atoi(answer); err == nil {
+				w.WriteHeader(n)
+			}
+			fmt.Fprint(w, answer)
+		}))
+		if _, err := registry.New(t.TempDir(), []string{s.URL}, registry.Options{}).Find(t.Context(), "fs"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", answer, err)
+		}
+		s.Close()
 	}
 }
 
