@@ -54,7 +54,7 @@ func (m *Made) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	return writeFiles(root, m.Files)
 }
 
@@ -132,8 +132,14 @@ func (a about) toolYAML(entrypoint string, secretEnv []string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Written by Orla: %s\n", a.more)
 	for _, line := range [][2]string{
-		{"name", a.name}, {"version", a.version}, {"description", a.description}, {"entrypoint", entrypoint},
-		{"author", a.author}, {"license", a.license}, {"repository", a.repository}, {"homepage", a.homepage},
+		{"name", a.name},
+		{"version", a.version},
+		{"description", a.description},
+		{"entrypoint", entrypoint},
+		{"author", a.author},
+		{"license", a.license},
+		{"repository", a.repository},
+		{"homepage", a.homepage},
 	} {
 		if line[1] != "" {
 			fmt.Fprintf(&out, "%s: %s\n", line[0], scalar(line[1]))

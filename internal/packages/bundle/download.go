@@ -55,7 +55,7 @@ func Fetch(ctx context.Context, d Download, file string, limits origin.Limits, t
 		}
 		return fmt.Errorf("the bundle cannot be fetched: %w", err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the bundle cannot be fetched: status %d", resp.StatusCode)
 	}

@@ -81,7 +81,7 @@ func Import(ctx context.Context, file, into string, answers map[string]string, l
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	text, err := readBelow(root, manifestFile, maxManifest)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, errors.New("the bundle has no " + manifestFile)
@@ -112,7 +112,7 @@ func readBelow(root *os.Root, name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("%s has over %d bytes", name, most)

@@ -149,7 +149,7 @@ func TestM3BundlesOfAllTypes(t *testing.T) {
 		for key, value := range m.Secrets {
 			cmd.Env = append(cmd.Env, key+"="+value)
 		}
-		if strings.Contains(string(m.Files["tool.yaml"])+m.Files[entry], "$HOME") || !strings.Contains(string(m.SecretYAML()), "namespace: \"packages\"") || len(m.Secrets) != 2 {
+		if strings.Contains(m.Files["tool.yaml"]+m.Files[entry], "$HOME") || !strings.Contains(string(m.SecretYAML()), "namespace: \"packages\"") || len(m.Secrets) != 2 {
 			t.Errorf("%s: the secrets are %v, and %s", name, m.Secrets, m.SecretYAML())
 		}
 		out, err := cmd.CombinedOutput()

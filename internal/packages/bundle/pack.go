@@ -42,7 +42,7 @@ func Pack(dir string, w io.Writer, format Format) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	names, err := packed(root, dir)
 	if err != nil {
 		return err

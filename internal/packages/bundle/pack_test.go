@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -47,9 +48,7 @@ func TestM8PackIsReproducible(t *testing.T) {
 	first := folder(t, files)
 	all := map[string]string{"keep.log": "x"}
 	for _, more := range []map[string]string{files, ignored} {
-		for name, text := range more {
-			all[name] = text
-		}
+		maps.Copy(all, more)
 	}
 	second := folder(t, all)
 	if err := errors.Join(os.Remove(filepath.Join(second, "keep.log")), os.Symlink("a", filepath.Join(first, "bin/b")), os.Symlink("a", filepath.Join(second, "bin/b"))); err != nil {

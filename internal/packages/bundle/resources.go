@@ -218,10 +218,11 @@ func (a *asker) endpoint(r registry.Transport) (string, error) {
 		}
 		return url.PathEscape(got[0])
 	})
+	if missing {
+		return "https://unanswered.invalid", nil // what is missing is reported with all else that is
+	}
 	u, err := url.Parse(text)
 	switch {
-	case missing && a.err() != nil:
-		return "https://unanswered.invalid", nil
 	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" || strings.ContainsAny(text, "{} "):
 		return "", fmt.Errorf("%q is not an https URL", line(r.URL, 100))
 	}

@@ -147,7 +147,7 @@ func zipEntry(ctx context.Context, f *zip.File) (entry, error) {
 		if err != nil {
 			return e, refused(f.Name, "%v", err)
 		}
-		defer r.Close()
+		defer func() { _ = r.Close() }()
 		target, err := io.ReadAll(io.LimitReader(during{ctx, r}, maxTarget+1))
 		if err != nil {
 			return e, refused(f.Name, "%v", err)

@@ -27,7 +27,7 @@ func Copy(ctx context.Context, from, into string, limits Limits) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	return write(ctx, into, limits.orDefault(), false, &tree{root: root, skip: func(name string, isDir bool) bool {
 		return slices.Contains(notCopied, path.Base(name)) && (isDir || path.Base(name) == ".git")
 	}})
@@ -41,7 +41,7 @@ func Digest(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	from := &tree{root: root, skip: func(name string, _ bool) bool { return name == Record }}
 	// Somebody has limited what was installed; what was added since then still has an end.
 	entries, err := from.list(context.Background(), Limits{Bytes: 1 << 60, Files: 1_000_000})

@@ -113,7 +113,7 @@ func (g Git) Fetch(ctx context.Context, url, ref, into string, signers []string)
 		return Tree{}, err
 	}
 	dir := filepath.Join(into, ".git")
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	tree, err := p.fetch(ctx, url, ref, dir, allowed)
 	if err != nil {
 		return Tree{}, err

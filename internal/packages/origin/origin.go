@@ -61,7 +61,7 @@ func Unpack(ctx context.Context, file, into string, limits Limits) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	limits = limits.orDefault()
 	if info.Size() > limits.Bytes+limits.overhead() {
 		return fmt.Errorf("%w: the archive has %d bytes, and a package at most %d", ErrTooLarge, info.Size(), limits.Bytes)
@@ -99,7 +99,7 @@ func write(ctx context.Context, into string, limits Limits, strip bool, from sou
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	entries, err := from.list(ctx, limits)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func ParseSigner(text string) (string, error) {
 	if err != nil {
 		return "", errors.New(signerHint)
 	}
-	if of, _, ok := field(blob); !ok || string(of) != parts[0] {
+	if of, ok := field(blob); !ok || string(of) != parts[0] {
 		return "", errors.New(signerHint)
 	}
 	return parts[0] + " " + base64.StdEncoding.EncodeToString(blob), nil
@@ -84,15 +84,15 @@ func Fingerprint(signer string) string {
 }
 
 // field reads a string of SSH's wire format.
-func field(from []byte) (value, rest []byte, ok bool) {
+func field(from []byte) (value []byte, ok bool) {
 	if len(from) < 4 {
-		return nil, nil, false
+		return nil, false
 	}
 	n := binary.BigEndian.Uint32(from)
 	if uint64(n) > uint64(len(from)-4) {
-		return nil, nil, false
+		return nil, false
 	}
-	return from[4 : 4+n], from[4+n:], true
+	return from[4 : 4+n], true
 }
 
 // signer returns who signed a tag. It checks the signature with git, for the key that the signature itself
@@ -150,11 +150,11 @@ func keyOf(armored string) (string, error) {
 	if err != nil || len(blob) < 10 || string(blob[:6]) != "SSHSIG" {
 		return "", errors.New("it is not an SSH signature")
 	}
-	public, _, ok := field(blob[10:]) // after the version
+	public, ok := field(blob[10:]) // after the version
 	if !ok {
 		return "", errors.New("it is cut off")
 	}
-	kind, _, ok := field(public)
+	kind, ok := field(public)
 	if !ok {
 		return "", errors.New("it has no key")
 	}

@@ -44,7 +44,7 @@ func (c cache) read(name string, most int64) (data []byte, age time.Duration, th
 	if err != nil {
 		return nil, 0, false
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if info.Size() > most {
 		return nil, 0, false
 	}

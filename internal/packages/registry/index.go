@@ -154,7 +154,7 @@ func (x *index) fetch(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	git := x.registries.options.Git
 	git.Limits = origin.Limits{Bytes: maxRegistry}
 	if _, err := git.Fetch(ctx, x.url, "HEAD", dir, nil); err != nil {

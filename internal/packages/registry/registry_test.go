@@ -140,7 +140,7 @@ func TestRFC3S6_3FaultyIndexes(t *testing.T) {
 		strings.Replace(one, "name: a", "name: ../a", 1):                                 "must be 1 to 64 letters",
 		one + "    signers: []\n":          "signers",
 		one + "    signers: [ssh-dss x]\n": "signers[0]: a signer is an SSH public key",
-		one + "    versoin: 1\n":           "unknown key",
+		one + "    surprise: 1\n":          "unknown key",
 		one + "    keywords: x\n":          "keywords",
 		"[1":                               "registry.yaml:1",
 		"":                                 "version",
