@@ -63,6 +63,10 @@ var imports = map[string][]string{
 	"manifest/resource":         {"internal/service/address", "internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/keys"},
 	"manifest/discover":         {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
+	// Packages that come from elsewhere (docs/decisions/0048).
+	"internal/packages/permission": {},                                                                                                              // what they ask for, and were granted
+	"internal/packages/lockfile":   {"internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "manifest"}, // orla.lock, and the record in a package
+
 	// What a process inherits, as its manifest has it.
 	"internal/launch/environ": {"internal/deps", "internal/file/regularfile", "manifest"},
 

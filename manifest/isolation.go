@@ -20,6 +20,9 @@ type Isolation struct {
 	PullSecret secret.Ref
 	Network    string // of a container; "" is none
 	Resources  Resources
+	// Grants are what an installed package may do beyond its isolation (SPEC M7). They come from orla.lock and the
+	// configuration, never from a manifest.
+	Grants Grants `json:",omitzero"`
 	// Terms are the configuration's, as zero limits of Run are; zero where nothing is isolated.
 	Terms Terms `json:",omitzero"`
 }
@@ -39,6 +42,17 @@ type Terms struct {
 	Runtime string   // that the engine is to use; "" is its own
 	Cluster Cluster
 }
+
+// Grants are what an installed package was granted.
+type Grants struct {
+	Reads   []string // paths of this machine, absolute and without links; "/" is all
+	Writes  []string // the same, that the process can change too
+	Network bool     // that of this machine
+	Env     []string // names of Orla's variables that its processes inherit
+}
+
+// Empty reports whether nothing was granted.
+func (g Grants) Empty() bool { return len(g.Reads)+len(g.Writes)+len(g.Env) == 0 && !g.Network }
 
 // Backend is what isolates.
 type Backend string

@@ -30,7 +30,10 @@ func (p *Parts) isolated(t manifest.Tool) (launcher launch.Launcher, elsewhere b
 	switch i.Terms.Backend {
 	case manifest.BackendNative:
 		limits := cgroup.Limits{Memory: i.Resources.Memory, CPUs: i.Resources.CPUs, Pids: i.Resources.Pids}
-		return p.sandboxes.Launcher(sandbox.Options{Limits: limits, Paths: i.Terms.Paths, Hidden: i.Terms.Hidden}), false
+		return p.sandboxes.Launcher(sandbox.Options{
+			Limits: limits, Paths: i.Terms.Paths, Hidden: i.Terms.Hidden,
+			Reads: i.Grants.Reads, Writes: i.Grants.Writes, Network: i.Grants.Network,
+		}), false
 	case manifest.BackendContainer:
 		return p.contained(t), true
 	case manifest.BackendKubernetes:

@@ -41,13 +41,13 @@ func Clean(own []string) []string {
 // Of returns the environment of a tool's processes: the variables of clean that tool inherits, PWD
 // and ORLA_TOOL, those of the file's first line, and those of the manifest. Later ones override
 // earlier ones. A tool of type cli gets only those of the manifest, PATH, HOME and LANG (SPEC-TOOLS
-// 3.6). Isolated processes inherit nothing from clean. Each variable appears once. Of does not
+// 3.6). Isolated processes inherit only what was granted. Each variable appears once. Of does not
 // change clean; the result is the caller's.
 func Of(tool manifest.Tool, clean []string) []string {
 	var environ []string
 	switch {
 	case tool.Isolation.Isolated():
-		environ = ofIsolated(tool.Isolation)
+		environ = append(ofIsolated(tool.Isolation), only(clean, tool.Isolation.Grants.Env...)...)
 	case tool.Kind == manifest.Cli:
 		environ = only(clean, "PATH", "HOME", "LANG")
 	default:

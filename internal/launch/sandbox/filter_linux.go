@@ -72,8 +72,9 @@ func (p *program) when(value uint32, then func()) { p.unless(unix.BPF_JEQ, value
 
 // filter returns the seccomp filter in the kernel's format. It allows the calls that it does not
 // name: the kernel checks the rights of each process, and this one has none. A list of allowed calls
-// would break programs with each new libc.
-func filter() string {
+// would break programs with each new libc. unixSockets says whether the process can make unix sockets; pairs of them it can
+// make in any case.
+func filter(unixSockets bool) string {
 	var p program
 	p.load(atArch)
 	p.unless(unix.BPF_JEQ, auditArch, func() { p.do(unix.BPF_JMP|unix.BPF_JA, 1) })
@@ -91,7 +92,7 @@ func filter() string {
 		p.unless(unix.BPF_JSET, newNamespaces, func() { p.ret(deny | uint32(unix.EPERM)) })
 		p.ret(allow)
 	})
-	p.when(unix.SYS_SOCKET, p.sockets)
+	p.when(unix.SYS_SOCKET, func() { p.sockets(unixSockets) })
 	for _, huge := range hugePages {
 		p.when(huge.call, func() {
 			p.load(atArgs + 8*huge.arg)
@@ -128,11 +129,13 @@ func filter() string {
 	return string(out)
 }
 
-// sockets allows Unix and internet sockets of the ordinary types. The process has no network that
+// sockets allows Unix and internet sockets of the ordinary types. Without a grant the process has no network that
 // internet sockets could reach.
-func (p *program) sockets() {
+func (p *program) sockets(unixSockets bool) {
 	p.load(atArgs)
-	p.when(unix.AF_UNIX, func() { p.ret(allow) })
+	if unixSockets {
+		p.when(unix.AF_UNIX, func() { p.ret(allow) })
+	}
 	for _, family := range [...]uint32{unix.AF_INET, unix.AF_INET6} {
 		p.when(family, func() {
 			p.load(atArgs + 8)

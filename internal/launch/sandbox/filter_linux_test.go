@@ -57,7 +57,7 @@ func judge(t *testing.T, filter string, arch, call uint32, args ...uint64) uint3
 // TestT72Filter: the filter of system calls refuses what it is to refuse, also
 // by the ways around it: other kinds of machines, other numbers of the same one, clone3.
 func TestT72Filter(t *testing.T) {
-	f := filter()
+	f := filter(true)
 	const eperm, enosys, family = deny | uint32(unix.EPERM), deny | uint32(unix.ENOSYS), deny | uint32(unix.EAFNOSUPPORT)
 	for _, c := range []struct {
 		name string
@@ -121,7 +121,7 @@ func TestT72Filter(t *testing.T) {
 // not: processes with a real-time policy are held by no limit of processors.
 func TestT72NoRealTime(t *testing.T) {
 	none := map[uint64]bool{unix.RLIMIT_RTPRIO: false, unix.RLIMIT_NICE: false}
-	for _, l := range planOf(launch.Spec{}, view{}).Limits {
+	for _, l := range planOf(launch.Spec{}, view{}, Options{}).Limits {
 		if _, ok := none[l.Resource]; ok && l.Most == 0 {
 			none[l.Resource] = true
 		}
@@ -133,14 +133,14 @@ func TestT72NoRealTime(t *testing.T) {
 
 // TestLandlockAsked: of each version of Landlock as much is asked as it knows.
 func TestLandlockAsked(t *testing.T) {
-	if l := landlock(0); l.Attr != "" || l.Rules != nil {
+	if l := landlock(0, nil, false); l.Attr != "" || l.Rules != nil {
 		t.Errorf("without Landlock: %+v", l)
 	}
 	for version, want := range map[int]struct {
 		size  int
 		files uint64
 	}{1: {8, 1<<13 - 1}, 2: {8, 1<<14 - 1}, 3: {8, 1<<15 - 1}, 4: {16, 1<<15 - 1}, 5: {16, 1<<16 - 1}, 6: {24, 1<<16 - 1}, 9: {24, 1<<16 - 1}} {
-		l := landlock(version)
+		l := landlock(version, nil, false)
 		if files := binary.NativeEndian.Uint64([]byte(l.Attr)); len(l.Attr) != want.size || files != want.files {
 			t.Errorf("version %d: %d bytes, %#x; want %d, %#x", version, len(l.Attr), files, want.size, want.files)
 		}

@@ -4,6 +4,8 @@ package sandbox
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -29,8 +31,9 @@ func landlockVersion() int {
 }
 
 // landlock returns Landlock rules that repeat what the mounts, the namespaces and the filter
-// enforce. They are a second barrier; without Landlock, the first is still complete.
-func landlock(version int) shim.Landlock {
+// enforce. They are a second barrier; without Landlock, the first is still complete. written are the granted paths
+// that the process can change, and whether each is a folder.
+func landlock(version int, written map[string]bool, network bool) shim.Landlock {
 	if version < 1 {
 		return shim.Landlock{}
 	}
@@ -41,16 +44,27 @@ func landlock(version int) shim.Landlock {
 		}
 	}
 	attr := binary.NativeEndian.AppendUint64(nil, files)
-	if version >= 4 {
+	if version >= 4 && !network {
 		attr = binary.NativeEndian.AppendUint64(attr, unix.LANDLOCK_ACCESS_NET_BIND_TCP|unix.LANDLOCK_ACCESS_NET_CONNECT_TCP)
+	}
+	if version >= 4 && network {
+		attr = binary.NativeEndian.AppendUint64(attr, 0)
 	}
 	if version >= 6 {
 		attr = binary.NativeEndian.AppendUint64(attr, unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET|unix.LANDLOCK_SCOPE_SIGNAL)
 	}
-	return shim.Landlock{Attr: string(attr), Rules: []shim.Rule{
+	rules := []shim.Rule{
 		{Path: "/", Access: files & (mayRun | mayRead)},
 		{Path: "/dev", Access: files & mayWrite},
 		{Path: "/proc", Access: files & mayWrite}, // a thread sets its own name there, for example
 		{Path: "/tmp", Access: files & (mayWrite | mayMake)},
-	}}
+	}
+	for _, path := range slices.Sorted(maps.Keys(written)) {
+		access := uint64(mayWrite)
+		if written[path] {
+			access |= mayMake
+		}
+		rules = append(rules, shim.Rule{Path: path, Access: files & access})
+	}
+	return shim.Landlock{Attr: string(attr), Rules: rules}
 }

@@ -31,7 +31,7 @@ func (h *Host) Probe(ctx context.Context) []Reason {
 	}
 	answer = nil
 	v, _ := newView(nil, nil) // without paths there is no error
-	p, reason, err := h.start(ctx, launch.Spec{Whole: true}, v, DefaultLimits)
+	p, reason, err := h.start(ctx, launch.Spec{Whole: true}, v, Options{Limits: DefaultLimits})
 	switch {
 	case reason != nil:
 		answer = []Reason{*reason}

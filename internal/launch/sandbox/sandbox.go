@@ -68,7 +68,16 @@ type Options struct {
 	// Hidden are folders of the machine, as absolute paths, of which only Paths and the Spec's paths are
 	// visible, even if the folders belong to the system's programs.
 	Hidden []string
+	// Reads and Writes are granted: paths of the machine, absolute and without links, that are visible too, and those
+	// that the process can also change. "/" is all but what the system keeps at runtime. A path that is not there is
+	// not visible. A process with any of them can make no unix socket: in a visible folder may be one that leads out.
+	Reads, Writes []string
+	// Network gives the process the network of the machine, without unix sockets.
+	Network bool
 }
+
+// opens reports whether the sandbox shows more than a package and programs.
+func (o Options) opens() bool { return len(o.Reads)+len(o.Writes) > 0 || o.Network }
 
 // Reason says why this machine cannot sandbox processes natively.
 type Reason struct {

@@ -35,10 +35,13 @@ func (l launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, 
 	if err != nil {
 		return nil, err
 	}
+	if err := v.open(l.opts, spec.Expose); err != nil {
+		return nil, err
+	}
 	if err := v.finds(spec); err != nil {
 		return nil, err
 	}
-	p, reason, err := l.host.start(ctx, spec, v, within(spec.Limits, l.opts.Limits))
+	p, reason, err := l.host.start(ctx, spec, v, l.opts)
 	if reason != nil {
 		return nil, reason.fault()
 	}
@@ -50,13 +53,14 @@ func (l launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, 
 
 // start starts a stage, and waits until it has started the tool. A Reason says why the sandbox is
 // not available, an error why the tool cannot be started in it.
-func (h *Host) start(ctx context.Context, spec launch.Spec, v view, limits cgroup.Limits) (*process, *Reason, error) {
+func (h *Host) start(ctx context.Context, spec launch.Spec, v view, opts Options) (*process, *Reason, error) {
+	limits := within(spec.Limits, opts.Limits)
 	for {
 		root, why := h.cells()
 		if root == nil {
 			return nil, noCgroup(why), nil
 		}
-		p, err := h.stage(ctx, spec, root, limits)
+		p, err := h.stage(ctx, spec, root, limits, opts.Network)
 		if err != nil {
 			if reason := noNamespaces(err); reason != nil {
 				return nil, reason, nil
@@ -70,7 +74,7 @@ func (h *Host) start(ctx context.Context, spec launch.Spec, v view, limits cgrou
 			}
 			return nil, notApplied(applied, limits), nil
 		}
-		reason, err := p.await(ctx, planOf(spec, v))
+		reason, err := p.await(ctx, planOf(spec, v, opts))
 		if reason != nil || err != nil {
 			p.abandon()
 			return nil, reason, err
@@ -80,12 +84,16 @@ func (h *Host) start(ctx context.Context, spec launch.Spec, v view, limits cgrou
 }
 
 // stage starts a stage, which waits for its plan.
-func (h *Host) stage(ctx context.Context, spec launch.Spec, root *cgroup.Root, limits cgroup.Limits) (*process, error) {
+func (h *Host) stage(ctx context.Context, spec launch.Spec, root *cgroup.Root, limits cgroup.Limits, network bool) (*process, error) {
 	channel, theirs, err := newChannel()
 	if err != nil {
 		return nil, fault.Wrap(fault.StartFailed, err, "no channel to a sandbox: %v", err)
 	}
-	p, err := h.local.Start(ctx, stageOf(spec, root, limits, theirs))
+	stage := stageOf(spec, root, limits, theirs)
+	if network {
+		stage.Sys = namespacesWithNetwork
+	}
+	p, err := h.local.Start(ctx, stage)
 	_ = theirs.Close() // the stage has its own
 	if err != nil {
 		_ = channel.Close() // nothing was sent
@@ -147,8 +155,14 @@ func namespaces(attr *syscall.SysProcAttr) {
 	attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP} // only for the stage, which drops them
 }
 
+// namespacesWithNetwork is namespaces for a process that keeps the network of the machine.
+func namespacesWithNetwork(attr *syscall.SysProcAttr) {
+	namespaces(attr)
+	attr.Cloneflags &^= unix.CLONE_NEWNET
+}
+
 // planOf returns the plan of the stage.
-func planOf(spec launch.Spec, v view) shim.Plan {
+func planOf(spec launch.Spec, v view, opts Options) shim.Plan {
 	dir := spec.Dir
 	if !v.sees(dir) && !v.leadsTo(dir) {
 		dir = "/tmp"
@@ -159,8 +173,8 @@ func planOf(spec launch.Spec, v view) shim.Plan {
 		Entries:  v.entries(),
 		Drop:     os.Geteuid() == 0,
 		ID:       ID,
-		Landlock: landlock(landlockVersion()),
-		Filter:   filter(),
+		Landlock: landlock(landlockVersion(), v.written(), opts.Network),
+		Filter:   filter(!opts.opens()),
 		Limits: []shim.Rlimit{
 			{Resource: unix.RLIMIT_CORE, Most: 0},
 			{Resource: unix.RLIMIT_NOFILE, Most: 4096},

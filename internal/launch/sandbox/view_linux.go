@@ -20,6 +20,8 @@ type view struct {
 	links map[string]string
 	files map[string]string
 	veils map[string]bool // visible folders that are empty except for binds below them
+	// writes are the binds that the process can change; true for a folder.
+	writes map[string]bool
 }
 
 // programs are the folders with the machine's programs and libraries. Those that are links stay
@@ -45,7 +47,7 @@ var own = [...]string{"/proc", "/sys", "/dev", shim.Old}
 
 // newView returns the view of a process that sees paths, and nothing else below the hidden folders.
 func newView(paths, hidden []string) (view, error) {
-	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}, veils: map[string]bool{}}
+	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}, veils: map[string]bool{}, writes: map[string]bool{}}
 	for _, path := range programs {
 		v.system(path)
 	}
@@ -219,7 +221,8 @@ func (v view) entries() []shim.Entry {
 	slices.Sort(shown) // a folder comes before its content
 	for _, path := range slices.Compact(shown) {
 		if source, ok := v.binds[path]; ok {
-			p.bind(path, source)
+			_, writable := v.writes[path]
+			p.bind(path, source, writable)
 		} else {
 			p.veil(path)
 		}
@@ -280,7 +283,7 @@ func (p *placing) full(path string) bool {
 
 // bind adds a path of the machine. If the mount point is below a bound path, it exists there
 // already.
-func (p *placing) bind(path, source string) {
+func (p *placing) bind(path, source string, writable bool) {
 	info, err := os.Stat(source)
 	if err != nil {
 		return // it is gone
@@ -294,5 +297,9 @@ func (p *placing) bind(path, source string) {
 		}
 	}
 	p.shown = append(p.shown, path)
-	p.add(shim.Entry{Kind: shim.Bind, Path: path, Data: source})
+	kind := shim.Bind
+	if writable {
+		kind = shim.Share
+	}
+	p.add(shim.Entry{Kind: kind, Path: path, Data: source})
 }

@@ -82,6 +82,11 @@ func enter(e Entry) failure {
 			return f
 		}
 		return try("show "+e.Path+" read-only", setattr(e.Path, atRecursive, attrReadOnly|attrNoSuid|attrNoDev))
+	case Share:
+		if f := try("show "+e.Path, syscall.Mount(Old+e.Data, e.Path, "", syscall.MS_BIND|syscall.MS_REC, "")); f.is() {
+			return f
+		}
+		return try("show "+e.Path+" without programs", setattr(e.Path, atRecursive, attrNoExec|attrNoSuid|attrNoDev))
 	case Device:
 		if f := try("device "+e.Path, syscall.Mount(Old+e.Data, e.Path, "", syscall.MS_BIND, "")); f.is() {
 			return f

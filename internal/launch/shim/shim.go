@@ -49,6 +49,7 @@ const (
 	Link   Kind = 'l' // a symbolic link to Data
 	File   Kind = 'f' // a file with the content Data
 	Bind   Kind = 'b' // a recursive read-only bind mount of the machine's Data
+	Share  Kind = 'w' // the same, that the tool can change, without programs
 	Device Kind = 'n' // the machine's device Data
 	Memory Kind = 't' // a tmpfs with the options Data
 	Proc   Kind = 'p' // a proc with the options Data

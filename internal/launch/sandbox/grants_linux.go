@@ -1,0 +1,130 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/orla-project/orla/internal/call/fault"
+)
+
+// atRuntime are folders that no grant shows: in them are sockets and what processes of the machine keep.
+var atRuntime = [...]string{"/run", "/var/run", "/var/lock"}
+
+// resolvers are the files that say how names of hosts are found.
+var resolvers = [...]string{"/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf"}
+
+// open adds what was granted. exposed are paths of the tool itself, which stay visible and cannot be changed.
+func (v view) open(opts Options, exposed []string) error {
+	for _, grant := range [...]struct {
+		paths    []string
+		writable bool
+	}{{opts.Writes, true}, {opts.Reads, false}} {
+		for _, path := range grant.paths {
+			if err := v.grant(path, grant.writable); err != nil {
+				return err
+			}
+		}
+	}
+	if !opts.opens() {
+		return nil
+	}
+	for _, folder := range append(opts.Hidden, atRuntime[:]...) {
+		v.hide(folder)
+	}
+	for _, path := range exposed {
+		if path = filepath.Clean(path); v.writable(path) && v.binds[path] == "" {
+			v.binds[path] = path
+		} else if !v.sees(path) {
+			if err := v.expose(path); err != nil {
+				return err
+			}
+		}
+	}
+	if opts.Network {
+		for _, path := range resolvers {
+			if text, err := os.ReadFile(path); err == nil && len(text) < 64<<10 && !v.sees(path) {
+				v.files[path] = string(text)
+			}
+		}
+	}
+	for path := range v.files {
+		if v.sees(path) {
+			delete(v.files, path)
+		}
+	}
+	return nil
+}
+
+// grant shows a path. It fails if the path leads through a link now, as somebody may have put one there since it
+// was granted.
+func (v view) grant(path string, writable bool) error {
+	if path == "/" {
+		return v.grantAll(writable)
+	}
+	source, err := filepath.EvalSymlinks(path)
+	switch {
+	case os.IsNotExist(err):
+		return nil
+	case err != nil || source != path:
+		return fault.New(fault.IsolationUnavailable, "%s was granted, and is now a link or cannot be read; install the package again to grant where it leads", path)
+	}
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		return fault.New(fault.IsolationUnavailable, "%s was granted, and is neither a folder nor a file", path)
+	}
+	if !writable && v.sees(path) && !v.veiled(path) {
+		return nil
+	}
+	delete(v.binds, path)
+	if err := v.expose(path); err != nil {
+		return err
+	}
+	v.binds[path] = path
+	if writable {
+		v.writes[path] = info.IsDir()
+	}
+	return nil
+}
+
+// grantAll shows the folders of the root, except those that a sandbox has its own of. Programs cannot be changed.
+func (v view) grantAll(writable bool) error {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return fault.Wrap(fault.IsolationUnavailable, err, "the root cannot be read: %v", err)
+	}
+	skipped := append(append(own[:], atRuntime[:]...), append(programs[:], "/tmp")...)
+	for _, entry := range entries {
+		if path := "/" + entry.Name(); entry.IsDir() && !slices.Contains(skipped, path) {
+			if err := v.grant(path, writable); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// veiled reports whether a path is below a folder that is hidden.
+func (v view) veiled(path string) bool {
+	for dir := range v.veils {
+		if under(path, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// writable reports whether a path is below one that the process can change.
+func (v view) writable(path string) bool {
+	for dir := range v.writes {
+		if under(path, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// written are the paths that the process can change, and whether each is a folder.
+func (v view) written() map[string]bool { return v.writes }

@@ -1,0 +1,298 @@
+// Package lockfile reads and writes the two records of installed packages: orla.lock, which says what was granted
+// and which version serves, and .orla-package.json in the folder of a package, which says that it was installed
+// (docs/decisions/0048).
+package lockfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/packages/permission"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Name is the name of the lock.
+const Name = "orla.lock"
+
+// Lock is the content of an orla.lock. The zero Lock is that of no packages.
+type Lock struct {
+	// Packages are sorted by name and then by version, the highest first. At most one of each name serves.
+	Packages []Package
+}
+
+// Package is what the lock says of one version of a package.
+type Package struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Serves says that this version serves, if several are installed.
+	Serves bool   `json:"serves,omitempty"`
+	Source Source `json:"source"`
+	Tag    string `json:"tag,omitempty"`
+	Commit string `json:"commit,omitempty"`
+	Digest string `json:"digest"` // h1: of the tree
+	// Permissions are what was granted, sorted.
+	Permissions []string `json:"permissions,omitempty"`
+	// Unenforced are those of them that were accepted although Orla cannot hold the package to them.
+	Unenforced []string `json:"unenforced,omitempty"`
+	// Signer is the SSH key that signed the tag: its fingerprint and the key.
+	Signer string `json:"signer,omitempty"`
+	// Unsigned says that a version without a signature was accepted.
+	Unsigned bool `json:"unsigned,omitempty"`
+	// Dependencies are digests of the locks of packages from other package managers, by file.
+	Dependencies map[string]string `json:"dependencies,omitempty"`
+	// Tools are digests of the definitions in the manifest, by tool.
+	Tools map[string]string `json:"tools,omitempty"`
+}
+
+// Source is where a package came from.
+type Source struct {
+	Kind     Kind   `json:"kind"`
+	URL      string `json:"url,omitempty"`      // of a repository, or the path of a folder or file
+	Registry string `json:"registry,omitempty"` // that named it
+	Server   string `json:"server,omitempty"`   // its name in an MCP registry
+}
+
+// Kind is a kind of source.
+type Kind string
+
+// The kinds of sources.
+const (
+	Git    Kind = "git"
+	Local  Kind = "local"  // a folder or an archive
+	Bundle Kind = "bundle" // an MCP bundle
+	Server Kind = "server" // of an MCP registry
+)
+
+// Values lists what kind may be.
+func (Kind) Values() []string {
+	return []string{string(Git), string(Local), string(Bundle), string(Server)}
+}
+
+// document is the file.
+type document struct {
+	Version  int       `json:"version"`
+	Packages []Package `json:"packages,omitempty"`
+}
+
+// format is the version of the file.
+const format = 1
+
+// maxSize bounds a lock, in bytes: ten thousand packages.
+const maxSize = 8 << 20
+
+// Read reads a lock. One that does not exist is empty. The faults of others are yamldoc.Faults.
+func Read(file string) (*Lock, error) {
+	data, err := regularfile.Read(file, maxSize+1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Lock{}, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return Parse(file, data)
+}
+
+// Parse reads the text of a lock. file is its name in faults.
+func Parse(file string, data []byte) (*Lock, error) {
+	var d document
+	doc, err := yamldoc.Decode(file, data, &d, yamldoc.Options{MaxSize: maxSize})
+	if err != nil {
+		return nil, err
+	}
+	if d.Version != format {
+		doc.Faultf("version", "is %d, and this Orla reads %d", d.Version, format)
+	}
+	seen, serves := map[string]bool{}, map[string]bool{}
+	for i, p := range d.Packages {
+		p.check(func(key, format string, args ...any) {
+			doc.Faultf(fmt.Sprintf("packages[%d]%s", i, key), format, args...)
+		})
+		if id := p.Name + "@" + p.Version; seen[id] {
+			doc.Faultf(fmt.Sprintf("packages[%d]", i), "%s is there twice", id)
+		} else {
+			seen[id] = true
+		}
+		if p.Serves && serves[p.Name] {
+			doc.Faultf(fmt.Sprintf("packages[%d].serves", i), "another version of %s serves already", p.Name)
+		}
+		serves[p.Name] = serves[p.Name] || p.Serves
+	}
+	if err := doc.Err(); err != nil {
+		return nil, err
+	}
+	l := &Lock{d.Packages}
+	l.sort()
+	return l, nil
+}
+
+var (
+	digest  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^h1:[A-Za-z0-9+/]{43}=$`) })
+	commit  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`) })
+	content = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) })
+)
+
+// check calls wrong for each fault of a package.
+func (p *Package) check(wrong func(key, format string, args ...any)) {
+	if !manifest.ValidName(p.Name) {
+		wrong(".name", "%q is not the name of a package", p.Name)
+	}
+	if !manifest.ValidVersion(p.Version) {
+		wrong(".version", "%q is not a SemVer 2.0 version", p.Version)
+	}
+	if !digest().MatchString(p.Digest) {
+		wrong(".digest", "%q is not a digest, which is h1: and 44 characters", p.Digest)
+	}
+	if p.Commit != "" && !commit().MatchString(p.Commit) {
+		wrong(".commit", "%q is not a whole commit id", p.Commit)
+	}
+	if p.Unsigned && p.Signer != "" {
+		wrong(".unsigned", "does not go with signer")
+	}
+	for _, list := range []struct {
+		key   string
+		texts []string
+	}{{"permissions", p.Permissions}, {"unenforced", p.Unenforced}} {
+		for i, text := range list.texts {
+			if _, err := permission.Parse(text); err != nil {
+				wrong(fmt.Sprintf(".%s[%d]", list.key, i), "%v", err)
+			}
+			if !slices.Contains(p.Permissions, text) {
+				wrong(fmt.Sprintf(".%s[%d]", list.key, i), "%s is not one of the permissions", text)
+			}
+		}
+	}
+	for key, of := range map[string]map[string]string{".dependencies": p.Dependencies, ".tools": p.Tools} {
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			if !content().MatchString(of[name]) {
+				wrong(key, "%q of %q is not a digest, which is sha256: and 64 characters", of[name], name)
+			}
+		}
+	}
+	for key, text := range map[string]string{".source.url": p.Source.URL, ".source.registry": p.Source.Registry, ".source.server": p.Source.Server, ".tag": p.Tag, ".signer": p.Signer} {
+		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\uFFFD' }) {
+			wrong(key, "has a control character")
+		}
+	}
+}
+
+func (l *Lock) sort() {
+	slices.SortFunc(l.Packages, func(a, b Package) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		if c := manifest.CompareVersions(b.Version, a.Version); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Version, b.Version)
+	})
+}
+
+// Find returns the entry of a version; nil if there is none.
+func (l *Lock) Find(name, version string) *Package {
+	for i := range l.Packages {
+		if p := &l.Packages[i]; p.Name == name && p.Version == version {
+			return p
+		}
+	}
+	return nil
+}
+
+// Versions returns the entries of a name, the highest version first.
+func (l *Lock) Versions(name string) (list []*Package) {
+	for i := range l.Packages {
+		if p := &l.Packages[i]; p.Name == name {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Serving returns the entry that is to serve: the one that says so, otherwise the highest; nil if there is none.
+func (l *Lock) Serving(name string) *Package {
+	all := l.Versions(name)
+	for _, p := range all {
+		if p.Serves {
+			return p
+		}
+	}
+	if len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// Names lists the packages.
+func (l *Lock) Names() (names []string) {
+	for _, p := range l.Packages {
+		if !slices.Contains(names, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// Clone returns a copy that shares nothing that Put, Remove and Use change.
+func (l *Lock) Clone() *Lock { return &Lock{slices.Clone(l.Packages)} }
+
+// Put adds an entry, or replaces that of the same version. If it serves, no other version does.
+func (l *Lock) Put(p Package) {
+	l.Packages = slices.DeleteFunc(l.Packages, func(q Package) bool { return q.Name == p.Name && q.Version == p.Version })
+	l.Packages = append(l.Packages, p)
+	l.sort()
+	if p.Serves {
+		l.Use(p.Name, p.Version)
+	}
+}
+
+// Remove removes the entry of a version.
+func (l *Lock) Remove(name, version string) {
+	l.Packages = slices.DeleteFunc(l.Packages, func(p Package) bool { return p.Name == name && p.Version == version })
+}
+
+// Use makes a version the one that serves.
+func (l *Lock) Use(name, version string) {
+	for i := range l.Packages {
+		if p := &l.Packages[i]; p.Name == name {
+			p.Serves = p.Version == version
+		}
+	}
+}
+
+// Path returns where the lock of a folder of tools is: configFile is the orla.yaml that was read, or "", and home
+// the user's home, or "".
+func Path(toolsDir, configFile, home string) string {
+	if home != "" && filepath.Clean(toolsDir) == filepath.Join(home, ".orla", "tools") {
+		return filepath.Join(home, ".orla", Name)
+	}
+	if configFile != "" && (home == "" || filepath.Clean(configFile) != filepath.Join(home, ".orla", "config.yaml")) {
+		return filepath.Join(filepath.Dir(configFile), Name)
+	}
+	if found := Nearest(toolsDir); found != "" {
+		return filepath.Join(filepath.Dir(found), Name)
+	}
+	return filepath.Join(toolsDir, Name)
+}
+
+// Nearest returns the orla.yaml of a folder, or of the nearest folder above it that has one; "" if there is none.
+func Nearest(dir string) string {
+	for {
+		file := filepath.Join(dir, "orla.yaml")
+		if _, err := os.Lstat(file); err == nil {
+			return file
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return ""
+		}
+		dir = above
+	}
+}

@@ -1,0 +1,177 @@
+package permission
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Machine is what matters of this machine for a permission.
+type Machine struct {
+	Home string // the home of Orla's user; "" if there is none
+	// Private are the files and folders of Orla itself, absolute. Nothing in them is granted, and who can change
+	// them is not limited by what Orla grants.
+	Private []string
+}
+
+// Terms is what an isolated process may do.
+type Terms struct {
+	Reads, Writes []string // absolute paths without links, outer ones only; "/" is all
+	Network       bool
+	Env           []string
+}
+
+// Of returns the terms for permissions that were granted. A path that leads through a link is refused: who can
+// change the link could choose what is shown.
+func (m Machine) Of(granted []Permission) (t Terms, err error) {
+	var faults []error
+	for _, p := range Sorted(granted) {
+		switch p.Kind {
+		case Network:
+			t.Network = true
+		case Env:
+			t.Env = append(t.Env, p.Target)
+		case Read, Write:
+			path, err := m.real(p.Target)
+			if err == nil {
+				err = m.notOwn(path)
+			}
+			if err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", p, err))
+			} else if p.Kind == Read {
+				t.Reads = append(t.Reads, path)
+			} else {
+				t.Writes = append(t.Writes, path)
+			}
+		}
+	}
+	t.Writes = outermost(t.Writes, nil)
+	t.Reads = outermost(t.Reads, t.Writes) // who may write may read
+	if len(faults) > 0 {
+		return Terms{}, errors.Join(faults...)
+	}
+	return t, nil
+}
+
+// outermost returns the paths that are not below another one, or below one of others.
+func outermost(paths, others []string) []string {
+	slices.Sort(paths)
+	var list []string
+	for _, path := range slices.Compact(paths) {
+		inside := func(folder string) bool { return Below(path, folder) }
+		if !slices.ContainsFunc(list, inside) && !slices.ContainsFunc(others, inside) {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+// notOwn returns an error for a path in a folder of Orla itself.
+func (m Machine) notOwn(path string) error {
+	for _, private := range m.Private {
+		if private = withoutLinks(private); Below(path, private) {
+			return fmt.Errorf("%s belongs to Orla itself, and is not granted", private)
+		}
+	}
+	return nil
+}
+
+// real returns the absolute path of a target. "" is the root.
+func (m Machine) real(target string) (string, error) {
+	path, err := m.expand(target)
+	if err != nil || path == "/" {
+		return path, err
+	}
+	if real := withoutLinks(path); real != path {
+		return "", fmt.Errorf("leads through a link, to %s", real)
+	}
+	return path, nil
+}
+
+// expand returns the path of a target, in which only the home has no links.
+func (m Machine) expand(target string) (string, error) {
+	rest, ok := strings.CutPrefix(target, "~")
+	switch {
+	case target == "":
+		return "/", nil
+	case ok && m.Home == "":
+		return "", errors.New("there is no home")
+	case ok:
+		return filepath.Join(withoutLinks(m.Home), rest), nil
+	}
+	return target, nil
+}
+
+// Resolve returns a permission as it is to be granted: with links in its path resolved now.
+func (m Machine) Resolve(p Permission) (Permission, error) {
+	if p.Kind != Read && p.Kind != Write || p.Target == "" {
+		return p, nil
+	}
+	path, err := m.expand(p.Target)
+	if err != nil {
+		return p, err
+	}
+	real := withoutLinks(path)
+	if real == path {
+		return p, nil
+	}
+	q := Permission{p.Kind, real}
+	return q, q.check()
+}
+
+// withoutLinks is a path without links, as far as it exists.
+func withoutLinks(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(withoutLinks(dir), filepath.Base(path))
+	}
+	return path
+}
+
+// Unenforced returns which permissions Orla cannot hold a process to, each with the reason. They have to be
+// accepted by name.
+func (m Machine) Unenforced(list []Permission) (those []Permission, reasons []string) {
+	add := func(p Permission, format string, args ...any) {
+		those, reasons = append(those, p), append(reasons, fmt.Sprintf(format, args...))
+	}
+	for _, p := range Sorted(list) {
+		switch p.Kind {
+		case Network:
+			if p.Target != "" {
+				add(p, "Orla cannot limit connections to a host: the tool could connect to every host")
+			}
+		case Write:
+			if why := m.reaches(p.Target); why != "" {
+				add(p, "%s", why)
+			}
+		case Read, Env:
+		}
+	}
+	return those, reasons
+}
+
+// reaches says why a process that can change the files at a target can get more than it was granted; "" if it
+// cannot.
+func (m Machine) reaches(target string) string {
+	path, err := m.expand(target)
+	if err != nil {
+		return ""
+	}
+	path = withoutLinks(path)
+	for _, private := range m.Private {
+		if private = withoutLinks(private); Below(private, path) {
+			return fmt.Sprintf("the tool could change files of Orla itself, such as %s, and so what it may do", private)
+		}
+	}
+	home := withoutLinks(m.Home)
+	rest, inside := strings.CutPrefix(path, home+"/")
+	settings := inside && strings.HasPrefix(rest, ".") && rest != ".cache" && !strings.HasPrefix(rest, ".cache/")
+	if path == "/" || m.Home != "" && (Below(home, path) || settings) {
+		return "the tool could change what other programs of this user do, and so what it may do"
+	}
+	return ""
+}
