@@ -64,7 +64,7 @@ var imports = map[string][]string{
 	"manifest/discover":         {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/permission": {},                                                                                                              // what they ask for, and were granted
+	"internal/packages/permission": {},                                                                                                 // what they ask for, and were granted
 	"internal/packages/lockfile":   {"internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "manifest"}, // orla.lock, and the record in a package
 
 	// What a process inherits, as its manifest has it.
@@ -162,14 +162,14 @@ var imports = map[string][]string{
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/app/exit":        {"internal/app/terminal"},
 	"internal/observe/logging": {"internal/app/terminal", "internal/call/fault", "internal/observe/history", "internal/app/systemd"},
-	"internal/observe/audit":   {"internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                                                                      // the audit log: who called what, and what was decided
-	"internal/app/config":      {"internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
+	"internal/observe/audit":   {"internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                                                                                                      // the audit log: who called what, and what was decided
+	"internal/app/config":      {"internal/packages/permission", "internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/call/approvals":          {"internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                                                                                                                                // calls that somebody has to approve
 	"internal/call/approvals/announce": {"internal/call/approvals", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/service/outbound", "manifest"},                                                                                                                                                                                                             // tells a webhook of them
 	"internal/call/governance":         {"internal/app/terminal", "internal/file/wholefile", "internal/call/rejudge", "internal/file/yamldoc", "internal/call/approvals", "internal/call/recovered", "internal/call/turns", "internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
-	"internal/app/discovery":           {"internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
+	"internal/app/discovery":           {"internal/packages/lockfile", "internal/packages/permission", "internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":              {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
 		"mcpbridge/sessionlog", "internal/deps",

@@ -49,6 +49,8 @@ type Grants struct {
 	Writes  []string // the same, that the process can change too
 	Network bool     // that of this machine
 	Env     []string // names of Orla's variables that its processes inherit
+	// Hides are folders of Orla itself, which are not visible in those.
+	Hides []string
 }
 
 // Empty reports whether nothing was granted.

@@ -147,6 +147,9 @@ type EnvPolicy struct {
 type Setup struct {
 	None    bool     // not at all
 	Command []string // in place of the usual installers; nil for none
+	// NoScripts says that installing runs no code of the packages. It is for tools that were installed, and never from
+	// a manifest.
+	NoScripts bool
 }
 
 // ArgumentsMode says how a call's arguments reach a simple tool (SPEC C1).

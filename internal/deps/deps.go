@@ -38,6 +38,8 @@ type Source struct {
 	Interpreter string
 	// Command, if not empty, makes the environment in place of the usual installers.
 	Command []string
+	// NoScripts says that installing must not run code of the packages: strangers chose them.
+	NoScripts bool
 }
 
 // Need is what a tool needs. The zero Need is nothing.
@@ -122,6 +124,9 @@ func digestOf(s Source, files []summed) (string, error) {
 	d.add(format, runtime.GOOS, runtime.GOARCH, string(s.Language))
 	d.add(program, fmt.Sprint(info.Size()), info.ModTime().UTC().String())
 	d.add(s.Command...)
+	if s.NoScripts {
+		d.add("no scripts")
+	}
 	for _, f := range files {
 		d.add(f.name, string(f.sum[:]))
 	}

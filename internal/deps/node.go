@@ -59,6 +59,13 @@ func (i *installer) node(ctx context.Context) error {
 	if name == "pnpm" {
 		argv = []string{program, "install", "--frozen-lockfile", "--prod"}
 	}
+	if i.need.source.NoScripts {
+		if argv = append(argv, "--ignore-scripts"); name == "pnpm" {
+			argv = append(argv, "--ignore-pnpmfile")
+		} else {
+			argv = append(argv, "--git=/bin/false") // npm would run what a repository prepares
+		}
+	}
 	if _, err := i.run(ctx, step{argv: argv, dir: i.part}); err != nil {
 		return err
 	}
@@ -83,7 +90,11 @@ func (i *installer) copyProject() error {
 	if _, err := i.write("package.json", text); err != nil {
 		return err
 	}
-	for _, name := range []string{filepath.Base(i.need.Lock), ".npmrc", "pnpm-workspace.yaml"} {
+	names := []string{filepath.Base(i.need.Lock), ".npmrc", "pnpm-workspace.yaml"}
+	if i.need.source.NoScripts {
+		names = names[:1] // the others may name programs
+	}
+	for _, name := range names {
 		text, err := os.ReadFile(filepath.Join(i.need.dir(), name))
 		if isMissing(err) {
 			continue

@@ -14,6 +14,9 @@ func (i *installer) python(ctx context.Context) error {
 	if uv == "" && i.need.Lock != "" {
 		return errNone(fmt.Sprintf("%s can only be read by uv, and there is no uv in PATH", i.need.Lock), "install it (https://docs.astral.sh/uv), or remove the lock")
 	}
+	if uv == "" && i.need.source.NoScripts {
+		return errNone("pip may run code of the packages that it installs, which an installed tool is not granted, and there is no uv in PATH", "install it (https://docs.astral.sh/uv), or set scripts: true for the tool below packages in orla.yaml")
+	}
 	base, err := i.basePython(ctx, uv)
 	if err != nil {
 		return err
@@ -28,7 +31,11 @@ func (i *installer) python(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = i.run(ctx, step{argv: []string{uv, "pip", "install", "--python", filepath.Join(i.part, "bin", "python"), "-r", file}, dir: i.need.dir()})
+	argv := []string{uv, "pip", "install", "--python", filepath.Join(i.part, "bin", "python"), "-r", file}
+	if i.need.source.NoScripts {
+		argv = append(argv, "--no-build", "--no-config")
+	}
+	_, err = i.run(ctx, step{argv: argv, dir: i.need.dir()})
 	return err
 }
 
@@ -37,6 +44,9 @@ func (i *installer) uvRequirements(ctx context.Context, uv string) (string, erro
 	switch {
 	case i.need.Lock != "":
 		argv := []string{uv, "export", "--quiet", "--locked", "--no-header"}
+		if i.need.source.NoScripts {
+			argv = append(argv, "--no-build")
+		}
 		if i.need.block != nil {
 			argv = append(argv, "--script", i.need.File)
 		} else {

@@ -33,6 +33,9 @@ type Options struct {
 	Stopped func() error
 	// Seen is what earlier searches have seen. If nil, all files are read.
 	Seen *Seen
+	// Order orders the folders of versions in a folder of a package, so that the first one serves that can. dir is
+	// its absolute path without links. They come the highest first. If nil, they stay so.
+	Order func(dir string, versions []string)
 }
 
 // Tools finds the tools below the folders of opts (SPEC A2). Whatever is
@@ -42,6 +45,7 @@ type Options struct {
 func Tools(opts Options) manifest.Result {
 	c := newCatalog()
 	w := newWalker()
+	w.order = opts.Order
 	w.load.Seen, w.seen, w.known = opts.Seen.ofDocuments(), opts.Seen, opts.Seen.known()
 	w.keeps = make(map[string]seenTool, len(w.known))
 	if opts.Stopped != nil {

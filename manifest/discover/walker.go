@@ -37,11 +37,17 @@ type walker struct {
 	load        resource.Loader // reads files that may hold resources, until it is stopped
 	visited     map[string]bool // folders that have been searched, absolute
 	ruled       map[string]bool // folders that have been searched for governance documents alone, absolute
-	linked      int             // entries of those that links lead to outside of root
-	mostLinked  int             // and how many of these are searched
-	folderLinks []folderLink    // met below root
+	links
 	interpreter map[string]error
+	order       func(dir string, versions []string) // of Options
 	remembered
+}
+
+// links are the links to folders.
+type links struct {
+	linked      int          // entries of those that links lead to outside of root
+	mostLinked  int          // and how many of these are searched
+	folderLinks []folderLink // met below root
 }
 
 // remembered are the executables that searches have read.
@@ -76,7 +82,7 @@ type folderLink struct {
 }
 
 func newWalker() *walker {
-	return &walker{load: resource.Loader{Stopped: func() error { return nil }}, visited: map[string]bool{}, ruled: map[string]bool{}, mostLinked: maxLinked, interpreter: map[string]error{}}
+	return &walker{load: resource.Loader{Stopped: func() error { return nil }}, visited: map[string]bool{}, ruled: map[string]bool{}, links: links{mostLinked: maxLinked}, interpreter: map[string]error{}}
 }
 
 func (w *walker) problem(path, tool string, severity manifest.Severity, err error) {
@@ -185,6 +191,9 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 	var versions []string
 	if abs != w.root || w.rootHasVersions {
 		versions = in.versions()
+		if w.order != nil {
+			w.order(abs, versions)
+		}
 	}
 	ahead := ahead{w: w, in: &in}
 	for i, entry := range entries {

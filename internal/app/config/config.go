@@ -73,6 +73,9 @@ type Config struct {
 	Toolsets              []ToolsetConfig  `json:"toolsets,omitempty" jsonschema:"Lists of tools that callers can be limited to: a name and tools each. Default: none." sample:"[{name: web, tools: [fetch, 'search__*']}]"`
 	Approvals             ApprovalsConfig  `json:"approvals,omitzero" jsonschema:"How people decide about calls that need an approval."`
 	Pin                   string           `json:"pin,omitempty" jsonschema:"Definitions that capsules and MCP servers list and that differ from the accepted ones, unless a manifest says otherwise: off (not noticed), warn (served, and reported) or hold (not served until orla pins approve). Default warn."`
+	Registries            []string         `json:"registries,omitempty" jsonschema:"Where orla install and orla search look names up, in this order: git repositories with a registry.yaml, and base URLs of MCP registries. Default: none." sample:"[https://example.com/registry.git]"`
+	MaxPackage            yamldoc.Size     `json:"max_package,omitempty" jsonschema:"Largest package that orla install accepts, unpacked. Default 256MiB."`
+	Packages              []PackageConfig  `json:"packages,omitempty" jsonschema:"What installed packages may do in place of what orla.lock grants: a name each. Default: none." sample:"[{name: fetch, permissions: [network]}]"`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 
 	IsolationConfig
@@ -143,6 +146,7 @@ func Defaults() Config {
 		MaxSessions:           httpfront.DefaultMaxSessions,
 		Approvals:             approvalsDefaults(),
 		Pin:                   string(manifest.PinWarn),
+		MaxPackage:            defaultMaxPackage,
 		Tracing:               TracingConfig{SampleRatio: 1},
 		AllowPrivateEndpoints: string(outbound.PrivateLoopback),
 		IsolationConfig:       isolationDefaults(),

@@ -42,6 +42,8 @@ type Search struct {
 func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 	folders := Folders(cfg, home)
 	folders.Stopped, folders.Seen = s.Stopped, s.Seen
+	packages := readPackages(cfg, home)
+	folders.Order = packages.order
 	all := discover.Tools(folders)
 	found := all
 	if cfg.Only != "" {
@@ -51,6 +53,7 @@ func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 	if folders.UserDir != "" {
 		found.Folders = append(found.Folders, folders.UserDir)
 	}
+	packages.restrict(&found, cfg)
 	governance.Check(&found, cfg, all.Tools)
 	return WithLimits(found, cfg)
 }

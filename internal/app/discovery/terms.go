@@ -52,6 +52,10 @@ func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
 		t.Isolation.Image = cmp.Or(t.Isolation.Image, cfg.ContainerImage)
 		contained(t.Isolation, &terms, cfg)
 	}
+	if g := t.Isolation.Grants; terms.Refused == "" && terms.Backend != manifest.BackendNative && (len(g.Reads)+len(g.Writes) > 0 || g.Network && t.Isolation.Mode == manifest.IsolationSandboxed) {
+		terms.Refused = "what it was granted of files or the network can be given to a native sandbox alone"
+		terms.Remedy = "set sandbox_backend: native, or set what the package may do with packages in orla.yaml"
+	}
 	t.Isolation.Terms = terms
 	return errors.Join(faults...)
 }

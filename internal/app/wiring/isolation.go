@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"context"
+	"slices"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
@@ -31,7 +32,7 @@ func (p *Parts) isolated(t manifest.Tool) (launcher launch.Launcher, elsewhere b
 	case manifest.BackendNative:
 		limits := cgroup.Limits{Memory: i.Resources.Memory, CPUs: i.Resources.CPUs, Pids: i.Resources.Pids}
 		return p.sandboxes.Launcher(sandbox.Options{
-			Limits: limits, Paths: i.Terms.Paths, Hidden: i.Terms.Hidden,
+			Limits: limits, Paths: i.Terms.Paths, Hidden: slices.Concat(i.Terms.Hidden, i.Grants.Hides),
 			Reads: i.Grants.Reads, Writes: i.Grants.Writes, Network: i.Grants.Network,
 		}), false
 	case manifest.BackendContainer:

@@ -19,7 +19,7 @@ func Dependencies(tool manifest.Tool, clean []string) (deps.Source, bool) {
 		tool.Isolation.Isolated() && tool.Isolation.Terms.Backend != manifest.BackendNative:
 		return deps.Source{}, false
 	}
-	source := deps.Source{Script: tool.Path, Command: tool.Run.Setup.Command}
+	source := deps.Source{Script: tool.Path, Command: tool.Run.Setup.Command, NoScripts: tool.Run.Setup.NoScripts}
 	if folder := filepath.Dir(tool.Path); tool.Version == "" || folder == tool.Dir {
 		source.Folders = []string{folder}
 	} else {

@@ -1,0 +1,270 @@
+package discovery
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/permission"
+	"github.com/orla-project/orla/manifest"
+)
+
+// toolsIn is a folder of tools, with the lock of what is installed in it.
+type toolsIn struct {
+	dir, real string // absolute; real has no links
+	file      string // of the lock
+	lock      *lockfile.Lock
+	err       error // why the lock cannot be read
+}
+
+// packages knows what was installed into the folders of tools.
+type packages struct {
+	folders []toolsIn
+	machine permission.Machine
+	records map[string]installed // by folder; of those that were asked for
+}
+
+// installed is what the record in a folder says.
+type installed struct {
+	is     bool
+	record lockfile.Record
+	err    error
+}
+
+// LockFiles returns where the locks of the folders of tools are.
+func LockFiles(cfg *config.Loaded, home string) (files []string) {
+	for _, in := range foldersOf(cfg, home) {
+		files = append(files, in.file)
+	}
+	return files
+}
+
+func foldersOf(cfg *config.Loaded, home string) (list []toolsIn) {
+	dirs := Folders(cfg, home)
+	for _, dir := range []string{dirs.ToolsDir, dirs.UserDir} {
+		if dir = config.Absolute(dir); dir != "" {
+			list = append(list, toolsIn{dir: dir, real: withoutLinks(dir), file: lockfile.Path(dir, config.Absolute(cfg.File), home)})
+		}
+	}
+	return list
+}
+
+// MachineOf returns what permissions depend on.
+func MachineOf(cfg *config.Loaded, home string) permission.Machine {
+	m := permission.Machine{Home: home}
+	add := func(path string) {
+		if path = config.Absolute(path); path != "" && !slices.Contains(m.Private, path) {
+			m.Private = append(m.Private, path)
+		}
+	}
+	for _, in := range foldersOf(cfg, home) {
+		add(in.dir)
+		add(in.file)
+	}
+	for _, path := range []string{cfg.SecretsDir, cfg.StateDir, cfg.File} {
+		add(path)
+	}
+	if home != "" {
+		add(filepath.Join(home, ".orla"))
+	}
+	for _, token := range cfg.Auth.Tokens {
+		add(token.File)
+	}
+	return m
+}
+
+func readPackages(cfg *config.Loaded, home string) *packages {
+	p := &packages{folders: foldersOf(cfg, home), machine: MachineOf(cfg, home), records: map[string]installed{}}
+	for i := range p.folders {
+		in := &p.folders[i]
+		in.lock, in.err = lockfile.Read(in.file)
+	}
+	return p
+}
+
+// order puts first the version that the lock chose, and last those that were installed and are not in the lock
+// (docs/decisions/0048).
+func (p *packages) order(dir string, versions []string) {
+	i := slices.IndexFunc(p.folders, func(in toolsIn) bool { return in.real == filepath.Dir(dir) })
+	if i < 0 || p.folders[i].err != nil {
+		return
+	}
+	lock, name := p.folders[i].lock, filepath.Base(dir)
+	rank := func(version string) int {
+		entry := lock.Find(name, version)
+		switch {
+		case entry != nil && entry.Serves:
+			return 0
+		case entry == nil && p.installedAt(filepath.Join(dir, version)).is:
+			return 2
+		}
+		return 1
+	}
+	slices.SortStableFunc(versions, func(a, b string) int { return rank(a) - rank(b) })
+}
+
+// installedAt reads the record of a folder, once.
+func (p *packages) installedAt(dir string) installed {
+	known, ok := p.records[dir]
+	if ok {
+		return known
+	}
+	record, err := lockfile.ReadRecord(dir)
+	if !lockfile.IsMissing(err) {
+		known = installed{is: true, record: record, err: err}
+	}
+	p.records[dir] = known
+	return known
+}
+
+// restrict gives installed tools the isolation and what was granted, and removes those that nothing is granted to
+// because no lock knows them.
+func (p *packages) restrict(found *manifest.Result, cfg *config.Loaded) {
+	kept := found.Tools[:0]
+	for _, t := range found.Tools {
+		if err := p.limit(&t, cfg); err != nil {
+			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
+			continue
+		}
+		kept = append(kept, t)
+	}
+	clear(found.Tools[len(kept):])
+	found.Tools = kept
+	for i := range p.folders {
+		found.Problems = append(found.Problems, p.folders[i].missing()...)
+	}
+}
+
+// missing are warnings about versions that are to serve and are not there.
+func (in *toolsIn) missing() (list []manifest.Problem) {
+	if in.err != nil {
+		return []manifest.Problem{{Path: in.file, Severity: manifest.Warning, Err: fmt.Errorf("cannot be read, and so installed packages are not started: %w", in.err)}}
+	}
+	for _, name := range in.lock.Names() {
+		entry := in.lock.Serving(name)
+		if _, err := os.Lstat(filepath.Join(in.dir, name, entry.Version)); err != nil {
+			list = append(list, manifest.Problem{Path: in.file, Tool: name, Severity: manifest.Warning, Err: fmt.Errorf("names %s %s, which is not installed in %s; orla install installs it", name, entry.Version, in.dir)})
+		}
+	}
+	return list
+}
+
+// limit restricts t if it was installed. The error says why it is not served.
+func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
+	in, dir, was := p.find(*t)
+	if dir == "" {
+		return nil
+	}
+	stale := func(format string, args ...any) error {
+		return beyond(t, "%s; orla install NAME installs it again, orla uninstall NAME removes it", fmt.Sprintf(format, args...))
+	}
+	switch {
+	case was.err != nil:
+		return stale("its folder was installed, and the record of that cannot be read: %v", was.err)
+	case in == nil:
+		return stale("its folder %s was installed, and is not in a folder of tools any more", dir)
+	case in.err != nil:
+		return fmt.Errorf("%s: it was installed, and what it was granted cannot be read: %w", t.Source, in.err)
+	}
+	name, version := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
+	entry := in.lock.Find(name, version)
+	switch {
+	case !was.is:
+		return stale("%s has %s %s, and the folder has no record of an installation (%s)", in.file, name, version, lockfile.RecordName)
+	case entry == nil:
+		return stale("it was installed, and %s does not have %s %s", in.file, was.record.Name, was.record.Version)
+	case !was.record.Matches(entry):
+		return stale("it was installed as %s %s with another digest than %s has", was.record.Name, was.record.Version, in.file)
+	}
+	return p.grant(t, entry, cfg.PackageOf(name))
+}
+
+// find returns the folder of the package that t is in, and the folder of tools that this is in; dir is "" if t was
+// not installed.
+func (p *packages) find(t manifest.Tool) (in *toolsIn, dir string, was installed) {
+	for _, file := range []string{t.Source, t.Path} {
+		if file == "" || !strings.Contains(file, "/") {
+			continue
+		}
+		for folder := filepath.Dir(config.Absolute(file)); ; folder = filepath.Dir(folder) {
+			above := slices.IndexFunc(p.folders, func(in toolsIn) bool {
+				return in.dir == filepath.Dir(filepath.Dir(folder)) || in.real == filepath.Dir(filepath.Dir(folder))
+			})
+			if was := p.installedAt(folder); was.is {
+				if above < 0 {
+					return nil, folder, was
+				}
+				return &p.folders[above], folder, was
+			}
+			if above >= 0 && p.folders[above].lock != nil && p.folders[above].lock.Find(filepath.Base(filepath.Dir(folder)), filepath.Base(folder)) != nil {
+				return &p.folders[above], folder, installed{}
+			}
+			if folder == filepath.Dir(folder) || slices.ContainsFunc(p.folders, func(in toolsIn) bool { return in.dir == folder || in.real == folder }) {
+				break
+			}
+		}
+	}
+	return nil, "", installed{}
+}
+
+// grant sets what an installed tool may do (SPEC M7, N4, R6).
+func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator config.PackageConfig) error {
+	texts := entry.Permissions
+	if operator.Permissions != nil {
+		texts = operator.Permissions
+	}
+	granted, err := permission.ParseAll(texts)
+	if err != nil {
+		return beyond(t, "what it was granted: %v", err)
+	}
+	terms, err := p.machine.Of(granted)
+	if err != nil {
+		return beyond(t, "what it was granted cannot be given: %v", err)
+	}
+	if operator.Permissions == nil {
+		those, reasons := p.machine.Unenforced(granted)
+		for i, one := range those {
+			if !slices.Contains(entry.Unenforced, one.String()) {
+				return beyond(t, "%s was granted, but not that it cannot be enforced: %s; orla install --accept-unenforced accepts that", one, reasons[i])
+			}
+		}
+	}
+	if t.Kind == manifest.Capsule {
+		t.Runtime.Pin = cmp.Or(manifest.Pin(operator.Pin), manifest.PinHold)
+	}
+	if t.Run.Setup.NoScripts = !operator.Scripts; t.Run.Setup.NoScripts && t.Run.Setup.Command != nil {
+		return beyond(t, "runtime.setup: an installed package may not run a command of its own; the operator allows it with scripts: true in packages")
+	}
+	if t.Runtime.Remote != nil {
+		return nil // no process of this machine
+	}
+	switch mode := manifest.IsolationMode(operator.Isolation); {
+	case mode == manifest.IsolationNone:
+		t.Isolation = manifest.Isolation{Resources: t.Isolation.Resources}
+		return nil
+	case mode != "":
+		t.Isolation.Mode = mode
+	case !t.Isolation.Isolated():
+		t.Isolation.Mode = manifest.IsolationSandboxed
+	}
+	if !terms.Network || t.Isolation.Mode == manifest.IsolationSandboxed {
+		t.Isolation.Network = ""
+	}
+	t.Isolation.Grants = manifest.Grants{Reads: terms.Reads, Writes: terms.Writes, Network: terms.Network, Env: terms.Env}
+	if !t.Isolation.Grants.Empty() {
+		t.Isolation.Grants.Hides = p.machine.Private
+	}
+	return nil
+}
+
+// IsInstalled reports whether a folder was installed by orla install.
+func IsInstalled(dir string) bool {
+	_, err := lockfile.ReadRecord(dir)
+	return !errors.Is(err, os.ErrNotExist)
+}

@@ -1,0 +1,82 @@
+package deps
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/testing/needs"
+)
+
+// SPEC R6: what came from outside is installed without scripts, and shares no environment with what may run them.
+func TestR6NodePackagesRunNoScripts(t *testing.T) {
+	needs.Programs(t, "node", "npm")
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, mark := t.TempDir(), filepath.Join(t.TempDir(), "ran")
+	put(t, filepath.Join(made, "acme", "package.json"), `{"name": "acme", "version": "1.0.0", "scripts": {"postinstall": "touch `+mark+`"}}`)
+	npm := func(dir string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "npm", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	npm(made, "pack", "./acme")
+	from := source(t, Node, ``, map[string]string{
+		"package.json": `{"name": "t", "version": "1.0.0", "dependencies": {"acme": "file:` + filepath.Join(made, "acme-1.0.0.tgz") + `"}}`,
+	})
+	from.Interpreter = node
+	npm(from.Folders[0], "install", "--package-lock-only", "--offline", "--ignore-scripts")
+	put(t, filepath.Join(from.Folders[0], ".npmrc"), "ignore-scripts=false\n")
+	s := store(t, t.TempDir(), "npm_config_offline=true")
+	careful := from
+	careful.NoScripts = true
+	need := detect(t, s, careful)
+	if need.Digest == detect(t, s, from).Digest {
+		t.Error("both have the same environment")
+	}
+	if _, err := s.Build(t.Context(), need, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if exists(mark) {
+		t.Error("a script has run")
+	}
+	if _, err := s.Build(t.Context(), detect(t, s, from), quiet); err != nil || !exists(mark) {
+		t.Errorf("where it may run, it has not: %v: this is no test", err)
+	}
+}
+
+// SPEC R6: pip cannot be kept from running the code of what it installs, so it installs nothing here.
+func TestR6PipInstallsNothingFromOutside(t *testing.T) {
+	from := source(t, Python, printsVersion, map[string]string{"requirements.txt": "acme\n"})
+	from.Interpreter, from.NoScripts = python(t), true
+	s := store(t, t.TempDir(), withoutUV(t))
+	if _, err := s.Build(t.Context(), detect(t, s, from), quiet); err == nil || !strings.Contains(err.Error(), "is not granted") {
+		t.Errorf("it is installed, or fails with %v", err)
+	}
+}
+
+// SPEC R6: with uv, packages that would have to be built are refused.
+func TestR6UVBuildsNothing(t *testing.T) {
+	needs.Programs(t, "uv")
+	made, mark := t.TempDir(), filepath.Join(t.TempDir(), "ran")
+	put(t, filepath.Join(made, "evil", "setup.py"), "open("+`"`+mark+`"`+", 'w').close()\nfrom setuptools import setup\nsetup(name='evil', version='1')\n")
+	for _, line := range []string{"./evil", "-e ./evil", "evil @ file://" + filepath.Join(made, "evil")} {
+		from := source(t, Python, printsVersion, map[string]string{"requirements.txt": strings.ReplaceAll(line, "./evil", filepath.Join(made, "evil")) + "\n"})
+		from.Interpreter, from.NoScripts = python(t), true
+		s := store(t, t.TempDir())
+		if _, err := s.Build(t.Context(), detect(t, s, from), quiet); err == nil {
+			t.Errorf("%s is installed", line)
+		}
+		if exists(mark) {
+			t.Errorf("%s has run code", line)
+			_ = os.Remove(mark)
+		}
+	}
+}
