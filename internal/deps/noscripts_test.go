@@ -67,8 +67,18 @@ func TestR6UVBuildsNothing(t *testing.T) {
 	needs.Programs(t, "uv")
 	made, mark := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	put(t, filepath.Join(made, "evil", "setup.py"), "open("+`"`+mark+`"`+", 'w').close()\nfrom setuptools import setup\nsetup(name='evil', version='1')\n")
-	for _, line := range []string{"./evil", "-e ./evil", "evil @ file://" + filepath.Join(made, "evil")} {
-		from := source(t, Python, printsVersion, map[string]string{"requirements.txt": strings.ReplaceAll(line, "./evil", filepath.Join(made, "evil")) + "\n"})
+	evil := filepath.Join(made, "evil")
+	put(t, filepath.Join(made, "more.txt"), "--editable="+evil+"\n")
+	project := "[project]\nname = \"p\"\nversion = \"1\"\n"
+	for line, files := range map[string]map[string]string{
+		"a folder":             {"requirements.txt": evil + "\n"},
+		"an editable one":      {"requirements.txt": "-e " + evil + "\n"},
+		"an included one":      {"requirements.txt": "-r " + filepath.Join(made, "more.txt") + "\n"},
+		"a URL":                {"requirements.txt": "evil @ file://" + evil + "\n"},
+		"a source":             {"pyproject.toml": project + "dependencies = [\"evil\"]\n[tool.uv.sources]\nevil = {path = \"" + evil + "\", editable = true}\n"},
+		"dynamic dependencies": {"pyproject.toml": project + "dynamic = [\"dependencies\"]\n[build-system]\nrequires = []\nbuild-backend = \"b\"\nbackend-path = [\".\"]\n", "b.py": "open('" + mark + "', 'w').close()\n", "uv.lock": "version = 1\n"},
+	} {
+		from := source(t, Python, printsVersion, files)
 		from.Interpreter, from.NoScripts = python(t), true
 		s := store(t, t.TempDir())
 		if _, err := s.Build(t.Context(), detect(t, s, from), quiet); err == nil {

@@ -31,12 +31,47 @@ func (i *installer) python(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if i.need.source.NoScripts {
+		if err := noneEditable(file, map[string]bool{}); err != nil {
+			return err
+		}
+	}
 	argv := []string{uv, "pip", "install", "--python", filepath.Join(i.part, "bin", "python"), "-r", file}
 	if i.need.source.NoScripts {
-		argv = append(argv, "--no-build", "--no-config")
+		argv = append(argv, "--no-build", "--no-sources", "--no-config")
 	}
 	_, err = i.run(ctx, step{argv: argv, dir: i.need.dir()})
 	return err
+}
+
+// noneEditable returns an error if a requirements.txt names a package that uv would build although it must not: uv
+// does so with those that are editable.
+func noneEditable(file string, seen map[string]bool) error {
+	if seen[file] || len(seen) > mostIncluded || filepath.Ext(file) != ".txt" && len(seen) == 0 {
+		return nil // uv reads the requirements of other files without their sources
+	}
+	seen[file] = true
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "-e") || strings.HasPrefix(line, "--e") {
+			return fmt.Errorf("%s has %q: an editable package is built, and an installed tool is not granted to run that", file, line)
+		}
+		if includedByOption.MatchString(line) && strings.Contains(line, "://") {
+			return fmt.Errorf("%s includes %q, which is elsewhere", file, line)
+		}
+	}
+	for _, included := range includesOf(text) {
+		if !filepath.IsAbs(included) {
+			included = filepath.Join(filepath.Dir(file), included)
+		}
+		if err := noneEditable(included, seen); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // uvRequirements returns the file that "uv pip install" is to read.
@@ -45,7 +80,7 @@ func (i *installer) uvRequirements(ctx context.Context, uv string) (string, erro
 	case i.need.Lock != "":
 		argv := []string{uv, "export", "--quiet", "--locked", "--no-header"}
 		if i.need.source.NoScripts {
-			argv = append(argv, "--no-build")
+			argv = append(argv, "--no-build", "--no-editable")
 		}
 		if i.need.block != nil {
 			argv = append(argv, "--script", i.need.File)
