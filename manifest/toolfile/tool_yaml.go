@@ -42,7 +42,7 @@ type about struct {
 	Homepage     string       `json:"homepage,omitempty" jsonschema:"Where to read more"`
 	Keywords     []string     `json:"keywords,omitempty" jsonschema:"Words to find the tool by"`
 	Dependencies yamldoc.JSON `json:"dependencies,omitempty" jsonschema:"Programs that the tool needs, such as python>=3.8, node>=20 and ffmpeg. orla doctor and orla validate check them"`
-	Permissions  yamldoc.JSON `json:"permissions,omitempty" jsonschema:"What the tool is meant to be allowed. Informational only"`
+	Permissions  yamldoc.JSON `json:"permissions,omitempty" jsonschema:"What an installed tool asks for: filesystem:read[:PATH], filesystem:write[:PATH], network[:HOST] and env:NAME. Without effect on a tool that was not installed"`
 	Language     string       `json:"language,omitempty" jsonschema:"What the tool is written in. Informational only"`
 }
 

@@ -1,0 +1,292 @@
+package packages
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/origin"
+	"github.com/orla-project/orla/internal/packages/permission"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Candidate is a package in a stage that was checked and can be installed.
+type Candidate struct {
+	Content
+	// Entry is what the lock is going to say.
+	Entry lockfile.Package
+	// Before is the entry of the version that serves now; nil if there is none.
+	Before *lockfile.Package
+	// More are permissions that were not granted before.
+	More []permission.Permission
+	// Unenforced are permissions that Orla cannot hold the package to, with the reasons, and that were not accepted
+	// before.
+	Unenforced []permission.Permission
+	Reasons    []string
+	// Same says that this very content is installed already.
+	Same bool
+
+	session *Session
+	stage   string
+}
+
+// From says where a package comes from, and what was agreed to in advance.
+type From struct {
+	URL      string
+	Ref      string   // a tag or a commit; "" or latest is the latest tag
+	Name     string   // that the package must have; "" for any
+	Registry string   // that named it
+	Signers  []string // who may sign it, by the registry; nil for all
+	// AcceptSigner accepts another signer than that of before, Unsigned a version without a signature after signed ones.
+	AcceptSigner, Unsigned bool
+}
+
+// Git fetches a package from a repository.
+func (s *Session) Git(ctx context.Context, from From) (*Candidate, error) {
+	ref := from.Ref
+	if ref == "" || ref == "latest" {
+		tags, err := s.store.Git.Tags(ctx, from.URL)
+		if err != nil {
+			return nil, err
+		}
+		if ref = origin.Latest(tags); ref == "" {
+			return nil, fmt.Errorf("%s has no tag with a version, such as v1.0.0; a commit can be given in its place", from.URL)
+		}
+	}
+	entry := lockfile.Package{Source: lockfile.Source{Kind: lockfile.Git, URL: from.URL, Registry: from.Registry}}
+	return s.prepare(entry, from, func(stage string) (origin.Tree, error) {
+		return s.store.Git.Fetch(ctx, from.URL, ref, stage, from.Signers)
+	})
+}
+
+// Local takes a package from a folder or an archive of this machine.
+func (s *Session) Local(ctx context.Context, path string) (*Candidate, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	entry := lockfile.Package{Source: lockfile.Source{Kind: lockfile.Local, URL: path}}
+	return s.prepare(entry, From{}, func(stage string) (origin.Tree, error) {
+		if info.IsDir() {
+			return origin.Tree{}, origin.Copy(ctx, path, stage, s.store.Limits)
+		}
+		return origin.Tree{}, origin.Unpack(ctx, path, stage, s.store.Limits)
+	})
+}
+
+// Made takes a package that fill writes into a folder, such as that of an MCP bundle.
+func (s *Session) Made(source lockfile.Source, name string, fill func(dir string) error) (*Candidate, error) {
+	return s.prepare(lockfile.Package{Source: source}, From{Name: name}, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
+}
+
+// Locked fetches a package again exactly as the lock has it. Nothing is asked for: it was granted.
+func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidate, error) {
+	from := From{Name: entry.Name, URL: entry.Source.URL}
+	fetch := func(stage string) (tree origin.Tree, err error) {
+		switch entry.Source.Kind {
+		case lockfile.Git:
+			ref, signers := entry.Tag, []string(nil)
+			if ref == "" {
+				ref = entry.Commit
+			}
+			if entry.Signer != "" {
+				signers = []string{entry.Signer}
+			}
+			if tree, err = s.store.Git.Fetch(ctx, entry.Source.URL, ref, stage, signers); err == nil && tree.Commit != entry.Commit {
+				err = moved(entry, tree.Commit)
+			}
+			return tree, err
+		case lockfile.Local:
+			if info, err := os.Stat(entry.Source.URL); err != nil {
+				return tree, err
+			} else if info.IsDir() {
+				return tree, origin.Copy(ctx, entry.Source.URL, stage, s.store.Limits)
+			}
+			return tree, origin.Unpack(ctx, entry.Source.URL, stage, s.store.Limits)
+		case lockfile.Bundle, lockfile.Server:
+		}
+		return tree, fmt.Errorf("%s %s came from %s: install it again from there", entry.Name, entry.Version, entry.Source.URL)
+	}
+	c, err := s.fill(fetch)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.inspect(c, from, entry.Tag); err == nil && (c.Entry.Digest != entry.Digest || c.Tool.Version != entry.Version) {
+		err = fmt.Errorf("%s %s: the tree is not the one that the lock has: it has digest %s, and the lock %s", entry.Name, entry.Version, c.Entry.Digest, entry.Digest)
+	}
+	if err == nil {
+		if more := permission.More(c.Asked, granted(&entry)); len(more) > 0 {
+			err = fmt.Errorf("%s %s asks for %s, which the lock does not grant", entry.Name, entry.Version, strings.Join(permission.Texts(more), ", "))
+		}
+	}
+	if err != nil {
+		c.Discard()
+		return nil, err
+	}
+	c.Entry, c.Before = entry, s.Lock.Serving(entry.Name)
+	c.Same = s.store.differs(entry) == ""
+	return c, nil
+}
+
+func moved(entry lockfile.Package, commit string) error {
+	return fmt.Errorf("%s %s: the tag %s was commit %s when it was installed, and is %s now: somebody moved it", entry.Name, entry.Version, entry.Tag, entry.Commit, commit)
+}
+
+// IsThere reports whether the folder of an entry has the record of it.
+func (s *Session) IsThere(entry lockfile.Package) bool {
+	record, err := lockfile.ReadRecord(s.folder(entry.Name, entry.Version))
+	return err == nil && record.Matches(&entry)
+}
+
+// fill makes a stage.
+func (s *Session) fill(fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
+	stage, err := s.stage()
+	if err != nil {
+		return nil, err
+	}
+	c := &Candidate{session: s, stage: stage}
+	if err = s.step("fetch"); err == nil {
+		var tree origin.Tree
+		tree, err = fetch(stage)
+		c.Entry.Tag, c.Entry.Commit, c.Entry.Signer = tree.Tag, tree.Commit, tree.Signer
+	}
+	if err != nil {
+		c.Discard()
+		return nil, err
+	}
+	return c, nil
+}
+
+// inspect checks what is in the stage.
+func (s *Session) inspect(c *Candidate, from From, tag string) (err error) {
+	if err := s.step("check"); err != nil {
+		return err
+	}
+	display := from.Name
+	if display == "" {
+		display = "package"
+	}
+	if c.Content, err = s.check(c.stage, display); err != nil {
+		return err
+	}
+	if err := s.named(c.Content, from.Name, tag); err != nil {
+		return err
+	}
+	if c.Entry.Digest, err = origin.Digest(c.stage); err != nil {
+		return err
+	}
+	c.Entry.Name, c.Entry.Version = c.Tool.Name, c.Tool.Version
+	c.Entry.Permissions = permission.Texts(c.Asked)
+	c.Entry.Tools = definitions(c.Tool)
+	c.Entry.Dependencies, err = dependencies(c.stage)
+	return err
+}
+
+// prepare makes a Candidate of what fetch brings.
+func (s *Session) prepare(entry lockfile.Package, from From, fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
+	c, err := s.fill(fetch)
+	if err != nil {
+		return nil, err
+	}
+	c.Entry.Source = entry.Source
+	if err := s.inspect(c, from, c.Entry.Tag); err != nil {
+		c.Discard()
+		return nil, err
+	}
+	if err := s.compare(c, from); err != nil {
+		c.Discard()
+		return nil, err
+	}
+	return c, nil
+}
+
+// compare compares a Candidate with what is installed.
+func (s *Session) compare(c *Candidate, from From) error {
+	name := c.Entry.Name
+	c.Before = s.Lock.Serving(name)
+	if c.Before != nil && c.Before.Source.Kind == lockfile.Git && (c.Before.Source.URL != c.Entry.Source.URL || c.Entry.Source.Kind != lockfile.Git) {
+		return fmt.Errorf("%s was installed from %s, and would come from %s now; orla uninstall %s comes first", name, c.Before.Source.URL, c.Entry.Source.URL, name)
+	}
+	if err := s.signed(c, from); err != nil {
+		return err
+	}
+	if old := s.Lock.Find(name, c.Entry.Version); old != nil {
+		switch {
+		case old.Source.Kind == lockfile.Local && c.Entry.Source.Kind == lockfile.Local: // somebody works on it
+		case old.Commit != "" && c.Entry.Commit != old.Commit:
+			return moved(*old, c.Entry.Commit)
+		case old.Digest != c.Entry.Digest:
+			return fmt.Errorf("%s %s is installed with another tree: it has digest %s, and this one %s", name, old.Version, old.Digest, c.Entry.Digest)
+		}
+		c.Same = old.Digest == c.Entry.Digest && s.store.differs(c.Entry) == ""
+	}
+	var before []permission.Permission
+	var accepted []string
+	if c.Before != nil {
+		before, accepted = granted(c.Before), c.Before.Unenforced
+	}
+	c.More = permission.More(c.Asked, before)
+	those, reasons := s.store.Machine.Unenforced(c.Asked)
+	for i, p := range those {
+		if slices.Contains(accepted, p.String()) {
+			c.Entry.Unenforced = append(c.Entry.Unenforced, p.String())
+			continue
+		}
+		c.Unenforced, c.Reasons = append(c.Unenforced, p), append(c.Reasons, reasons[i])
+	}
+	c.Entry.Serves = c.Before == nil || manifest.CompareVersions(c.Entry.Version, c.Before.Version) >= 0 || !s.IsThere(*c.Before)
+	return nil
+}
+
+// signed checks the signer against the one of before (SPEC M6).
+func (s *Session) signed(c *Candidate, from From) error {
+	if c.Entry.Source.Kind != lockfile.Git {
+		return nil
+	}
+	var known []string
+	for _, old := range s.Lock.Versions(c.Entry.Name) {
+		if old.Signer != "" && !slices.Contains(known, old.Signer) {
+			known = append(known, old.Signer)
+		}
+	}
+	switch {
+	case c.Entry.Signer == "" && len(known) > 0 && !from.Unsigned:
+		return fmt.Errorf("%s %s is not signed, and it was signed by %s before; --unsigned accepts that", c.Entry.Name, c.Entry.Version, fingerprints(known))
+	case c.Entry.Signer != "" && len(known) > 0 && !slices.Contains(known, c.Entry.Signer) && !from.AcceptSigner:
+		return fmt.Errorf("%s %s is signed by %s, and was signed by %s before; --accept-signer accepts that", c.Entry.Name, c.Entry.Version, origin.Fingerprint(c.Entry.Signer), fingerprints(known))
+	}
+	c.Entry.Unsigned = c.Entry.Signer == ""
+	return nil
+}
+
+func fingerprints(keys []string) string {
+	var list []string
+	for _, key := range keys {
+		list = append(list, origin.Fingerprint(key))
+	}
+	return strings.Join(list, " and ")
+}
+
+// granted are the permissions of an entry, which was checked when it was read.
+func granted(entry *lockfile.Package) []permission.Permission {
+	list, err := permission.ParseAll(entry.Permissions)
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// Discard removes the stage.
+func (c *Candidate) Discard() {
+	if c.stage != "" {
+		_ = os.RemoveAll(c.stage) // the next Session removes what is left
+	}
+	c.stage = ""
+}

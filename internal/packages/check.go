@@ -1,0 +1,165 @@
+package packages
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/permission"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
+	"github.com/orla-project/orla/manifest/toolfile"
+)
+
+// Content is what a package says of itself.
+type Content struct {
+	Tool     manifest.Tool
+	About    toolfile.About
+	Asked    []permission.Permission // with links in paths resolved
+	Warnings []error
+}
+
+// check reads a package in a stage as discovery would, and refuses what no package may bring (RFC 3 §5.4).
+func (s *Session) check(stage, display string) (Content, error) {
+	var c Content
+	dir, err := filepath.EvalSymlinks(stage)
+	if err != nil {
+		return c, err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, toolfile.ManifestFile)); err != nil {
+		return c, fmt.Errorf("%s has no %s at its top, so it is not a package", display, toolfile.ManifestFile)
+	}
+	at := display + "/" + toolfile.ManifestFile
+	c.Tool, c.Warnings, err = toolfile.ReadPackage(dir, toolfile.ManifestFile, at)
+	if err != nil {
+		return c, err
+	}
+	if c.About, err = toolfile.ReadAbout(dir, at); err != nil {
+		return c, err
+	}
+	for _, text := range c.About.Permissions {
+		p, err := permission.Parse(text)
+		if err == nil {
+			p, err = s.store.Machine.Resolve(p)
+		}
+		if err != nil {
+			return c, fmt.Errorf("%s: permissions: %w", at, err)
+		}
+		c.Asked = append(c.Asked, p)
+	}
+	c.Asked = permission.Sorted(c.Asked)
+	if _, err := s.store.Machine.Of(c.Asked); err != nil {
+		return c, fmt.Errorf("%s: permissions: %w", at, err)
+	}
+	if c.Tool.Isolation.PullSecret != (manifest.Isolation{}).PullSecret {
+		return c, fmt.Errorf("%s: runtime.image_pull_secret: a package may not use secrets of this Orla", at)
+	}
+	if len(c.Tool.Run.Setup.Command) > 0 {
+		return c, fmt.Errorf("%s: runtime.setup: a package may not run a command of its own while it is installed", at)
+	}
+	return c, brings(dir)
+}
+
+// brings refuses files that would hold for other tools.
+func brings(dir string) error {
+	found := discover.Validate(dir)
+	for _, p := range found.Problems {
+		if p.Denies {
+			return fmt.Errorf("it has a document that may be about rules of calls and cannot be read: %s", strings.TrimPrefix(p.Path, dir+"/"))
+		}
+	}
+	switch {
+	case !found.Rules.Empty():
+		return errors.New("it has documents with rules of calls (ToolPermission, AgentRole or AgentPolicy), which only you can make")
+	case len(found.Secrets) > 0:
+		return errors.New("it has Secret resources, which only you can make")
+	}
+	return nil
+}
+
+// named checks the name of a package against what was asked for, and what else is in the folder of tools.
+func (s *Session) named(c Content, want, tag string) error {
+	name, version := c.Tool.Name, c.Tool.Version
+	switch {
+	case name == "" || !manifest.ValidName(name) || strings.HasPrefix(name, ".") || strings.Contains(name, "@"):
+		return fmt.Errorf("%q is not a name for a package", name)
+	case want != "" && name != want:
+		return fmt.Errorf("the package calls itself %q, and %q was asked for", name, want)
+	case tag != "" && tag != "v"+version:
+		return fmt.Errorf("the tag is %s, and %s says version %s: they must match (RFC 3 §7.1)", tag, toolfile.ManifestFile, version)
+	}
+	entries, err := os.ReadDir(s.store.Dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		switch {
+		case !strings.EqualFold(entry.Name(), name):
+		case entry.Name() != name:
+			return fmt.Errorf("%s is there already, whose name differs only in case", filepath.Join(s.store.Dir, entry.Name()))
+		case !entry.IsDir():
+			return fmt.Errorf("%s is there already, and is not a folder", filepath.Join(s.store.Dir, name))
+		case regularfile.Within(s.store.Dir, filepath.Join(s.store.Dir, name, toolfile.ManifestFile)) && exists(filepath.Join(s.store.Dir, name, toolfile.ManifestFile)):
+			return fmt.Errorf("%s is a tool that was not installed; remove or rename it first", filepath.Join(s.store.Dir, name))
+		}
+	}
+	target := s.folder(name, version)
+	if _, err := lockfile.ReadRecord(target); exists(target) && lockfile.IsMissing(err) && s.Lock.Find(name, version) == nil {
+		return fmt.Errorf("%s was not installed by orla install; remove it first", target)
+	}
+	for _, other := range s.Lock.Names() {
+		if strings.EqualFold(other, name) && other != name {
+			return fmt.Errorf("%s is installed, whose name differs only in case", other)
+		}
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// dependencyFiles are the files that fix the versions of packages of other package managers.
+var dependencyFiles = []string{"uv.lock", "requirements.txt", "pyproject.toml", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "package.json"}
+
+// dependencies returns digests of them.
+func dependencies(dir string) (map[string]string, error) {
+	sums := map[string]string{}
+	for _, name := range dependencyFiles {
+		const most = 64 << 20
+		data, err := regularfile.Read(filepath.Join(dir, name), most)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		sums[name] = sum(data)
+	}
+	return sums, nil
+}
+
+// definitions returns digests of the definitions that the manifest has. Those of a capsule that lists its tools
+// itself are not known before it runs; orla pins has them then.
+func definitions(t manifest.Tool) map[string]string {
+	if t.Kind == manifest.Capsule && !t.Runtime.Declared {
+		return nil
+	}
+	text, err := json.Marshal(t.Listed())
+	if err != nil {
+		return nil // its schemas were checked, so there is no such error
+	}
+	return map[string]string{t.Name: sum(text)}
+}
+
+func sum(data []byte) string {
+	of := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(of[:])
+}

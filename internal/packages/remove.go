@@ -1,0 +1,186 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/origin"
+	"github.com/orla-project/orla/manifest"
+)
+
+// Remove uninstalls a version, or all versions of a package if version is "". The folder is moved away by one rename
+// before its files are removed, and before the lock changes: nothing is ever served without a lock.
+func (s *Session) Remove(name, version string) (removed []string, err error) {
+	next := s.Lock.Clone()
+	for _, v := range s.there(name) {
+		if version != "" && v != version {
+			continue
+		}
+		removed = append(removed, v)
+	}
+	for _, entry := range s.Lock.Versions(name) {
+		if version != "" && entry.Version != version {
+			continue
+		}
+		next.Remove(name, entry.Version)
+		if !slices.Contains(removed, entry.Version) {
+			removed = append(removed, entry.Version)
+		}
+	}
+	if len(removed) == 0 {
+		if version != "" {
+			name += " " + version
+		}
+		return nil, fmt.Errorf("%w: %s", ErrNotInstalled, name)
+	}
+	if rest := next.Versions(name); len(rest) > 0 && next.Serving(name) == rest[0] {
+		next.Use(name, rest[0].Version)
+	}
+	away := func(v string) string { return filepath.Join(s.store.Dir, work, oldStart+name+"@"+v) }
+	back := func() {
+		for _, v := range removed {
+			_ = os.Rename(away(v), s.folder(name, v)) // the next Session tries it too
+		}
+	}
+	for _, v := range removed {
+		err := s.step("move away")
+		if err == nil {
+			_ = os.RemoveAll(away(v)) // of a process that was killed
+			if err = os.Rename(s.folder(name, v), away(v)); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+		}
+		if err != nil {
+			back()
+			return nil, err
+		}
+	}
+	if err := s.write(next); err != nil {
+		back()
+		return nil, err
+	}
+	_ = os.Remove(filepath.Join(s.store.Dir, name)) // only if it is empty
+	for _, v := range removed {
+		_ = os.RemoveAll(away(v)) // the next Session removes what is left
+	}
+	return removed, nil
+}
+
+// ErrNotInstalled is in the chain of the error if there is no such package.
+var ErrNotInstalled = errors.New("it is not installed")
+
+// there lists the versions of a package that were installed, whatever the lock says.
+func (s *Session) there(name string) (versions []string) {
+	if !manifest.ValidName(name) || strings.HasPrefix(name, ".") {
+		return nil
+	}
+	entries, err := os.ReadDir(filepath.Join(s.store.Dir, name))
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		if _, err := lockfile.ReadRecord(s.folder(name, entry.Name())); !lockfile.IsMissing(err) && entry.IsDir() {
+			versions = append(versions, entry.Name())
+		}
+	}
+	return versions
+}
+
+// Use makes an installed version the one that serves.
+func (s *Session) Use(name, version string) error {
+	entry := s.Lock.Find(name, version)
+	if entry == nil {
+		return fmt.Errorf("%w: %s %s", ErrNotInstalled, name, version)
+	}
+	if !s.IsThere(*entry) {
+		return fmt.Errorf("%s %s is in the lock, and its folder is not there; orla install puts it there", name, version)
+	}
+	next := s.Lock.Clone()
+	next.Use(name, version)
+	return s.write(next)
+}
+
+// Set writes another lock in place of the present one: that of before an update which failed. A version that it does
+// not have is removed.
+func (s *Session) Set(before *lockfile.Lock, name, version string) error {
+	next := s.Lock.Clone()
+	next.Remove(name, version)
+	for _, entry := range before.Versions(name) {
+		next.Put(*entry)
+	}
+	if err := s.write(next); err != nil {
+		return err
+	}
+	if before.Find(name, version) != nil {
+		return nil
+	}
+	return os.RemoveAll(s.folder(name, version))
+}
+
+// Verified is what Verify found out about one version.
+type Verified struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Problem says what differs from the lock; "" for nothing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Verify compares what is installed with the lock (SPEC M5).
+func (s Store) Verify(ctx context.Context) (list []Verified, err error) {
+	lock, err := lockfile.Read(s.Lock)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range lock.Packages {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		list = append(list, Verified{entry.Name, entry.Version, s.differs(entry)})
+	}
+	for _, stray := range s.strays(lock) {
+		list = append(list, Verified{stray[0], stray[1], "it was installed, and " + s.Lock + " does not have it"})
+	}
+	return list, nil
+}
+
+func (s Store) differs(entry lockfile.Package) string {
+	dir := filepath.Join(s.Dir, entry.Name, entry.Version)
+	record, err := lockfile.ReadRecord(dir)
+	switch {
+	case !exists(dir):
+		return "it is not installed"
+	case err != nil:
+		return "the record of its installation cannot be read: " + err.Error()
+	case !record.Matches(&entry):
+		return "the record in its folder is about another package, version or digest"
+	}
+	got, err := origin.Digest(dir)
+	switch {
+	case err != nil:
+		return "its files cannot be read: " + err.Error()
+	case got != entry.Digest:
+		return "its files have changed: their digest is " + got + ", and that of the lock " + entry.Digest
+	}
+	return ""
+}
+
+// strays lists names and versions of folders that were installed and are not in the lock.
+func (s Store) strays(lock *lockfile.Lock) (list [][2]string) {
+	names, _ := os.ReadDir(s.Dir) // none if it is not there
+	session := &Session{store: s}
+	for _, name := range names {
+		for _, version := range session.there(name.Name()) {
+			if lock.Find(name.Name(), version) == nil {
+				list = append(list, [2]string{name.Name(), version})
+			}
+		}
+	}
+	return list
+}
