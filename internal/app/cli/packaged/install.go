@@ -1,0 +1,240 @@
+package packaged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/packages"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/manifest"
+)
+
+// wanted is what the command line of an install says.
+type wanted struct {
+	agreement
+	local, registry            string
+	global, frozen, asJSON     bool
+	acceptSigner, acceptNoSign bool
+}
+
+func (c command) install() *cobra.Command {
+	var w wanted
+	cmd := &cobra.Command{
+		Use:   "install [NAME[@TAG] | URL[@TAG|@COMMIT]]",
+		Short: "Install a package, or all that orla.lock has",
+		Long: "Install a package: by its name in a registry, from a git repository, or with --local\n" +
+			"from a folder or an archive. It goes into the tools folder of the nearest orla.yaml, or\n" +
+			"into ~/.orla/tools. Without a tag, the highest stable version is installed.\n\n" +
+			"What the package asks for is shown first. Installed tools run sandboxed, and get no\n" +
+			"more than that. orla.lock records it: keep it in version control. Without a name,\n" +
+			"exactly what orla.lock has is installed.",
+		Example: "  orla install fetch\n  orla install fetch@v1.2.0 --yes\n  orla install https://example.com/fetch.git\n" +
+			"  orla install --local ./fetch\n  orla install --frozen",
+		Args: func(_ *cobra.Command, words []string) error {
+			switch {
+			case len(words) > 1:
+				return errors.New("wants one package at a time")
+			case len(words) == 1 && w.local != "":
+				return errors.New("--local takes the place of a name")
+			case w.registry != "" && len(words) == 0:
+				return errors.New("--registry needs the name of a package")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, words []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			p, err := c.place(cmd, w.global)
+			if err != nil {
+				return err
+			}
+			if len(words) == 0 && w.local == "" {
+				return failed(ctx, c.installLocked(ctx, p, w))
+			}
+			word := ""
+			if len(words) == 1 {
+				word = words[0]
+			}
+			return failed(ctx, c.installOne(ctx, p, word, w))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&w.local, "local", "", "install from a folder or an archive (.tar.gz, .zip, .mcpb) at `PATH`")
+	f.StringVar(&w.registry, "registry", "", "look the name up at this `URL` alone")
+	f.BoolVarP(&w.yes, "yes", "y", false, "agree to the permissions that are asked for")
+	f.BoolVar(&w.unenforced, "accept-unenforced", false, "accept permissions that Orla cannot enforce")
+	f.BoolVar(&w.acceptSigner, "accept-signer", false, "accept another signer than before")
+	f.BoolVar(&w.acceptNoSign, "unsigned", false, "accept a version without a signature after signed ones")
+	f.BoolVar(&w.frozen, "frozen", false, "fail if orla.lock would change")
+	globalFlag(cmd, &w.global)
+	jsonFlag(cmd, &w.asJSON)
+	return cmd
+}
+
+var commit = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`) })
+
+// parseWord splits an argument into a repository or a name, and what follows the @.
+func parseWord(word string) (url, name, ref string, err error) {
+	at := strings.LastIndex(word, "@")
+	if at > 0 && !strings.ContainsAny(word[at:], "/:") {
+		word, ref = word[:at], word[at+1:]
+		if ref == "" {
+			return "", "", "", errors.New("nothing follows the @")
+		}
+	}
+	if strings.Contains(word, ":") {
+		url = word
+	} else {
+		name = word
+	}
+	version := strings.TrimPrefix(ref, "v")
+	switch {
+	case ref == "", ref == "latest", strings.HasPrefix(ref, "v") && manifest.ValidVersion(version), url != "" && commit().MatchString(ref):
+		return url, name, ref, nil
+	case manifest.ValidVersion(ref):
+		return "", "", "", fmt.Errorf("tags begin with v: did you mean @v%s?", ref)
+	case strings.ContainsAny(ref, "^~*<>= "):
+		return "", "", "", fmt.Errorf("%q is a range of versions, which are not supported: give a tag such as v1.2.0, or latest", ref)
+	}
+	return "", "", "", fmt.Errorf("%q is not a tag such as v1.2.0, and not latest", ref)
+}
+
+// candidate brings the package that was asked for into a stage.
+func (c command) candidate(ctx context.Context, p *place, s *packages.Session, word string, w wanted) (*packages.Candidate, error) {
+	if w.local != "" {
+		path, err := config.PathOf(w.local)
+		if err != nil {
+			return nil, err
+		}
+		return c.fromLocal(ctx, s, path)
+	}
+	url, name, ref, err := parseWord(word)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	from := packages.From{URL: url, Ref: ref, AcceptSigner: w.acceptSigner, Unsigned: w.acceptNoSign}
+	if name == "" {
+		return s.Git(ctx, from)
+	}
+	return c.fromRegistry(ctx, p, s, name, from, w.registry)
+}
+
+// installed is a package as the commands print it as JSON.
+type installed struct {
+	lockfile.Package
+	Dir string `json:"dir"`
+	// Running says what a running Orla does with it; "" without one.
+	Running string `json:"running,omitempty"`
+}
+
+func (c command) installOne(ctx context.Context, p *place, word string, w wanted) error {
+	s, err := p.store.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	candidate, err := c.candidate(ctx, p, s, word, w)
+	if err != nil {
+		return err
+	}
+	defer candidate.Discard()
+	if w.frozen && !frozen(s.Lock, candidate) {
+		return fmt.Errorf("installing %s %s would change %s, and --frozen forbids that", candidate.Entry.Name, candidate.Entry.Version, p.store.Lock)
+	}
+	agreed, err := c.consent(ctx, candidate, w.agreement)
+	if err != nil {
+		return err
+	}
+	if err := candidate.Install(agreed); err != nil {
+		return err
+	}
+	return c.done(ctx, p, []lockfile.Package{candidate.Entry}, w.asJSON)
+}
+
+// frozen reports whether installing a candidate keeps the lock as it is.
+func frozen(lock *lockfile.Lock, candidate *packages.Candidate) bool {
+	next := lock.Clone()
+	next.Put(candidate.Entry)
+	return string(next.Text()) == string(lock.Text())
+}
+
+// installLocked installs what the lock has.
+func (c command) installLocked(ctx context.Context, p *place, w wanted) error {
+	s, err := p.store.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if len(s.Lock.Packages) == 0 {
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s has no packages, and no name was given", p.store.Lock), Hint: "orla install NAME installs one, orla search QUERY finds some"}
+	}
+	verified, err := p.store.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	wrong := map[string]string{}
+	for _, v := range verified {
+		wrong[v.Name+"@"+v.Version] = v.Problem
+	}
+	var all, faults = []lockfile.Package{}, []error(nil)
+	for _, entry := range s.Lock.Packages {
+		if wrong[entry.Name+"@"+entry.Version] == "" {
+			continue
+		}
+		candidate, err := s.Locked(ctx, entry)
+		if err == nil {
+			err = candidate.Install(packages.Consent{}) // the lock has what was agreed to
+		}
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		all = append(all, entry)
+	}
+	if err := c.done(ctx, p, all, w.asJSON); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// done notifies a running Orla, and prints what was installed.
+func (c command) done(ctx context.Context, p *place, all []lockfile.Package, asJSON bool) error {
+	client, reloaded := c.reload(ctx, p)
+	list := make([]installed, 0, len(all))
+	var text strings.Builder
+	for _, entry := range all {
+		one := installed{Package: entry, Dir: p.dirOf(entry)}
+		if client != nil {
+			if one.Running = "served"; !entry.Serves {
+				one.Running = "another version serves"
+			}
+			if why := notServed(reloaded, entry.Name); why != "" {
+				one.Running = "not served: " + why
+			}
+		}
+		list = append(list, one)
+		fmt.Fprintf(&text, "installed %s %s in %s\n", entry.Name, entry.Version, one.Dir)
+		switch {
+		case one.Running != "" && one.Running != "served":
+			fmt.Fprintf(&text, "  %s\n", one.Running)
+		case !entry.Serves:
+			fmt.Fprintf(&text, "  another version serves; orla use %s@%s changes that\n", entry.Name, entry.Version)
+		}
+	}
+	if asJSON {
+		return terminal.WriteJSON(c.std.Out, list)
+	}
+	if len(all) == 0 {
+		text.WriteString("all that the lock has is installed\n")
+	}
+	return c.print(text.String())
+}

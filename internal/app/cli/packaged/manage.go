@@ -1,0 +1,342 @@
+package packaged
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/origin"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/toolfile"
+)
+
+// listed is a package as orla list prints it.
+type listed struct {
+	Name     string          `json:"name"`
+	Version  string          `json:"version"`
+	Serves   bool            `json:"serves"`
+	There    bool            `json:"installed"`
+	Source   lockfile.Source `json:"source"`
+	Signed   bool            `json:"signed"`
+	Outdated string          `json:"outdated,omitempty"`
+	Problem  string          `json:"problem,omitempty"`
+}
+
+func (c command) list() *cobra.Command {
+	var global, asJSON, outdated bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the packages that are installed",
+		Long: "List the packages that are installed, their versions, which one serves, and where they\n" +
+			"came from. orla tools lists all tools. With --outdated, ask the repositories for\n" +
+			"newer versions.",
+		Example: "  orla list\n  orla list --outdated\n  orla list --json | jq '.[].name'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			p, err := c.place(cmd, global)
+			if err != nil {
+				return err
+			}
+			lock, err := p.readLock()
+			if err != nil {
+				return err
+			}
+			list := []listed{}
+			for _, e := range lock.Packages {
+				one := listed{Name: e.Name, Version: e.Version, Serves: lock.Serving(e.Name).Version == e.Version, There: p.isThere(e), Source: e.Source, Signed: e.Signer != ""}
+				if !one.There {
+					one.Problem = "not installed; orla install installs it"
+				}
+				if outdated && one.Serves && e.Source.Kind == lockfile.Git {
+					tags, err := p.store.Git.Tags(ctx, e.Source.URL)
+					if newest := strings.TrimPrefix(origin.Latest(tags), "v"); err != nil {
+						one.Problem = err.Error()
+					} else if newest != "" && manifest.CompareVersions(newest, e.Version) > 0 {
+						one.Outdated = newest
+					}
+				}
+				list = append(list, one)
+			}
+			if asJSON {
+				return terminal.WriteJSON(c.std.Out, list)
+			}
+			return c.printList(list)
+		},
+	}
+	cmd.Flags().BoolVar(&outdated, "outdated", false, "ask for newer versions")
+	globalFlag(cmd, &global)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (c command) printList(list []listed) error {
+	if len(list) == 0 {
+		return c.print("no packages are installed\n")
+	}
+	table := tabwriter.NewWriter(c.std.Out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tVERSION\tSERVES\tSOURCE\tNOTE")
+	for _, l := range list {
+		serves, note := "no", l.Problem
+		if l.Serves {
+			serves = "yes"
+		}
+		if l.Outdated != "" {
+			note = strings.TrimPrefix(note+"; "+l.Outdated+" is there", "; ")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", l.Name, l.Version, serves, terminal.Printable(l.Source.URL), terminal.Printable(note))
+	}
+	return table.Flush()
+}
+
+// about is a package as orla info prints it.
+type about struct {
+	Name        string            `json:"name"`
+	Version     string            `json:"version,omitempty"`
+	Description string            `json:"description,omitempty"`
+	About       toolfile.About    `json:"about"`
+	Lock        *lockfile.Package `json:"lock,omitempty"`
+	Versions    []string          `json:"versions,omitempty"`
+	Dir         string            `json:"dir,omitempty"`
+	Repository  string            `json:"repository,omitempty"`
+	Registry    string            `json:"registry,omitempty"`
+	Maintainer  string            `json:"maintainer,omitempty"`
+}
+
+func (c command) info() *cobra.Command {
+	var global, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "info NAME[@VERSION]",
+		Short:   "Show what is known of a package",
+		Long:    "Show what is known of a package: what its tool.yaml says of it, where it came from, who\nsigned it, and what it was granted. One that is not installed is looked up in the\nregistries.",
+		Example: "  orla info fetch\n  orla info fetch@1.2.0 --json",
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			p, err := c.place(cmd, global)
+			if err != nil {
+				return err
+			}
+			lock, err := p.readLock()
+			if err != nil {
+				return err
+			}
+			name, version := versioned(words[0])
+			entry := lock.Serving(name)
+			if version != "" {
+				entry = lock.Find(name, version)
+			}
+			if entry == nil {
+				found, err := c.lookUp(ctx, p, name)
+				if err != nil {
+					return failed(ctx, err)
+				}
+				return c.printInfo(found, asJSON)
+			}
+			found, err := p.read(*entry)
+			if err != nil {
+				return failed(ctx, err)
+			}
+			for _, v := range lock.Versions(name) {
+				found.Versions = append(found.Versions, v.Version)
+			}
+			return c.printInfo(found, asJSON)
+		},
+	}
+	globalFlag(cmd, &global)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// read reads what an installed package says of itself.
+func (p *place) read(entry lockfile.Package) (about, error) {
+	a := about{Name: entry.Name, Version: entry.Version, Lock: &entry, Dir: p.dirOf(entry), Repository: entry.Source.URL, Registry: entry.Source.Registry}
+	if !p.isThere(entry) {
+		return a, nil
+	}
+	t, _, err := toolfile.ReadPackage(a.Dir, toolfile.ManifestFile, toolfile.ManifestFile)
+	if err != nil {
+		return a, err
+	}
+	a.Description = t.Description
+	a.About, err = toolfile.ReadAbout(a.Dir, toolfile.ManifestFile)
+	return a, err
+}
+
+func (c command) printInfo(a about, asJSON bool) error {
+	if asJSON {
+		return terminal.WriteJSON(c.std.Out, a)
+	}
+	var text strings.Builder
+	line := func(key, value string) {
+		if value != "" {
+			fmt.Fprintf(&text, "%-13s %s\n", key, terminal.Printable(value))
+		}
+	}
+	line("name", a.Name)
+	line("version", a.Version)
+	line("description", a.Description)
+	line("author", a.About.Author)
+	line("maintainer", a.Maintainer)
+	line("license", a.About.License)
+	line("homepage", a.About.Homepage)
+	line("repository", cmp.Or(a.About.Repository, a.Repository))
+	line("keywords", strings.Join(a.About.Keywords, ", "))
+	line("needs", strings.Join(a.About.Requires, ", "))
+	line("asks for", strings.Join(a.About.Permissions, ", "))
+	if e := a.Lock; e != nil {
+		line("granted", cmp.Or(strings.Join(e.Permissions, ", "), "nothing"))
+		line("not enforced", strings.Join(e.Unenforced, ", "))
+		line("from", e.Source.URL+ofRegistry(e.Source))
+		if e.Commit != "" {
+			line("revision", revision(*e))
+			line("signature", signature(*e))
+		}
+		line("digest", e.Digest)
+		line("versions", strings.Join(a.Versions, ", "))
+		line("folder", a.Dir)
+	} else {
+		line("registry", a.Registry)
+	}
+	return c.print(text.String())
+}
+
+// oneName refuses any other number of arguments.
+func oneName(_ *cobra.Command, words []string) error {
+	if len(words) != 1 {
+		return errors.New("wants the name of a package; orla list lists those that are installed")
+	}
+	return nil
+}
+
+func (c command) uninstall() *cobra.Command {
+	var global, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "uninstall NAME[@VERSION]",
+		Short: "Remove a package",
+		Long: "Remove a package with all its versions, or one of them, and what orla.lock has of it. A\n" +
+			"running Orla stops it as if its folder was removed.",
+		Example: "  orla uninstall fetch\n  orla uninstall fetch@1.2.0",
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			p, err := c.place(cmd, global)
+			if err != nil {
+				return err
+			}
+			s, err := p.store.Open(ctx)
+			if err != nil {
+				return failed(ctx, err)
+			}
+			defer s.Close()
+			name, version := versioned(words[0])
+			removed, err := s.Remove(name, version)
+			if err != nil {
+				return failed(ctx, err)
+			}
+			c.reload(ctx, p)
+			if asJSON {
+				return terminal.WriteJSON(c.std.Out, map[string]any{"name": name, "removed": removed})
+			}
+			return c.print("removed " + name + " " + strings.Join(removed, ", ") + "\n")
+		},
+	}
+	globalFlag(cmd, &global)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (c command) use() *cobra.Command {
+	var global, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "use NAME@VERSION",
+		Short:   "Choose which installed version of a package serves",
+		Long:    "Choose which installed version of a package serves. Without a choice it is the highest one.",
+		Example: "  orla use fetch@1.2.0",
+		Args: func(cmd *cobra.Command, words []string) error {
+			if err := oneName(cmd, words); err != nil || !strings.Contains(words[0], "@") {
+				return errors.New("wants NAME@VERSION; orla list lists what is installed")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, words []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			p, err := c.place(cmd, global)
+			if err != nil {
+				return err
+			}
+			s, err := p.store.Open(ctx)
+			if err != nil {
+				return failed(ctx, err)
+			}
+			defer s.Close()
+			name, version := versioned(words[0])
+			if err := s.Use(name, version); err != nil {
+				return failed(ctx, err)
+			}
+			return failed(ctx, c.done(ctx, p, []lockfile.Package{*s.Lock.Find(name, version)}, asJSON))
+		},
+	}
+	globalFlag(cmd, &global)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (c command) verify() *cobra.Command {
+	var global, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "verify",
+		Short:   "Compare what is installed with orla.lock",
+		Long:    "Compare the files of what is installed with orla.lock. The exit code is 1 if something\ndiffers; orla install installs what the lock has.",
+		Example: "  orla verify\n  orla verify --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			p, err := c.place(cmd, global)
+			if err != nil {
+				return err
+			}
+			if _, err := p.readLock(); err != nil {
+				return err
+			}
+			list, err := p.store.Verify(ctx)
+			if err != nil {
+				return failed(ctx, err)
+			}
+			wrong := 0
+			var text strings.Builder
+			for _, v := range list {
+				said := "as the lock has it"
+				if v.Problem != "" {
+					wrong++
+					said = v.Problem
+				}
+				fmt.Fprintf(&text, "%s %s: %s\n", v.Name, v.Version, said)
+			}
+			if asJSON {
+				err = terminal.WriteJSON(c.std.Out, list)
+			} else {
+				err = c.print(text.String())
+			}
+			if err == nil && wrong > 0 {
+				err = &exit.Error{Code: exit.Failed, Err: errors.New("what is installed differs from the lock"), Hint: "orla install installs what the lock has; orla uninstall removes what it does not have"}
+			}
+			return err
+		},
+	}
+	globalFlag(cmd, &global)
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

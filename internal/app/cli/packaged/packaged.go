@@ -1,0 +1,193 @@
+// Package packaged has the commands about packages (RFC 3 §10, SPEC M): install, list, search, info, uninstall,
+// update, use, verify and cache. They work on files, and notify a running Orla.
+package packaged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/packages"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/origin"
+)
+
+// Running finds the Orla that serves the configured folder; nil if none does.
+type Running func(context.Context, *config.Loaded, *config.Loader) (*control.Client, error)
+
+// command is what all commands share.
+type command struct {
+	flags   *config.Flags
+	std     terminal.Streams
+	running Running
+}
+
+// New returns the commands.
+func New(flags *config.Flags, std terminal.Streams, running Running) []*cobra.Command {
+	c := command{flags, std, running}
+	return []*cobra.Command{c.install(), c.list(), c.search(), c.info(), c.uninstall(), c.update(), c.use(), c.verify(), c.cache()}
+}
+
+// place is where packages are installed, by the configuration of a command.
+type place struct {
+	cfg    *config.Loaded
+	loader *config.Loader
+	store  packages.Store
+	global bool
+}
+
+// place finds the folder of tools of the nearest orla.yaml, or that of the user (RFC 3 §7.2).
+func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
+	l := c.flags.Loader(cmd.Flags())
+	if l.Path == "" && !global {
+		l.Path = lockfile.Nearest(config.Absolute("."))
+	}
+	cfg, err := l.Load()
+	if err != nil {
+		return nil, config.NotLoaded(err)
+	}
+	own := cfg.File != "" && (l.Home == "" || config.Absolute(cfg.File) != filepath.Join(l.Home, ".orla", "config.yaml"))
+	given := cfg.GivenHere("tools_dir")
+	p := &place{cfg: cfg, loader: l, global: global || !own && !given}
+	switch {
+	case global && given:
+		return nil, &exit.Error{Code: exit.Usage, Err: errors.New("--global does not go with --tools-dir")}
+	case p.global && l.Home == "":
+		return nil, &exit.Error{Code: exit.Failed, Err: errors.New("there is no home, and no orla.yaml in this folder or above it"), Hint: "--tools-dir names a folder"}
+	case p.global:
+		p.store.Dir = filepath.Join(l.Home, ".orla", "tools")
+	case given, cfg.OriginOf("tools_dir").Rank == config.FromFile:
+		p.store.Dir = config.Absolute(cfg.ToolsDir)
+	default:
+		p.store.Dir = filepath.Join(filepath.Dir(config.Absolute(cfg.File)), "tools")
+	}
+	if !p.global {
+		cfg.ToolsDir = p.store.Dir
+	}
+	p.store.Lock = lockfile.Path(p.store.Dir, config.Absolute(cfg.File), l.Home)
+	p.store.Machine = discovery.MachineOf(cfg, l.Home)
+	p.store.Limits = origin.Limits{Bytes: int64(cfg.MaxPackage)}
+	p.store.Git.Limits = p.store.Limits
+	p.store.Waiting = func() { c.say("waiting for another orla that installs") }
+	if terminal.IsTerminal(c.std.Err) {
+		p.store.Git.Progress = func(line string) { fmt.Fprintf(c.std.Err, "\r\x1b[K%s", terminal.Printable(line)) }
+	}
+	return p, nil
+}
+
+// say prints a line for a person.
+func (c command) say(format string, args ...any) {
+	fmt.Fprintln(c.std.Err, terminal.Printable(fmt.Sprintf(format, args...)))
+}
+
+// interruptible returns a context that ends with ctrl-C.
+func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+}
+
+// failed returns the error of a command.
+func failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted; nothing was changed")
+	}
+	f, ok := errors.AsType[*exit.Error](err)
+	if ok {
+		return f
+	}
+	f = &exit.Error{Code: exit.Failed, Err: err}
+	switch {
+	case errors.Is(err, packages.ErrNotInstalled):
+		f.Hint = "orla list lists what is installed"
+	case errors.Is(err, packages.ErrConsent):
+		f.Hint = "nothing was changed"
+	}
+	return f
+}
+
+// reload has the running Orla notice what has changed. It returns nil without one.
+func (c command) reload(ctx context.Context, p *place) (*control.Client, *control.Reload) {
+	client, err := c.running(ctx, p.cfg, p.loader)
+	if err != nil || client == nil {
+		return nil, nil
+	}
+	done, err := client.Reload(ctx)
+	if err != nil {
+		c.say("the running Orla could not be told: %v", err)
+		return nil, nil
+	}
+	return client, done
+}
+
+// notServed returns why a reload did not serve a package; "" if it did.
+func notServed(done *control.Reload, name string) string {
+	if done == nil {
+		return ""
+	}
+	if why := done.Failed[name]; why != "" {
+		return why
+	}
+	for _, problem := range done.Problems {
+		if problem.Tool == name && problem.Severity == "error" {
+			return strings.Join(problem.Messages, "; ")
+		}
+	}
+	return ""
+}
+
+// jsonFlag adds --json, and -o json as some commands of others have it.
+func jsonFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+}
+
+// globalFlag adds --global.
+func globalFlag(cmd *cobra.Command, global *bool) {
+	cmd.Flags().BoolVar(global, "global", false, "the packages of this user, in ~/.orla/tools")
+}
+
+// print writes text for a person.
+func (c command) print(text string) error {
+	_, err := io.WriteString(c.std.Out, terminal.PrintableLines(text))
+	return err
+}
+
+// versioned splits NAME@VERSION.
+func versioned(word string) (name, version string) {
+	name, version, _ = strings.Cut(word, "@")
+	return name, strings.TrimPrefix(version, "v")
+}
+
+// readLock reads the lock without waiting for anybody.
+func (p *place) readLock() (*lockfile.Lock, error) {
+	lock, err := lockfile.Read(p.store.Lock)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Invalid, Err: err}
+	}
+	return lock, nil
+}
+
+// dirOf is the folder of a version.
+func (p *place) dirOf(entry lockfile.Package) string {
+	return filepath.Join(p.store.Dir, entry.Name, entry.Version)
+}
+
+// isThere reports whether a version is installed.
+func (p *place) isThere(entry lockfile.Package) bool {
+	_, err := os.Stat(filepath.Join(p.dirOf(entry), lockfile.RecordName))
+	return err == nil
+}

@@ -1,0 +1,141 @@
+package packaged
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/packages"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/origin"
+	"github.com/orla-project/orla/internal/packages/permission"
+)
+
+// agreement is what the command line agreed to.
+type agreement struct {
+	yes, unenforced bool
+}
+
+// describe is the text that a person agrees to. Everything in it that the package says is escaped.
+func describe(candidate *packages.Candidate) string {
+	var text strings.Builder
+	e := candidate.Entry
+	line := func(format string, args ...any) {
+		text.WriteString(terminal.Printable(fmt.Sprintf(format, args...)) + "\n")
+	}
+	line("%s %s", e.Name, e.Version)
+	line("  %s", terminal.FirstLine(candidate.Tool.Description))
+	line("  from %s%s", e.Source.URL, ofRegistry(e.Source))
+	if e.Source.Kind == lockfile.Git {
+		line("  %s", revision(e))
+		line("  %s", signature(e))
+	}
+	if b := candidate.Before; b != nil && b.Version != e.Version {
+		line("  %s %s serves now", b.Name, b.Version)
+	}
+	asked(&text, "It asks for:", candidate.Asked, candidate.More)
+	if len(candidate.Unenforced) > 0 {
+		line("Orla cannot enforce:")
+		for i, p := range candidate.Unenforced {
+			line("  %s: %s", p, candidate.Reasons[i])
+		}
+	}
+	return text.String()
+}
+
+func ofRegistry(source lockfile.Source) string {
+	if source.Registry == "" {
+		return ""
+	}
+	return ", which " + source.Registry + " names"
+}
+
+func revision(e lockfile.Package) string {
+	if e.Tag != "" {
+		return "tag " + e.Tag + ", commit " + e.Commit
+	}
+	return "commit " + e.Commit
+}
+
+func signature(e lockfile.Package) string {
+	if e.Signer == "" {
+		return "not signed"
+	}
+	return "signed by " + origin.Fingerprint(e.Signer)
+}
+
+// asked writes permissions, and marks the new ones.
+func asked(text *strings.Builder, title string, list, more []permission.Permission) {
+	if len(list) == 0 {
+		text.WriteString("It asks for no permissions: it sees its own files, and has no network.\n")
+		return
+	}
+	text.WriteString(title + "\n")
+	isNew := map[permission.Permission]bool{}
+	for _, p := range more {
+		isNew[p] = len(more) < len(list)
+	}
+	for _, p := range list {
+		mark := ""
+		if isNew[p] {
+			mark = " (new)"
+		}
+		text.WriteString(terminal.Printable(fmt.Sprintf("  %s: %s%s", p, p.Explain(), mark)) + "\n")
+	}
+}
+
+// consent shows what a package asks for, and asks what the command line did not agree to.
+func (c command) consent(ctx context.Context, candidate *packages.Candidate, given agreement) (packages.Consent, error) {
+	agreed := packages.Consent{Permissions: given.yes, Unenforced: given.unenforced}
+	_, _ = io.WriteString(c.std.Err, describe(candidate)) // whoever cannot see it answers no
+	if len(candidate.More) > 0 && !agreed.Permissions {
+		if !c.asks() {
+			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s asks for permissions, and there is no terminal to ask on; nothing was changed", candidate.Entry.Name), Hint: "--yes agrees to them"}
+		}
+		if !c.ask(ctx, "Install it with these permissions? [y/N] ", "y", "yes") {
+			return agreed, fmt.Errorf("%w that %s gets the permissions that it asks for", packages.ErrConsent, candidate.Entry.Name)
+		}
+		agreed.Permissions = true
+	}
+	if len(candidate.Unenforced) > 0 && !agreed.Unenforced {
+		if !c.asks() {
+			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("Orla cannot enforce %s; nothing was changed", strings.Join(permission.Texts(candidate.Unenforced), ", ")), Hint: "--accept-unenforced accepts that"}
+		}
+		if !c.ask(ctx, "To accept what Orla cannot enforce, enter the name of the package: ", candidate.Entry.Name) {
+			return agreed, fmt.Errorf("%w that %s gets permissions that cannot be enforced", packages.ErrConsent, candidate.Entry.Name)
+		}
+		agreed.Unenforced = true
+	}
+	return agreed, nil
+}
+
+// asks reports whether there is a terminal to ask on.
+func (c command) asks() bool {
+	in, ok := c.std.In.(*os.File)
+	return ok && terminal.IsTerminal(in) && terminal.IsTerminal(c.std.Err)
+}
+
+// ask asks a question, and reports whether the answer is one of those.
+func (c command) ask(ctx context.Context, question string, answers ...string) bool {
+	_, _ = io.WriteString(c.std.Err, terminal.Printable(question))
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(io.LimitReader(c.std.In, 1<<10)).ReadString('\n') // what cannot be read is no
+		said <- strings.TrimSpace(line)
+	}()
+	select {
+	case line := <-said:
+		for _, answer := range answers {
+			if strings.EqualFold(line, answer) {
+				return true
+			}
+		}
+	case <-ctx.Done():
+	}
+	return false
+}
