@@ -9,6 +9,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/auditlog"
 	"github.com/orla-project/orla/internal/app/cli/author"
 	"github.com/orla-project/orla/internal/app/cli/logins"
+	"github.com/orla-project/orla/internal/app/cli/packaged"
 	"github.com/orla-project/orla/internal/app/cli/pinned"
 	"github.com/orla-project/orla/internal/app/cli/top"
 	"github.com/orla-project/orla/internal/app/config"
@@ -97,6 +98,8 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	)
 	root.AddCommand(newOperate(flags, std)...)
 	root.AddCommand(logins.New(flags, std, serving)...)
+	root.AddCommand(packaged.New(flags, std, serving)...)
+	root.AddCommand(newTool(flags, std))
 	endWell(root)
 	addVersionFlag(root)
 	groupCommands(root)

@@ -22,7 +22,7 @@ func newTools(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:        "tools",
-		SuggestFor: []string{"list", "ls"},
+		SuggestFor: []string{"ls"},
 		Short:      "List the tools that are found",
 		Long: "List the tools that are found. If an Orla is running that serves this folder, they are\n" +
 			"those that its clients can call now, the many tools of a capsule among them; without\n" +

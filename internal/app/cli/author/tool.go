@@ -13,9 +13,8 @@ import (
 // Tool is what helps those who write tools in WebAssembly.
 func Tool(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "wasm",
-		Aliases: []string{"tool"},
-		Short:   "Write tools in WebAssembly: scaffold and test",
+		Use:   "wasm",
+		Short: "Write tools in WebAssembly: scaffold and test",
 		Long: "Write tools in WebAssembly. orla wasm scaffold makes a project to begin with, and\n" +
 			"orla wasm test runs a module against what is expected of it, under its real limits.",
 		Example: "  orla wasm scaffold greet --lang go\n  orla wasm test greet.wasm --fixtures fixtures",

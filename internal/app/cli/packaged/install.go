@@ -137,6 +137,8 @@ type installed struct {
 }
 
 func (c command) installOne(ctx context.Context, p *place, word string, w wanted) error {
+	// git reads the configuration of a repository of this machine, so only the command line may name one.
+	p.store.Git.Local = strings.HasPrefix(word, "file://") || strings.HasPrefix(w.registry, "file://")
 	s, err := p.store.Open(ctx)
 	if err != nil {
 		return err

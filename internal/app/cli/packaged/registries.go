@@ -1,0 +1,190 @@
+package packaged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/packages"
+	"github.com/orla-project/orla/internal/packages/registry"
+)
+
+// registries returns the registries to ask: the one that the command line names, or those of the configuration.
+func (c command) registries(p *place, only string) (*registry.Registries, error) {
+	urls := p.cfg.Registries
+	if only != "" {
+		urls = []string{only}
+	}
+	if len(urls) == 0 {
+		return nil, &exit.Error{Code: exit.Failed, Err: errors.New("no registries are configured"), Hint: "--registry URL names one, and so does registries in orla.yaml"}
+	}
+	folder, err := registry.Folder()
+	if err != nil {
+		return nil, err
+	}
+	git := p.store.Git
+	git.Local = git.Local || strings.HasPrefix(only, "file://")
+	return registry.New(folder, urls, registry.Options{Git: git, UserAgent: "orla/" + version.Version()}), nil
+}
+
+// fromRegistry brings a package that a registry names.
+func (c command) fromRegistry(ctx context.Context, p *place, s *packages.Session, name string, from packages.From, only string) (*packages.Candidate, error) {
+	all, err := c.registries(p, only)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := all.FindVersion(ctx, name, from.Ref)
+	if err != nil {
+		return nil, err
+	}
+	c.old(entry.Age.Seconds() > 0, "the registry did not answer; what it said %s ago counts", terminal.ShortAge(entry.Age))
+	if entry.Server != nil {
+		return c.fromServer(ctx, s, entry)
+	}
+	from.URL, from.Name, from.Registry, from.Signers = entry.Repository, entry.Name, entry.Registry, entry.Signers
+	return s.Git(ctx, from)
+}
+
+// old says how old an answer is.
+func (c command) old(is bool, format string, args ...any) {
+	if is {
+		c.say(format, args...)
+	}
+}
+
+// lookUp returns what a registry says of a name.
+func (c command) lookUp(ctx context.Context, p *place, name string) (about, error) {
+	all, err := c.registries(p, "")
+	if err != nil {
+		return about{}, err
+	}
+	e, err := all.Find(ctx, name)
+	if err != nil {
+		return about{}, err
+	}
+	a := about{Name: e.Name, Description: e.Description, Repository: e.Repository, Registry: e.Registry, Maintainer: e.Maintainer}
+	a.About.Keywords = e.Keywords
+	return a, nil
+}
+
+// found is a package as orla search prints it.
+type found struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Keywords    []string `json:"keywords,omitempty"`
+	Repository  string   `json:"repository,omitempty"`
+	Registry    string   `json:"registry"`
+}
+
+func (c command) search() *cobra.Command {
+	var asJSON bool
+	var only string
+	cmd := &cobra.Command{
+		Use:     "search QUERY...",
+		Short:   "Search the registries for packages",
+		Long:    "Search the registries for packages whose name, description or keywords have all words,\nthe best match first. Offline, the last answers count, and their age is printed.",
+		Example: "  orla search web fetch\n  orla search git --json",
+		Args: func(_ *cobra.Command, words []string) error {
+			if len(words) == 0 {
+				return errors.New("wants words to search for")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, words []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			p, err := c.place(cmd, false)
+			if err != nil {
+				return err
+			}
+			all, err := c.registries(p, only)
+			if err != nil {
+				return failed(ctx, err)
+			}
+			asked, err := all.Search(ctx, strings.Join(words, " "))
+			if err != nil {
+				return failed(ctx, err)
+			}
+			for _, problem := range asked.Problems {
+				c.say("%v", problem)
+			}
+			c.old(asked.Age > 0, "a registry did not answer; what it said %s ago counts", terminal.ShortAge(asked.Age))
+			list := []found{}
+			for _, e := range asked.Entries {
+				list = append(list, found{e.Name, e.Description, e.Keywords, e.Repository, e.Registry})
+			}
+			if asJSON {
+				return terminal.WriteJSON(c.std.Out, list)
+			}
+			var text strings.Builder
+			if len(list) == 0 {
+				text.WriteString("nothing was found\n")
+			}
+			for _, f := range list {
+				fmt.Fprintf(&text, "%s\n  %s\n", terminal.Printable(f.Name), terminal.FirstLine(f.Description))
+			}
+			return c.print(text.String())
+		},
+	}
+	cmd.Flags().StringVar(&only, "registry", "", "search this `URL` alone")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (c command) cache() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cache",
+		Short: "Manage the copies of registries",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var asJSON bool
+	clear := &cobra.Command{
+		Use:     "clear",
+		Short:   "Remove the copies of registries",
+		Long:    "Remove the copies of registries. The next command that needs one asks the registry again.",
+		Example: "  orla cache clear",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			folder, err := registry.Folder()
+			if err == nil {
+				err = registry.New(folder, nil, registry.Options{}).Clear()
+			}
+			if err != nil {
+				return failed(cmd.Context(), err)
+			}
+			if asJSON {
+				return terminal.WriteJSON(c.std.Out, map[string]string{"cleared": folder})
+			}
+			return c.print("removed what was in " + folder + "\n")
+		},
+	}
+	jsonFlag(clear, &asJSON)
+	cmd.AddCommand(clear)
+	return cmd
+}
+
+// fromLocal brings a package from a folder or a file.
+func (c command) fromLocal(ctx context.Context, s *packages.Session, path string) (*packages.Candidate, error) {
+	if strings.EqualFold(filepath.Ext(path), ".mcpb") {
+		return c.fromBundle(ctx, s, path)
+	}
+	return s.Local(ctx, path)
+}
+
+// fromServer makes a package of a server of an MCP registry.
+func (c command) fromServer(_ context.Context, _ *packages.Session, entry registry.Entry) (*packages.Candidate, error) {
+	return nil, fmt.Errorf("%s is an MCP server of %s, which this release cannot install", entry.Name, entry.Registry)
+}
+
+// fromBundle makes a package of an MCP bundle.
+func (c command) fromBundle(context.Context, *packages.Session, string) (*packages.Candidate, error) {
+	return nil, errors.New("this release cannot install MCP bundles")
+}

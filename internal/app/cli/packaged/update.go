@@ -1,0 +1,255 @@
+package packaged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/packages"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/origin"
+	"github.com/orla-project/orla/internal/packages/permission"
+	"github.com/orla-project/orla/manifest"
+)
+
+// updated is what orla update did with a package, or would do.
+type updated struct {
+	Name        string   `json:"name"`
+	From        string   `json:"from"`
+	To          string   `json:"to,omitempty"` // "" if nothing newer is there
+	Permissions []string `json:"new_permissions,omitempty"`
+	Tools       []string `json:"changed_tools,omitempty"`
+	State       string   `json:"state"` // newest, would update, updated, rolled back or failed
+	Reason      string   `json:"reason,omitempty"`
+}
+
+func (c command) update() *cobra.Command {
+	var w wanted
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "update [NAME...]",
+		Short: "Update packages to their highest versions",
+		Long: "Update packages, or all of them, to their highest stable versions. The new version is\n" +
+			"installed beside the old one. A running Orla starts it, and calls wait for it as for any\n" +
+			"reload. If it does not become READY, the old version serves again.",
+		Example: "  orla update\n  orla update fetch --dry-run\n  orla update --yes",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			p, err := c.place(cmd, w.global)
+			if err != nil {
+				return err
+			}
+			s, err := p.store.Open(ctx)
+			if err != nil {
+				return failed(ctx, err)
+			}
+			defer s.Close()
+			if len(words) == 0 {
+				words = s.Lock.Names()
+			}
+			list, faults := []updated{}, []error(nil)
+			for _, name := range words {
+				one, err := c.updateOne(ctx, p, s, name, w, dryRun)
+				if err != nil {
+					one.State, one.Reason = "failed", err.Error()
+					faults = append(faults, fmt.Errorf("%s: %w", name, err))
+				} else if one.State == "rolled back" {
+					faults = append(faults, fmt.Errorf("%s %s was not READY, and %s serves again: %s", one.Name, one.To, one.From, one.Reason))
+				}
+				list = append(list, one)
+			}
+			if w.asJSON {
+				err = terminal.WriteJSON(c.std.Out, list)
+			} else {
+				err = c.printUpdates(list)
+			}
+			return failed(ctx, errors.Join(append(faults, err)...))
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")
+	f.BoolVarP(&w.yes, "yes", "y", false, "agree to the permissions that are asked for")
+	f.BoolVar(&w.unenforced, "accept-unenforced", false, "accept permissions that Orla cannot enforce")
+	f.BoolVar(&w.acceptSigner, "accept-signer", false, "accept another signer than before")
+	f.BoolVar(&w.acceptNoSign, "unsigned", false, "accept a version without a signature after signed ones")
+	globalFlag(cmd, &w.global)
+	jsonFlag(cmd, &w.asJSON)
+	return cmd
+}
+
+func (c command) printUpdates(list []updated) error {
+	var text strings.Builder
+	for _, u := range list {
+		switch u.State {
+		case "newest":
+			fmt.Fprintf(&text, "%s %s is the newest\n", u.Name, u.From)
+		case "would update", "updated":
+			fmt.Fprintf(&text, "%s %s -> %s: %s\n", u.Name, u.From, u.To, u.State)
+		}
+		for _, p := range u.Permissions {
+			fmt.Fprintf(&text, "  new permission %s\n", terminal.Printable(p))
+		}
+		for _, tool := range u.Tools {
+			fmt.Fprintf(&text, "  changed definition %s\n", terminal.Printable(tool))
+		}
+		if u.State == "updated" && u.Reason != "" {
+			fmt.Fprintf(&text, "  %s\n", terminal.Printable(u.Reason))
+		}
+	}
+	return c.print(text.String())
+}
+
+// updateOne updates one package, and takes it back if a running Orla cannot run it.
+func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, name string, w wanted, dryRun bool) (updated, error) {
+	before := s.Lock.Serving(name)
+	if before == nil {
+		return updated{Name: name}, fmt.Errorf("%w: %s", packages.ErrNotInstalled, name)
+	}
+	u := updated{Name: name, From: before.Version, State: "newest"}
+	candidate, err := c.newer(ctx, p, s, *before, w)
+	if err != nil || candidate == nil {
+		return u, err
+	}
+	defer candidate.Discard()
+	if candidate.Same || manifest.CompareVersions(candidate.Entry.Version, before.Version) <= 0 && before.Source.Kind == lockfile.Git {
+		return u, nil
+	}
+	u.To, u.Permissions, u.Tools = candidate.Entry.Version, permission.Texts(candidate.More), changedTools(before.Tools, candidate.Entry.Tools)
+	if dryRun {
+		u.State = "would update"
+		return u, nil
+	}
+	agreed, err := c.consent(ctx, candidate, w.agreement)
+	if err != nil {
+		return u, err
+	}
+	lock := s.Lock.Clone()
+	if err := candidate.Install(agreed); err != nil {
+		return u, err
+	}
+	u.State = "updated"
+	client, reloaded := c.reload(ctx, p)
+	if client == nil {
+		return u, nil
+	}
+	if u.Reason, err = follow(ctx, client, reloaded, candidate); err == nil {
+		return u, nil
+	}
+	u.State, u.Reason = "rolled back", err.Error()
+	if err := s.Set(lock, name, candidate.Entry.Version); err != nil {
+		return u, fmt.Errorf("%w; and the old version could not be set back: %w", errors.New(u.Reason), err)
+	}
+	c.reload(context.WithoutCancel(ctx), p)
+	return u, nil
+}
+
+// newer fetches the highest version; nil if the present one is it.
+func (c command) newer(ctx context.Context, p *place, s *packages.Session, before lockfile.Package, w wanted) (*packages.Candidate, error) {
+	switch before.Source.Kind {
+	case lockfile.Git:
+	case lockfile.Local:
+		return c.fromLocal(ctx, s, before.Source.URL)
+	case lockfile.Bundle, lockfile.Server:
+		return nil, fmt.Errorf("it came from %s: install it again from there", before.Source.URL)
+	}
+	from := packages.From{URL: before.Source.URL, Name: before.Name, Registry: before.Source.Registry, AcceptSigner: w.acceptSigner, Unsigned: w.acceptNoSign}
+	if from.Registry != "" {
+		all, err := c.registries(p, from.Registry)
+		if err != nil {
+			return nil, err
+		}
+		entry, err := all.Find(ctx, before.Name)
+		if err != nil {
+			return nil, err
+		}
+		if entry.Repository != from.URL {
+			return nil, fmt.Errorf("the registry says that it is at %s now, and it was installed from %s; orla uninstall %s comes first", entry.Repository, from.URL, before.Name)
+		}
+		from.Signers = entry.Signers
+	}
+	tags, err := p.store.Git.Tags(ctx, from.URL)
+	if err != nil {
+		return nil, err
+	}
+	if from.Ref = origin.Latest(tags); from.Ref == "" || manifest.CompareVersions(from.Ref, before.Version) <= 0 {
+		return nil, nil //nolint:nilnil // there is nothing newer
+	}
+	return s.Git(ctx, from)
+}
+
+// changedTools lists the tools whose definitions differ.
+func changedTools(before, after map[string]string) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if before[name] != after[name] {
+			names = append(names, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if after[name] == "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+const (
+	followEvery = 50 * time.Millisecond
+	// followSlack is what a start may take beyond the tool's own startup time.
+	followSlack = 15 * time.Second
+)
+
+// follow waits until a running Orla runs the new version. The error says why it does not; note is for a person.
+func follow(ctx context.Context, client *control.Client, reloaded *control.Reload, candidate *packages.Candidate) (note string, err error) {
+	name, version := candidate.Entry.Name, candidate.Entry.Version
+	if why := notServed(reloaded, name); why != "" {
+		return "", errors.New(why)
+	}
+	patience := candidate.Tool.Runtime.StartupTimeout + followSlack
+	for deadline := time.Now().Add(patience); ; {
+		t, err := client.Tool(ctx, name)
+		switch refused, isRefused := errors.AsType[*control.Error](err); {
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
+		case isRefused:
+			return "", errors.New(refused.Message)
+		case err != nil:
+			return "", err
+		case strings.HasPrefix(t.Reason, "installing dependencies"):
+			deadline = time.Now().Add(patience) // the installer has a time limit of its own
+		case t.Version != version: // it waits for its packages
+		case t.State == "", t.State == "READY", t.State == "CREATED" && candidate.Tool.Runtime.Start == manifest.StartLazy:
+			return held(ctx, client, name), nil
+		case t.Held:
+			return "it is stopped, and was not tried; orla start " + name + " starts it", nil
+		case t.State == "CRASHED", t.State == "STOPPED":
+			return "", errors.New(t.State + ": " + t.Reason)
+		}
+		if time.Now().After(deadline) {
+			return "", fmt.Errorf("it did not become READY within %s; it is %s", patience, t.State)
+		}
+		select {
+		case <-time.After(followEvery):
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// held says that changed definitions are not served.
+func held(ctx context.Context, client *control.Client, name string) string {
+	pins, err := client.Pinned(ctx, name)
+	if err != nil || pins.Pin != string(manifest.PinHold) || len(pins.Items) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s differ from what was accepted, and are not served: orla pins diff %s", terminal.Count(len(pins.Items), "definition"), name)
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/cli/author"
+	"github.com/orla-project/orla/internal/app/cli/packaged"
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+)
+
+// newTool has the commands about packages once more, below the word tool (RFC 4), and those about tools in
+// WebAssembly, which were there before.
+func newTool(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tool",
+		Short: "The commands about packages, as orla tool install and so on",
+		Args: func(cmd *cobra.Command, words []string) error {
+			if len(words) == 0 {
+				return nil
+			}
+			return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("there is no command \"tool %s\"", words[0]), Hint: cmd.CommandPath() + " --help lists what there is"}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(packaged.New(flags, std, serving)...)
+	for _, old := range author.Tool(flags, std).Commands() {
+		old.Hidden = true
+		cmd.AddCommand(old)
+	}
+	return cmd
+}
