@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -18,7 +19,7 @@ type watchers struct {
 	log     *slog.Logger
 	changed chan watch.Change
 	next    chan []*watch.Watcher // holds the newest set that run has not taken up yet
-	roots   []string
+	roots   []string              // the folders and locks that are watched
 }
 
 func newWatchers(hub *watch.Hub, log *slog.Logger) *watchers {
@@ -29,21 +30,30 @@ func newWatchers(hub *watch.Hub, log *slog.Logger) *watchers {
 func (w *watchers) point(ctx context.Context, cfg *config.Loaded, home string) {
 	dirs := discovery.Folders(cfg, home)
 	roots := []string{dirs.ToolsDir}
+	locks := discovery.LockFiles(cfg, home)
 	switch {
 	case cfg.Only != "":
 		roots = []string{cfg.Only}
 	case dirs.UserDir != "":
 		roots = append(roots, dirs.UserDir)
 	}
-	if slices.Equal(roots, w.roots) {
+	all := slices.Concat(roots, locks)
+	if slices.Equal(all, w.roots) {
 		return
 	}
-	w.roots = roots
+	w.roots = all
 	var set []*watch.Watcher
-	for _, root := range roots {
-		one := watch.Unread(root, watch.Options{Hub: w.hub, Log: w.log})
+	add := func(root string, opts watch.Options) {
+		opts.Hub, opts.Log = w.hub, w.log
+		one := watch.Unread(root, opts)
 		one.Look(ctx)
 		set = append(set, one)
+	}
+	for _, root := range roots {
+		add(root, watch.Options{Except: []string{".orla"}}) // where packages are brought before they are installed
+	}
+	for _, lock := range locks { // which version serves, and what it may do
+		add(filepath.Dir(lock), watch.Options{Paths: []string{filepath.Base(lock)}, Content: true})
 	}
 	select {
 	case <-w.next: // the set before this one was never taken up

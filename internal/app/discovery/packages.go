@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -241,6 +240,9 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if t.Run.Setup.NoScripts = !operator.Scripts; t.Run.Setup.NoScripts && t.Run.Setup.Command != nil {
 		return beyond(t, "runtime.setup: an installed package may not run a command of its own; the operator allows it with scripts: true in packages")
 	}
+	if t.Isolation.PullSecret != (manifest.Isolation{}).PullSecret {
+		return beyond(t, "runtime.image_pull_secret: an installed package may not use secrets of this Orla")
+	}
 	if t.Runtime.Remote != nil {
 		return nil // no process of this machine
 	}
@@ -261,10 +263,4 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 		t.Isolation.Grants.Hides = p.machine.Private
 	}
 	return nil
-}
-
-// IsInstalled reports whether a folder was installed by orla install.
-func IsInstalled(dir string) bool {
-	_, err := lockfile.ReadRecord(dir)
-	return !errors.Is(err, os.ErrNotExist)
 }

@@ -1,0 +1,223 @@
+package discovery_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/manifest"
+)
+
+var zero = "h1:" + strings.Repeat("A", 43) + "="
+
+// project is a folder with an orla.yaml, a lock and tools.
+type project struct {
+	*testing.T
+	dir  string
+	lock lockfile.Lock
+}
+
+func newProject(t *testing.T) *project {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &project{T: t, dir: dir}
+	p.configure("")
+	return p
+}
+
+func (p *project) put(name, text string) {
+	p.Helper()
+	file := filepath.Join(p.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o755)); err != nil { //nolint:gosec // it may be run
+		p.Fatal(err)
+	}
+}
+
+func (p *project) configure(more string) { p.put("orla.yaml", "tools_dir: ./tools\n"+more) }
+
+// add puts an installed package there, and changes its entry.
+func (p *project) add(name, version, runtime string, change func(*lockfile.Package)) {
+	p.Helper()
+	at := "tools/" + name + "/" + version + "/"
+	p.put(at+"tool.yaml", "name: "+name+"\nversion: "+version+"\ndescription: d\nentrypoint: run\n"+runtime)
+	p.put(at+"run", "#!/bin/sh\necho "+version+"\n")
+	entry := lockfile.Package{Name: name, Version: version, Source: lockfile.Source{Kind: lockfile.Local, URL: "/x"}, Digest: zero}
+	if change != nil {
+		change(&entry)
+	}
+	p.put(at+lockfile.RecordName, string(lockfile.RecordOf(entry).Text()))
+	p.lock.Put(entry)
+	p.write()
+}
+
+func (p *project) write() {
+	p.Helper()
+	if err := lockfile.Write(filepath.Join(p.dir, lockfile.Name), &p.lock); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *project) find() manifest.Result {
+	p.Helper()
+	l := &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home")}
+	cfg, err := l.Load()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return discovery.Find(cfg, l.Home)
+}
+
+// tool is the tool with a name; nil if it is not served, and then why.
+func (p *project) tool(name string) (*manifest.Tool, string) {
+	p.Helper()
+	found := p.find()
+	var why []string
+	for i := range found.Tools {
+		if found.Tools[i].Name == name {
+			return &found.Tools[i], ""
+		}
+	}
+	for _, problem := range found.Problems {
+		why = append(why, problem.Err.Error())
+	}
+	return nil, strings.Join(why, "\n")
+}
+
+// SPEC M7, N4 and R6: an installed package is sandboxed with what was granted, its definitions are held, and its
+// dependencies are installed without scripts, whatever its manifest says.
+func TestM7InstalledPackagesAreSandboxed(t *testing.T) {
+	p := newProject(t)
+	data := filepath.Join(p.dir, "data")
+	p.add("plain", "1.0.0", "", nil)
+	p.add("capsule", "1.0.0", "runtime: {mode: capsule, pin: off}\n", func(e *lockfile.Package) {
+		e.Permissions = []string{"filesystem:write:" + data, "filesystem:read:~/docs", "network", "env:TOKEN"}
+	})
+	p.add("less", "1.0.0", "runtime: {isolation_mode: none}\n", nil)
+	p.add("container", "1.0.0", "runtime: {isolation_mode: container, image: i, network: bridge}\n", nil)
+	p.put("tools/own/tool.yaml", "name: own\nversion: 1.0.0\ndescription: d\nentrypoint: run\n")
+	p.put("tools/own/run", "#!/bin/sh\n")
+	for _, name := range []string{"plain", "less"} {
+		got, why := p.tool(name)
+		if got == nil || got.Isolation.Mode != manifest.IsolationSandboxed || got.Isolation.Terms.Backend != manifest.BackendNative || !got.Isolation.Grants.Empty() || !got.Run.Setup.NoScripts {
+			t.Errorf("%s is %+v: %s", name, got, why)
+		}
+	}
+	got, why := p.tool("capsule")
+	if got == nil || got.Runtime.Pin != manifest.PinHold {
+		t.Fatalf("the capsule is %+v: %s", got, why)
+	}
+	g := got.Isolation.Grants
+	if !slices.Equal(g.Writes, []string{data}) || !slices.Equal(g.Reads, []string{filepath.Join(p.dir, "home", "docs")}) || !g.Network || !slices.Equal(g.Env, []string{"TOKEN"}) || !slices.Contains(g.Hides, filepath.Join(p.dir, "tools")) {
+		t.Errorf("the capsule has %+v", g)
+	}
+	if got, why := p.tool("container"); got == nil || got.Isolation.Mode != manifest.IsolationContainer || got.Isolation.Network != "none" {
+		t.Errorf("the container is %+v: %s", got, why)
+	}
+	if got, _ := p.tool("own"); got == nil || got.Isolation.Isolated() || got.Run.Setup.NoScripts {
+		t.Errorf("the user's own tool is %+v", got)
+	}
+}
+
+// SPEC M7: the operator has the last word.
+func TestM7TheOperatorOverrides(t *testing.T) {
+	p := newProject(t)
+	p.add("a", "1.0.0", "runtime: {mode: capsule}\n", func(e *lockfile.Package) { e.Permissions = []string{"network"} })
+	p.add("b", "1.0.0", "", nil)
+	p.configure("packages:\n  - {name: a, permissions: [env:X], pin: warn, scripts: true}\n  - {name: b, isolation: none}\n")
+	got, why := p.tool("a")
+	if got == nil || got.Isolation.Grants.Network || !slices.Equal(got.Isolation.Grants.Env, []string{"X"}) || got.Runtime.Pin != manifest.PinWarn || got.Run.Setup.NoScripts {
+		t.Errorf("a is %+v: %s", got, why)
+	}
+	if got, why := p.tool("b"); got == nil || got.Isolation.Isolated() {
+		t.Errorf("b is %+v: %s", got, why)
+	}
+	p.configure("sandbox_backend: container\ntool_container_image: i\npackages:\n  - {name: a, permissions: [network]}\n")
+	if got, why := p.tool("a"); got == nil || !strings.Contains(got.Isolation.Terms.Refused, "native sandbox") {
+		t.Errorf("in a container a is %+v: %s", got, why)
+	}
+}
+
+// SPEC M7: what cannot be given as it was granted is not started.
+func TestM7FailsClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		damage func(p *project)
+		want   string
+	}{
+		"no lock":         {func(p *project) { p.must(os.Remove(filepath.Join(p.dir, lockfile.Name))) }, "does not have a 1.0.0"},
+		"not in the lock": {func(p *project) { p.lock.Remove("a", "1.0.0"); p.write() }, "does not have a 1.0.0"},
+		"another digest":  {func(p *project) { p.lock.Packages[0].Digest = strings.Replace(zero, "AAA", "BBB", 1); p.write() }, "another digest"},
+		"a broken lock":   {func(p *project) { p.put(lockfile.Name, "<<<<<<< HEAD\n") }, "cannot be read"},
+		"no record":       {func(p *project) { p.must(os.Remove(filepath.Join(p.dir, "tools/a/1.0.0", lockfile.RecordName))) }, "has no record"},
+		"a broken record": {func(p *project) { p.put("tools/a/1.0.0/"+lockfile.RecordName, "{") }, "cannot be read"},
+		"another folder": {func(p *project) {
+			p.must(os.Rename(filepath.Join(p.dir, "tools/a/1.0.0"), filepath.Join(p.dir, "tools/moved")))
+		}, "is not in a folder of tools"},
+		"a link":              {func(p *project) { p.must(os.Symlink("/etc", filepath.Join(p.dir, "data"))) }, "leads through a link"},
+		"not accepted":        {func(p *project) { p.lock.Packages[0].Permissions = []string{"network:example.com"}; p.write() }, "cannot be enforced"},
+		"all of the home":     {func(p *project) { p.lock.Packages[0].Permissions = []string{"filesystem:write:~"}; p.write() }, "cannot be enforced"},
+		"a folder of Orla's":  {func(p *project) { p.lock.Packages[0].Permissions = []string{"filesystem:read:~/.orla/x"}; p.write() }, "belongs to Orla itself"},
+		"a command for setup": {func(p *project) { p.add("a", "1.0.0", "runtime: {setup: [sh, x]}\n", nil) }, "may not run a command of its own"},
+		"a secret for images": {func(p *project) {
+			p.add("a", "1.0.0", "runtime: {isolation_mode: container, image: i, image_pull_secret: s}\n", nil)
+		}, "may not use secrets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			p.add("a", "1.0.0", "", func(e *lockfile.Package) {
+				e.Permissions = []string{"filesystem:read:" + filepath.Join(p.dir, "data", "x")}
+			})
+			if got, why := p.tool("a"); got == nil {
+				t.Fatalf("it is not served before: %s", why)
+			}
+			c.damage(p)
+			if got, why := p.tool("a"); got != nil || !strings.Contains(why, c.want) {
+				t.Errorf("it is %v, %s; want %s", got, why, c.want)
+			}
+		})
+	}
+}
+
+func (p *project) must(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// RFC 3 §9.1 and §9.2: installed tools are found in TOOLS_DIR/NAME/VERSION, the highest version serves by default,
+// and another one if the lock says so. A version that is not in the lock hides none that is.
+func TestRFC3S9WhichVersionServes(t *testing.T) {
+	p := newProject(t)
+	p.add("a", "1.9.0", "", nil)
+	p.add("a", "1.10.0", "", nil)
+	serves := func(want string) {
+		t.Helper()
+		if got, why := p.tool("a"); got == nil || got.Version != want {
+			t.Errorf("%v serves; want %s: %s", got, want, why)
+		}
+	}
+	serves("1.10.0")
+	p.lock.Use("a", "1.9.0")
+	p.write()
+	serves("1.9.0")
+	p.lock.Remove("a", "1.10.0")
+	p.write()
+	serves("1.9.0") // the other folder has no grants
+	p.lock.Put(lockfile.Package{Name: "a", Version: "2.0.0", Serves: true, Source: lockfile.Source{Kind: lockfile.Local}, Digest: zero})
+	p.write()
+	serves("1.9.0") // an install was killed before the rename
+	if !slices.ContainsFunc(p.find().Problems, func(problem manifest.Problem) bool {
+		return strings.Contains(problem.Err.Error(), "names a 2.0.0, which is not installed")
+	}) {
+		t.Error("nothing says that 2.0.0 is not there")
+	}
+}
