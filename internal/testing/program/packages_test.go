@@ -1,0 +1,247 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// installable is the folder of a package that a test writes, and the project that it is installed into.
+type installable struct {
+	t        *testing.T
+	dir, src string
+	home     string
+}
+
+// shCapsule is a capsule that answers with its version. It needs nothing but a shell.
+const shCapsule = `#!/bin/sh
+printf '{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"say","version":"VERSION","capabilities":[]}}\n'
+while read -r line; do
+	id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+	case "$line" in
+	*'"tools/call"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"VERSION"}]}}\n' "$id" ;;
+	esac
+done
+`
+
+func newInstallable(t *testing.T) *installable {
+	t.Helper()
+	needs.Root(t, "the package runs in a native sandbox")
+	i := &installable{t: t, dir: t.TempDir(), src: filepath.Join(t.TempDir(), "say"), home: t.TempDir()}
+	i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nstate_dir: ./state\nqueue_timeout: 60s\ntimeout: 60s\n")
+	return i
+}
+
+func (i *installable) write(dir, name, text string) {
+	i.t.Helper()
+	file := filepath.Join(dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o755)); err != nil { //nolint:gosec // it is run
+		i.t.Fatal(err)
+	}
+}
+
+// version writes a version of the package.
+func (i *installable) version(version, run, more string) {
+	i.t.Helper()
+	i.write(i.src, "tool.yaml", "name: say\nversion: "+version+"\ndescription: it says its version\nentrypoint: run\nmcp: {input_schema: {}}\n"+more)
+	i.write(i.src, "run", strings.ReplaceAll(run, "VERSION", version))
+}
+
+const aCapsule = "runtime: {mode: capsule, startup_timeout_ms: 20000}\n"
+
+// orla runs a command in the project.
+func (i *installable) orla(args ...string) (string, error) {
+	i.t.Helper()
+	out, err := i.command(args...).CombinedOutput()
+	return string(out), err
+}
+
+func (i *installable) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(i.t.Context(), orlaBinary(i.t), args...)
+	cmd.Dir, cmd.Env = i.dir, append(os.Environ(), "HOME="+i.home)
+	return cmd
+}
+
+func (i *installable) must(args ...string) string {
+	i.t.Helper()
+	out, err := i.orla(args...)
+	if err != nil {
+		i.t.Fatalf("orla %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func (i *installable) serve() *running {
+	i.t.Helper()
+	o := startPrepared(i.t, i.dir, withEnv("HOME="+i.home), orlaBinary(i.t), "--port", "0")
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	return o
+}
+
+// SPEC M2, M8; RFC 3 §7.4, §9.1 and §10: a running Orla serves what is installed, an update under load loses no call, one
+// that does not become READY is taken back, and what is uninstalled is stopped.
+func TestM8UpdatesOfARunningCapsule(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", shCapsule, aCapsule)
+	if err := os.Mkdir(filepath.Join(i.dir, "tools"), 0o755); err != nil { //nolint:gosec // it is a project
+		t.Fatal(err)
+	}
+	o := i.serve()
+	i.must("install", "--local", i.src)
+	o.waitListed("say")
+	if got := o.mustCall("say"); got != "1.0.0" {
+		t.Fatalf("it says %q", got)
+	}
+	if s := o.toolStatus("say"); s.Isolation != "sandboxed (native)" || s.Version != "1.0.0" {
+		t.Errorf("it is %+v", s)
+	}
+	answers := make(chan string, 1<<16)
+	calls, stop := press(t, []caller{o.plain("say"), o.plain("say"), o.session("say")}, func(began time.Time, text string, err error) error {
+		answers <- text
+		return lossless(began, text, err)
+	})
+	i.version("1.1.0", shCapsule, aCapsule)
+	if out := i.must("tool", "update"); !strings.Contains(out, "say 1.0.0 -> 1.1.0: updated") {
+		t.Errorf("update says %s", out)
+	}
+	if got := o.mustCall("say"); got != "1.1.0" {
+		t.Errorf("after the update it says %q", got)
+	}
+	i.version("1.2.0", "#!/bin/sh\necho broken >&2\nexit 3\n", aCapsule)
+	out, err := i.orla("update", "say")
+	if err == nil || !strings.Contains(out, "say 1.2.0 was not READY, and 1.1.0 serves again") {
+		t.Errorf("an update that does not start: %v %s", err, out)
+	}
+	if got := o.mustCall("say"); got != "1.1.0" {
+		t.Errorf("after it was taken back it says %q", got)
+	}
+	stop()
+	close(answers)
+	seen := map[string]bool{}
+	for text := range answers {
+		seen[text] = true
+	}
+	if calls.calls.Load() < 10 || seen["1.2.0"] || !seen["1.1.0"] {
+		t.Errorf("%d calls, answered with %v", calls.calls.Load(), seen)
+	}
+	if lock, err := os.ReadFile(filepath.Join(i.dir, "orla.lock")); err != nil || strings.Contains(string(lock), "1.2.0") {
+		t.Errorf("the lock has %s, %v", lock, err)
+	}
+	i.must("use", "say@1.0.0")
+	if got := o.mustCall("say"); got != "1.0.0" {
+		t.Errorf("after use it says %q", got)
+	}
+	pid := o.toolStatus("say").Pid
+	i.must("uninstall", "say")
+	testkit.Eventually(t, "its process is gone", func() bool { return !alive(pid) })
+	if slices.ContainsFunc(o.status().Tools, func(s control.ToolStatus) bool { return s.Name == "say" }) {
+		t.Error("it is served after it was uninstalled")
+	}
+}
+
+// SPEC M4: kill -9 of the program at any time of an install leaves nothing that is half, and the next install works.
+func TestM4KilledInstalls(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
+	i.must("install", "--local", i.src)
+	i.write(i.src, "large", strings.Repeat("0123456789abcdef", 1<<18)) // some milliseconds
+	for round := range needs.Rounds(6, 200) {
+		i.version(fmt.Sprintf("2.0.%d", round), "#!/bin/sh\necho VERSION\n", "")
+		cmd := i.command("install", "--local", i.src)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		killed := time.AfterFunc(time.Duration(20+7*(round%12))*time.Millisecond, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
+		_ = cmd.Wait() // killed or not
+		killed.Stop()
+		if out := i.must("call", "say", "--socket", "none"); !strings.Contains(out, ".0.") {
+			t.Fatalf("after kill %d it says %s", round, out)
+		}
+		i.must("install")
+		if out := i.must("verify"); strings.Contains(out, "not") {
+			t.Errorf("after kill %d: %s", round, out)
+		}
+	}
+}
+
+// SPEC M7: what the package says is shown without what a terminal would obey, and nothing is installed that was not
+// agreed to.
+func TestM7ThePermissionScreen(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\n", "permissions: [network, 'network:example.com']\nauthor: \"\\e[2Jevil\"\n")
+	i.write(i.src, "tool.yaml", strings.Replace(fileText(t, i.src, "tool.yaml"), "it says its version", `"\e[1A\e[2Kharmless\u202e"`, 1))
+	out, err := i.orla("install", "--local", i.src)
+	if err == nil || !strings.Contains(out, "network: connect to every host") || !strings.Contains(out, "Orla cannot enforce:\n  network:example.com") || !strings.Contains(out, "--yes agrees") {
+		t.Errorf("without an answer: %v\n%s", err, out)
+	}
+	if strings.ContainsAny(out, "\x1b\u202e") {
+		t.Errorf("it prints %q", out)
+	}
+	if out, err := i.orla("install", "--local", i.src, "--yes"); err == nil || !strings.Contains(out, "--accept-unenforced accepts that") {
+		t.Errorf("with --yes alone: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(i.dir, "orla.lock")); err == nil {
+		t.Error("something was installed")
+	}
+	i.must("install", "--local", i.src, "--yes", "--accept-unenforced")
+	if out := i.must("info", "say"); strings.ContainsAny(out, "\x1b\u202e") || !strings.Contains(out, "not enforced  network:example.com") {
+		t.Errorf("info prints %q", out)
+	}
+	if out := i.must("list", "--json"); !strings.Contains(out, `"serves": true`) {
+		t.Errorf("list prints %s", out)
+	}
+}
+
+func fileText(t *testing.T, parts ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// RFC 3 §7.2: packages go into the tools folder of the nearest orla.yaml, otherwise into ~/.orla/tools; --global and
+// --tools-dir say otherwise.
+func TestRFC3S7_2WherePackagesGo(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
+	project, sub := i.dir, filepath.Join(i.dir, "a", "b")
+	if err := os.MkdirAll(sub, 0o755); err != nil { //nolint:gosec // it is a project
+		t.Fatal(err)
+	}
+	nowhere := t.TempDir()
+	for _, c := range []struct {
+		in, dir, lock string
+		args          []string
+	}{
+		{sub, filepath.Join(project, "tools"), project, nil},
+		{sub, filepath.Join(i.home, ".orla", "tools"), filepath.Join(i.home, ".orla"), []string{"--global"}},
+		{nowhere, filepath.Join(i.home, ".orla", "tools"), filepath.Join(i.home, ".orla"), nil},
+		{nowhere, filepath.Join(nowhere, "x"), filepath.Join(nowhere, "x"), []string{"--tools-dir", "x"}},
+	} {
+		i.dir = c.in
+		i.must(append([]string{"install", "--local", i.src}, c.args...)...)
+		for _, file := range []string{filepath.Join(c.dir, "say", "1.0.0", "run"), filepath.Join(c.lock, "orla.lock")} {
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("in %s with %v: %v", c.in, c.args, err)
+			}
+		}
+		i.must(append([]string{"uninstall", "say"}, c.args...)...)
+	}
+}
