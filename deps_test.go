@@ -198,7 +198,7 @@ var imports = map[string][]string{
 	"internal/app/cli/logins":  {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
 	"internal/app/cli/pinned":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
 	"internal/app/cli/packaged": {
-		"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version",
+		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version",
 		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "manifest", "manifest/toolfile",
 	},
 	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},

@@ -221,3 +221,18 @@ func TestRFC3S9WhichVersionServes(t *testing.T) {
 		t.Error("nothing says that 2.0.0 is not there")
 	}
 }
+
+// RFC 3 §9.1 and §9.3: the project's package hides the user's of the same name, and the manifest says how a tool is run.
+func TestRFC3S9_1AndS9_3ProjectsAndModes(t *testing.T) {
+	p := newProject(t)
+	user := &project{T: t, dir: filepath.Join(p.dir, "home", ".orla")}
+	user.add("a", "9.0.0", "", nil)
+	user.add("b", "1.0.0", "runtime: {mode: capsule}\n", nil)
+	p.add("a", "1.0.0", "", nil)
+	if got, why := p.tool("a"); got == nil || got.Version != "1.0.0" || got.Kind != manifest.Simple {
+		t.Errorf("a is %+v: %s", got, why)
+	}
+	if got, why := p.tool("b"); got == nil || got.Kind != manifest.Capsule || got.Isolation.Mode != manifest.IsolationSandboxed {
+		t.Errorf("b is %+v: %s", got, why)
+	}
+}

@@ -245,3 +245,58 @@ func TestRFC3S7_2WherePackagesGo(t *testing.T) {
 		i.must(append([]string{"uninstall", "say"}, c.args...)...)
 	}
 }
+
+// RFC 3 §7.1, §6.2 and §10: a name is looked up in a registry, and the tag that its repository has is installed.
+func TestRFC3S7_1InstallsFromARegistry(t *testing.T) {
+	t.Parallel()
+	needs.Programs(t, "git")
+	i := newInstallable(t)
+	git := func(dir string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main"}, args...)...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
+	git(i.src, "init", "-q")
+	git(i.src, "add", "-A")
+	git(i.src, "commit", "-qm", "1")
+	git(i.src, "tag", "v1.0.0")
+	registry := t.TempDir()
+	i.write(registry, "registry.yaml", "version: 1\nregistry_url: file://"+registry+"\ntools:\n  - name: say\n    description: it says its version\n    repository: file://"+i.src+"\n    keywords: [speech]\n")
+	git(registry, "init", "-q")
+	git(registry, "add", "-A")
+	git(registry, "commit", "-qm", "1")
+	from := "--registry=file://" + registry
+	if out, err := i.orla("install", "sy", from); err == nil || !strings.Contains(out, `did you mean "say"?`) {
+		t.Errorf("a wrong name: %v %s", err, out)
+	}
+	if out := i.must("search", "speech", from); !strings.Contains(out, "say\n  it says its version") {
+		t.Errorf("search prints %s", out)
+	}
+	for _, word := range []string{"say@^1.0", "say@1.0.0", "say@v9.0.0", "say@"} {
+		if out, err := i.orla("install", word, from); err == nil {
+			t.Errorf("%s is installed: %s", word, out)
+		}
+	}
+	i.must("install", "say", from)
+	if out := i.must("call", "say"); strings.TrimSpace(out) != "1.0.0" {
+		t.Errorf("it says %s", out)
+	}
+	lock := fileText(t, i.dir, "orla.lock")
+	if !strings.Contains(lock, "tag: v1.0.0\n") || !strings.Contains(lock, "unsigned: true\n") || !strings.Contains(lock, "registry: ") {
+		t.Errorf("the lock is\n%s", lock)
+	}
+	i.must("install", "say@v1.0.0", from, "--frozen")
+	if fileText(t, i.dir, "orla.lock") != lock {
+		t.Error("--frozen changed the lock")
+	}
+	if out := i.must("cache", "clear"); !strings.Contains(out, "removed") {
+		t.Errorf("cache clear prints %s", out)
+	}
+	if out, err := i.orla("install", "--local", t.TempDir(), "--frozen"); err == nil {
+		t.Errorf("an empty folder is installed: %s", out)
+	}
+}

@@ -145,10 +145,12 @@ func (c command) installOne(ctx context.Context, p *place, word string, w wanted
 	}
 	defer s.Close()
 	candidate, err := c.candidate(ctx, p, s, word, w)
+	c.clearProgress(p)
 	if err != nil {
 		return err
 	}
 	defer candidate.Discard()
+	c.missing(ctx, candidate)
 	if w.frozen && !frozen(s.Lock, candidate) {
 		return fmt.Errorf("installing %s %s would change %s, and --frozen forbids that", candidate.Entry.Name, candidate.Entry.Version, p.store.Lock)
 	}

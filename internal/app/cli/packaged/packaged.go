@@ -18,8 +18,10 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
@@ -86,6 +88,29 @@ func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
 		p.store.Git.Progress = func(line string) { fmt.Fprintf(c.std.Err, "\r\x1b[K%s", terminal.Printable(line)) }
 	}
 	return p, nil
+}
+
+// clearProgress removes the last line of the progress of git.
+func (c command) clearProgress(p *place) {
+	if p.store.Git.Progress != nil {
+		_, _ = io.WriteString(c.std.Err, "\r\x1b[K") // it is only for looks
+	}
+}
+
+// missing says which programs a package needs that are not there (SPEC R1).
+func (c command) missing(ctx context.Context, candidate *packages.Candidate) {
+	for _, need := range candidate.About.Requires {
+		f := doctor.Requirement(ctx, need, deps.Satisfies, []string{candidate.Entry.Name})
+		if f.Level == doctor.OK {
+			continue
+		}
+		if c.say("%s", f.Text); f.Fix != "" {
+			c.say("  to install it: %s", f.Fix)
+		}
+	}
+	for _, warning := range candidate.Warnings {
+		c.say("%v", warning)
+	}
 }
 
 // say prints a line for a person.

@@ -117,6 +117,7 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 	}
 	u := updated{Name: name, From: before.Version, State: "newest"}
 	candidate, err := c.newer(ctx, p, s, *before, w)
+	c.clearProgress(p)
 	if err != nil || candidate == nil {
 		return u, err
 	}
