@@ -259,7 +259,7 @@ func callTimeout(d time.Duration) func(*manifest.Tool) {
 	return func(tool *manifest.Tool) { tool.Run.Timeout = d }
 }
 
-// RFC 2 §9, SPEC D4, D10: silence is a startup failure, whose message has the
+// RFC 2 §9, RFC 3 §5.3.1, SPEC D4, D10: silence is a startup failure, whose message has the
 // last lines of stderr.
 func TestNeverSaysHello(t *testing.T) {
 	t.Parallel() // a timeout takes its time
@@ -287,7 +287,7 @@ func TestSaysHelloLate(t *testing.T) {
 	}
 }
 
-// SPEC D4: later than that is a startup failure.
+// RFC 3 §5.3.1, SPEC D4: later than that is a startup failure, and it is not READY before.
 func TestSaysHelloTooLate(t *testing.T) {
 	l := live(t, "hello-late", startsOnce, capsuletest.SetInt("START_MS", 20_000), startupTimeout(200*time.Millisecond))
 	l.await("STOPPED")
@@ -296,7 +296,7 @@ func TestSaysHelloTooLate(t *testing.T) {
 	}
 }
 
-// SPEC D4: a second hello is logged and ignored.
+// RFC 3 §5.3.1, SPEC D4: a second hello is logged and ignored.
 func TestSaysHelloTwice(t *testing.T) {
 	l := live(t, "hello-twice")
 	first := l.call(capsuletest.Args{})

@@ -300,3 +300,48 @@ func TestRFC3S7_1InstallsFromARegistry(t *testing.T) {
 		t.Errorf("an empty folder is installed: %s", out)
 	}
 }
+
+// SPEC M7, RFC 3 §11.2 and §11.3: an installed tool gets what was granted, and nothing else that it tries.
+func TestM7WhatWasNotGranted(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	data := t.TempDir()
+	for _, dir := range []string{"read", "write", "other"} {
+		i.write(data, dir+"/f", "content\n")
+	}
+	for _, path := range []string{filepath.Dir(data), data, data + "/read", data + "/write", data + "/other", data + "/write/f", data + "/read/f"} {
+		if err := os.Chmod(path, 0o777); err != nil { //nolint:gosec // nothing but the sandbox is to be in the way
+			t.Fatal(err)
+		}
+	}
+	i.version("1.0.0", `#!/bin/sh
+try() { if sh -c "$2" >/dev/null 2>&1; then echo "$1"; fi; }
+try read 'cat DATA/read/f'
+try write 'echo x >>DATA/write/f'
+try variable 'test "$GRANTED" = yes'
+try write-read 'echo x >>DATA/read/f'
+try other 'cat DATA/other/f'
+try other-variable 'test -n "$HIDDEN"'
+try lock 'cat PROJECT/orla.lock || cat PROJECT/orla.yaml'
+try own 'echo x >>PROJECT/tools/say/1.0.0/run'
+try network 'test "$(ls /sys/class/net /proc/net/dev 2>/dev/null | grep -c eth)" -gt 0'
+try processes 'test "$(ls /proc | grep -c "^[0-9]")" -gt 20'
+true
+`, "permissions: ['filesystem:read:"+data+"/read', 'filesystem:write:"+data+"/write', 'env:GRANTED']\nruntime: {isolation_mode: none}\n")
+	run := strings.NewReplacer("DATA", data, "PROJECT", i.dir).Replace(fileText(t, i.src, "run"))
+	i.write(i.src, "run", run)
+	i.must("install", "--local", i.src, "--yes")
+	cmd := i.command("call", "say")
+	cmd.Env = append(cmd.Env, "GRANTED=yes", "HIDDEN=secret")
+	out, err := cmd.CombinedOutput()
+	if got := strings.Fields(string(out)); err != nil || !slices.Equal(got, []string{"read", "write", "variable"}) {
+		t.Errorf("it may %v: %v", got, err)
+	}
+	// Somebody takes the grants away: nothing runs until they are there again.
+	if err := os.Rename(filepath.Join(i.dir, "orla.lock"), filepath.Join(i.dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := i.orla("call", "say"); err == nil {
+		t.Errorf("without a lock it runs: %s", out)
+	}
+}
