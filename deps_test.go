@@ -67,7 +67,7 @@ var imports = map[string][]string{
 	"internal/packages/permission": {},                                                                                                 // what they ask for, and were granted
 	"internal/packages/lockfile":   {"internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "manifest"}, // orla.lock, and the record in a package
 
-	"internal/packages": {"internal/file/regularfile", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "manifest", "manifest/discover", "manifest/toolfile"}, // install, update, remove, verify
+	"internal/packages": {"internal/file/wholefile", "internal/file/regularfile", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "manifest", "manifest/discover", "manifest/toolfile"}, // install, update, remove, verify
 
 	// What a process inherits, as its manifest has it.
 	"internal/launch/environ": {"internal/deps", "internal/file/regularfile", "manifest"},
@@ -199,7 +199,7 @@ var imports = map[string][]string{
 	"internal/app/cli/pinned":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
 	"internal/app/cli/packaged": {
 		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version",
-		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "manifest", "manifest/toolfile",
+		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/toolfile",
 	},
 	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},

@@ -27,6 +27,8 @@ type Candidate struct {
 	// before.
 	Unenforced []permission.Permission
 	Reasons    []string
+	// Secret is a Secret resource that goes beside the versions of the package; nil for none.
+	Secret []byte
 	// Same says that this very content is installed already.
 	Same bool
 
@@ -39,6 +41,7 @@ type From struct {
 	URL      string
 	Ref      string   // a tag or a commit; "" or latest is the latest tag
 	Name     string   // that the package must have; "" for any
+	Version  string   // of a server, which has no tool.yaml to say it
 	Registry string   // that named it
 	Signers  []string // who may sign it, by the registry; nil for all
 	// AcceptSigner accepts another signer than that of before, Unsigned a version without a signature after signed ones.
@@ -81,9 +84,9 @@ func (s *Session) Local(ctx context.Context, path string) (*Candidate, error) {
 	})
 }
 
-// Made takes a package that fill writes into a folder, such as that of an MCP bundle.
-func (s *Session) Made(source lockfile.Source, name string, fill func(dir string) error) (*Candidate, error) {
-	return s.prepare(lockfile.Package{Source: source}, From{Name: name}, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
+// Made takes a package that fill writes into a folder, such as that of an MCP bundle. from has its name and version.
+func (s *Session) Made(source lockfile.Source, from From, fill func(dir string) error) (*Candidate, error) {
+	return s.prepare(lockfile.Package{Source: source}, from, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
 }
 
 // Locked fetches a package again exactly as the lock has it. Nothing is asked for: it was granted.
@@ -173,7 +176,12 @@ func (s *Session) inspect(c *Candidate, from From, tag string) (err error) {
 	if display == "" {
 		display = "package"
 	}
-	if c.Content, err = s.check(c.stage, display); err != nil {
+	if c.Entry.Source.Kind == lockfile.Server && exists(filepath.Join(c.stage, ServerFile)) {
+		c.Content, err = checkServer(c.stage, from.Version)
+	} else {
+		c.Content, err = s.check(c.stage, display)
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.named(c.Content, from.Name, tag); err != nil {
@@ -216,6 +224,9 @@ func (s *Session) compare(c *Candidate, from From) error {
 	}
 	if err := s.signed(c, from); err != nil {
 		return err
+	}
+	if c.Before != nil && c.Before.Version != c.Entry.Version && c.Tool.Runtime.Generated {
+		return fmt.Errorf("%s %s is installed, and two versions of a server cannot stand side by side; orla uninstall %s comes first", name, c.Before.Version, name)
 	}
 	if old := s.Lock.Find(name, c.Entry.Version); old != nil {
 		switch {

@@ -67,6 +67,35 @@ func (s *Session) check(stage, display string) (Content, error) {
 	return c, brings(dir)
 }
 
+// ServerFile is the file of a package that is an McpServer, which Orla has written.
+const ServerFile = "server.yaml"
+
+// checkServer reads the McpServer in a stage. One that is an image has the network of its engine.
+func checkServer(stage, version string) (c Content, err error) {
+	dir, err := filepath.EvalSymlinks(stage)
+	if err != nil {
+		return c, err
+	}
+	found := discover.Validate(dir)
+	for _, p := range found.Problems {
+		if p.Severity == manifest.Fault || p.Denies {
+			return c, p.Err
+		}
+		c.Warnings = append(c.Warnings, p.Err)
+	}
+	if len(found.Tools) != 1 || !found.Tools[0].Runtime.Generated || !found.Rules.Empty() || len(found.Secrets) > 0 {
+		return c, errors.New("it is not one McpServer")
+	}
+	c.Tool = found.Tools[0]
+	if c.Tool.Version = version; !manifest.ValidVersion(version) {
+		return c, fmt.Errorf("%q is not a version", version)
+	}
+	if c.Tool.Runtime.Remote == nil {
+		c.Asked = []permission.Permission{{Kind: permission.Network}}
+	}
+	return c, nil
+}
+
 // brings refuses files that would hold for other tools.
 func brings(dir string) error {
 	found := discover.Validate(dir)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/permission"
 )
@@ -43,6 +44,9 @@ func (c *Candidate) Install(agreed Consent) error {
 		return s.write(next)
 	}
 	if err := c.seal(); err != nil {
+		return err
+	}
+	if err := s.secret(c.Entry.Name, c.Secret); err != nil {
 		return err
 	}
 	if err := s.write(next); err != nil {
@@ -131,4 +135,22 @@ func (s *Session) replace(stage, target string, entry lockfile.Package) error {
 		return errors.Join(err, os.Rename(old, target))
 	}
 	return os.RemoveAll(old)
+}
+
+// secretFile has the Secret of a package, beside its versions. It is in no digest and no lock.
+const secretFile = "secret.yaml"
+
+// secret writes the Secret of a package, which this user alone can read.
+func (s *Session) secret(name string, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if err := s.step("write the secret"); err != nil {
+		return err
+	}
+	dir := filepath.Join(s.store.Dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // a sandbox has another user
+		return err
+	}
+	return wholefile.WriteSynced(filepath.Join(dir, secretFile), text)
 }

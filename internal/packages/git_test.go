@@ -283,3 +283,54 @@ func TestM8SetBack(t *testing.T) {
 		t.Errorf("the lock is\n%s\nand %q serves", now, p.serves())
 	}
 }
+
+// SPEC M3: a server that Orla wrote a resource for is installed with its Secret, which uninstall removes; nothing else
+// may be in it.
+func TestM3ServersAndTheirSecrets(t *testing.T) {
+	p := newProject(t)
+	made := func(files map[string]string, version string) error {
+		return p.do(func(s *packages.Session) error {
+			c, err := s.Made(lockfile.Source{Kind: lockfile.Server, URL: "https://r.example.com", Server: "io.example/far"}, packages.From{Name: "far", Version: version}, func(dir string) error {
+				for name, text := range files {
+					p.put(dir, name, text)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			c.Secret = []byte("apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: far, namespace: packages}\nspec: {stringData: {header: hunter2}}\n")
+			return c.Install(all)
+		})
+	}
+	far := "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: far}\nspec: {transport: http, endpoint: 'https://example.com/mcp', auth: {profile: bearer, secretRef: 'packages/far:header'}}\n"
+	for name, files := range map[string]map[string]string{
+		"two servers": {"server.yaml": far, "other.yaml": strings.ReplaceAll(far, "far", "near")},
+		"a rule":      {"server.yaml": far, "rule.yaml": "apiVersion: orloj.dev/v1\nkind: AgentRole\nmetadata: {name: r}\nspec: {permissions: [tool:x]}\n"},
+		"a script":    {"server.yaml": far, "run": "#!/bin/sh\n"},
+		"none":        {"server.yaml": "x: 1\n"},
+	} {
+		if err := made(files, "1.0.0"); err == nil {
+			t.Errorf("%s: it is installed", name)
+		}
+	}
+	p.must(made(map[string]string{"server.yaml": far}, "1.0.0"))
+	found := p.found()
+	if len(found.Tools) != 1 || found.Tools[0].Name != "far" || found.Tools[0].Runtime.Pin != "hold" || len(found.Secrets) != 1 {
+		t.Errorf("it serves %+v", found)
+	}
+	secret := filepath.Join(p.store.Dir, "far", "secret.yaml")
+	if info, err := os.Stat(secret); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the secret: %v %v", info, err)
+	}
+	if text, _ := os.ReadFile(p.store.Lock); strings.Contains(string(text), "hunter2") {
+		t.Error("the lock has the secret")
+	}
+	if err := made(map[string]string{"server.yaml": far}, "2.0.0"); err == nil || !strings.Contains(err.Error(), "cannot stand side by side") {
+		t.Errorf("a second version: %v", err)
+	}
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("far", ""); return err }))
+	if exists(filepath.Join(p.store.Dir, "far")) {
+		t.Error("something is left of it")
+	}
+}

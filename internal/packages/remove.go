@@ -66,6 +66,9 @@ func (s *Session) Remove(name, version string) (removed []string, err error) {
 		back()
 		return nil, err
 	}
+	if len(next.Versions(name)) == 0 {
+		_ = os.Remove(filepath.Join(s.store.Dir, name, secretFile)) // there may be none
+	}
 	_ = os.Remove(filepath.Join(s.store.Dir, name)) // only if it is empty
 	for _, v := range removed {
 		_ = os.RemoveAll(away(v)) // the next Session removes what is left

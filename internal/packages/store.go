@@ -117,6 +117,9 @@ func (s *Session) Close() {
 	s.held = nil
 }
 
+// Limits are those of a package.
+func (s *Session) Limits() origin.Limits { return s.store.Limits }
+
 // step announces a step.
 func (s *Session) step(name string) error {
 	if s.store.Step == nil {

@@ -246,6 +246,13 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if t.Runtime.Remote != nil {
 		return nil // no process of this machine
 	}
+	if entry.Source.Kind == lockfile.Server && t.Runtime.Generated {
+		// Orla wrote this resource, which runs an image by an engine with flags that isolate it.
+		if !terms.Network {
+			return beyond(t, "its image has a network, which was not granted")
+		}
+		return nil
+	}
 	switch mode := manifest.IsolationMode(operator.Isolation); {
 	case mode == manifest.IsolationNone:
 		t.Isolation = manifest.Isolation{Resources: t.Isolation.Resources}

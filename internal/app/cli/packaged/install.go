@@ -24,6 +24,7 @@ type wanted struct {
 	local, registry            string
 	global, frozen, asJSON     bool
 	acceptSigner, acceptNoSign bool
+	set                        []string // answers, KEY=VALUE
 }
 
 func (c command) install() *cobra.Command {
@@ -75,6 +76,7 @@ func (c command) install() *cobra.Command {
 	f.BoolVar(&w.acceptSigner, "accept-signer", false, "accept another signer than before")
 	f.BoolVar(&w.acceptNoSign, "unsigned", false, "accept a version without a signature after signed ones")
 	f.BoolVar(&w.frozen, "frozen", false, "fail if orla.lock would change")
+	f.StringArrayVar(&w.set, "set", nil, "answer what a bundle or server asks: `KEY=VALUE`, or KEY=@FILE; may be repeated")
 	globalFlag(cmd, &w.global)
 	jsonFlag(cmd, &w.asJSON)
 	return cmd
@@ -98,6 +100,8 @@ func parseWord(word string) (url, name, ref string, err error) {
 	}
 	version := strings.TrimPrefix(ref, "v")
 	switch {
+	case strings.Contains(name, "/"): // a server of an MCP registry, whose versions are its own
+		return url, name, ref, nil
 	case ref == "", ref == "latest", strings.HasPrefix(ref, "v") && manifest.ValidVersion(version), url != "" && commit().MatchString(ref):
 		return url, name, ref, nil
 	case manifest.ValidVersion(ref):
@@ -115,7 +119,7 @@ func (c command) candidate(ctx context.Context, p *place, s *packages.Session, w
 		if err != nil {
 			return nil, err
 		}
-		return c.fromLocal(ctx, s, path)
+		return c.fromLocal(ctx, s, path, w)
 	}
 	url, name, ref, err := parseWord(word)
 	if err != nil {
@@ -125,7 +129,7 @@ func (c command) candidate(ctx context.Context, p *place, s *packages.Session, w
 	if name == "" {
 		return s.Git(ctx, from)
 	}
-	return c.fromRegistry(ctx, p, s, name, from, w.registry)
+	return c.fromRegistry(ctx, p, s, name, from, w)
 }
 
 // installed is a package as the commands print it as JSON.

@@ -40,7 +40,7 @@ type command struct {
 // New returns the commands.
 func New(flags *config.Flags, std terminal.Streams, running Running) []*cobra.Command {
 	c := command{flags, std, running}
-	return []*cobra.Command{c.install(), c.list(), c.search(), c.info(), c.uninstall(), c.update(), c.use(), c.verify(), c.cache()}
+	return []*cobra.Command{c.install(), c.list(), c.search(), c.info(), c.uninstall(), c.update(), c.use(), c.verify(), c.pack(), c.cache()}
 }
 
 // place is where packages are installed, by the configuration of a command.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,8 +34,8 @@ func (c command) registries(p *place, only string) (*registry.Registries, error)
 }
 
 // fromRegistry brings a package that a registry names.
-func (c command) fromRegistry(ctx context.Context, p *place, s *packages.Session, name string, from packages.From, only string) (*packages.Candidate, error) {
-	all, err := c.registries(p, only)
+func (c command) fromRegistry(ctx context.Context, p *place, s *packages.Session, name string, from packages.From, w wanted) (*packages.Candidate, error) {
+	all, err := c.registries(p, w.registry)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +45,7 @@ func (c command) fromRegistry(ctx context.Context, p *place, s *packages.Session
 	}
 	c.old(entry.Age.Seconds() > 0, "the registry did not answer; what it said %s ago counts", terminal.ShortAge(entry.Age))
 	if entry.Server != nil {
-		return c.fromServer(ctx, s, entry)
+		return c.fromServer(ctx, p, s, entry, w)
 	}
 	from.URL, from.Name, from.Registry, from.Signers = entry.Repository, entry.Name, entry.Registry, entry.Signers
 	return s.Git(ctx, from)
@@ -169,22 +168,4 @@ func (c command) cache() *cobra.Command {
 	jsonFlag(clear, &asJSON)
 	cmd.AddCommand(clear)
 	return cmd
-}
-
-// fromLocal brings a package from a folder or a file.
-func (c command) fromLocal(ctx context.Context, s *packages.Session, path string) (*packages.Candidate, error) {
-	if strings.EqualFold(filepath.Ext(path), ".mcpb") {
-		return c.fromBundle(ctx, s, path)
-	}
-	return s.Local(ctx, path)
-}
-
-// fromServer makes a package of a server of an MCP registry.
-func (c command) fromServer(_ context.Context, _ *packages.Session, entry registry.Entry) (*packages.Candidate, error) {
-	return nil, fmt.Errorf("%s is an MCP server of %s, which this release cannot install", entry.Name, entry.Registry)
-}
-
-// fromBundle makes a package of an MCP bundle.
-func (c command) fromBundle(context.Context, *packages.Session, string) (*packages.Candidate, error) {
-	return nil, errors.New("this release cannot install MCP bundles")
 }

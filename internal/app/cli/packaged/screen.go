@@ -1,11 +1,11 @@
 package packaged
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/app/exit"
@@ -122,20 +122,6 @@ func (c command) asks() bool {
 
 // ask asks a question, and reports whether the answer is one of those.
 func (c command) ask(ctx context.Context, question string, answers ...string) bool {
-	_, _ = io.WriteString(c.std.Err, terminal.Printable(question))
-	said := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(io.LimitReader(c.std.In, 1<<10)).ReadString('\n') // what cannot be read is no
-		said <- strings.TrimSpace(line)
-	}()
-	select {
-	case line := <-said:
-		for _, answer := range answers {
-			if strings.EqualFold(line, answer) {
-				return true
-			}
-		}
-	case <-ctx.Done():
-	}
-	return false
+	line, ok := c.line(ctx, question)
+	return ok && slices.ContainsFunc(answers, func(answer string) bool { return strings.EqualFold(line, answer) })
 }

@@ -159,7 +159,7 @@ func (c command) newer(ctx context.Context, p *place, s *packages.Session, befor
 	switch before.Source.Kind {
 	case lockfile.Git:
 	case lockfile.Local:
-		return c.fromLocal(ctx, s, before.Source.URL)
+		return c.fromLocal(ctx, s, before.Source.URL, w)
 	case lockfile.Bundle, lockfile.Server:
 		return nil, fmt.Errorf("it came from %s: install it again from there", before.Source.URL)
 	}

@@ -1,0 +1,226 @@
+package packaged
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/packages"
+	"github.com/orla-project/orla/internal/packages/bundle"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/registry"
+)
+
+// fromLocal brings a package from a folder or a file.
+func (c command) fromLocal(ctx context.Context, s *packages.Session, path string, w wanted) (*packages.Candidate, error) {
+	if !strings.EqualFold(filepath.Ext(path), ".mcpb") {
+		return s.Local(ctx, path)
+	}
+	path = config.Absolute(path)
+	return c.fromBundle(ctx, s, lockfile.Source{Kind: lockfile.Bundle, URL: path}, path, w)
+}
+
+// fromBundle makes a package of an MCP bundle. It asks what the bundle has to know.
+func (c command) fromBundle(ctx context.Context, s *packages.Session, source lockfile.Source, file string, w wanted) (*packages.Candidate, error) {
+	answers, err := w.answers()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		var made *bundle.Made
+		candidate, err := s.Made(source, packages.From{}, func(dir string) (err error) {
+			made, err = bundle.Import(ctx, file, dir, answers, s.Limits())
+			return err
+		})
+		if err == nil {
+			candidate.Secret = made.SecretYAML()
+			c.notes(made)
+			return candidate, nil
+		}
+		if err := c.answer(ctx, err, answers); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fromServer makes a package of a server of an MCP registry.
+func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, entry registry.Entry, w wanted) (*packages.Candidate, error) {
+	answers, err := w.answers()
+	if err != nil {
+		return nil, err
+	}
+	engine := engineOf(p.cfg)
+	var made *bundle.Made
+	for {
+		made, err = bundle.Server(entry, answers, bundle.Options{Engine: engine})
+		if err == nil {
+			break
+		}
+		if err := c.answer(ctx, err, answers); err != nil {
+			return nil, err
+		}
+	}
+	c.notes(made)
+	source := lockfile.Source{Kind: lockfile.Server, URL: entry.Registry, Registry: entry.Registry, Server: entry.Name}
+	if made.Bundle != nil {
+		dir, err := os.MkdirTemp("", "orla-bundle-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // it was only read
+		file := filepath.Join(dir, "bundle.mcpb")
+		if err := bundle.Fetch(ctx, *made.Bundle, file, s.Limits(), nil); err != nil {
+			return nil, err
+		}
+		source.Kind = lockfile.Bundle
+		return c.fromBundle(ctx, s, source, file, w)
+	}
+	if err := made.Pin(ctx, engine); err != nil {
+		return nil, err
+	}
+	candidate, err := s.Made(source, packages.From{Name: made.Name, Version: made.Version}, func(dir string) error {
+		if made.Resource != nil {
+			return os.WriteFile(filepath.Join(dir, packages.ServerFile), made.Resource, 0o644) //nolint:gosec // it has no secrets
+		}
+		if err := made.Write(dir); err != nil {
+			return err
+		}
+		locked, err := bundle.Lock(ctx, dir)
+		if err == nil && !locked {
+			c.say("there is no uv in PATH: only the version of the package itself is fixed, not those of what it needs")
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	candidate.Secret = made.SecretYAML()
+	return candidate, nil
+}
+
+// notes prints what somebody should know.
+func (c command) notes(made *bundle.Made) {
+	for _, note := range made.Notes {
+		c.say("%s", note)
+	}
+}
+
+// engineOf is the program of the container engine.
+func engineOf(cfg *config.Loaded) string {
+	if cfg.ContainerEngine != config.Auto && cfg.ContainerEngine != config.NoEngine {
+		return filepath.Base(cfg.ContainerEngine)
+	}
+	for _, engine := range []string{"podman", "docker"} {
+		if _, err := exec.LookPath(engine); err == nil {
+			return engine
+		}
+	}
+	return ""
+}
+
+// answers are those of the command line.
+func (w wanted) answers() (map[string]string, error) {
+	answers := map[string]string{}
+	for _, set := range w.set {
+		key, value, ok := strings.Cut(set, "=")
+		if !ok {
+			return nil, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--set wants KEY=VALUE, got %q", key)}
+		}
+		if file, isFile := strings.CutPrefix(value, "@"); isFile {
+			text, err := config.ReadSmall(file)
+			if err != nil {
+				return nil, err
+			}
+			value = strings.TrimSuffix(string(text), "\n")
+		}
+		answers[key] = value
+	}
+	return answers, nil
+}
+
+// answer asks the questions that err is about, if it is about questions and there is a terminal.
+func (c command) answer(ctx context.Context, err error, answers map[string]string) error {
+	open, ok := errors.AsType[*bundle.UnansweredError](err)
+	if !ok || len(open.Questions) == 0 || !c.asks() {
+		if ok {
+			return &exit.Error{Code: exit.Failed, Err: err, Hint: "--set KEY=VALUE answers, and --set KEY=@FILE with what is in a file"}
+		}
+		return err
+	}
+	for _, q := range open.Questions {
+		c.say("%s: %s", q.Key, strings.TrimSpace(q.Title+" "+q.Description))
+		if len(q.Choices) > 0 {
+			c.say("  one of %s", strings.Join(q.Choices, ", "))
+		}
+		line, ok := c.line(ctx, q.Key+" ("+q.Type+"): ")
+		if !ok || line == "" {
+			return fmt.Errorf("%s was not answered; nothing was changed", q.Key)
+		}
+		answers[q.Key] = line
+	}
+	return nil
+}
+
+// line asks for a line of text.
+func (c command) line(ctx context.Context, question string) (string, bool) {
+	_, _ = io.WriteString(c.std.Err, terminal.Printable(question)) // whoever cannot see it answers nothing
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(io.LimitReader(c.std.In, 16<<10)).ReadString('\n') // what cannot be read is nothing
+		said <- strings.TrimSpace(line)
+	}()
+	select {
+	case line := <-said:
+		return line, true
+	case <-ctx.Done():
+		return "", false
+	}
+}
+
+func (c command) pack() *cobra.Command {
+	var out, format string
+	cmd := &cobra.Command{
+		Use:   "pack [FOLDER]",
+		Short: "Pack a package as an archive or an MCP bundle",
+		Long: "Pack the package in a folder, or in this one, as a .tar.gz or .mcpb. The same files make\n" +
+			"the same bytes. What .gitignore files ignore is left out.",
+		Example: "  orla pack\n  orla pack fetch --format mcpb -o fetch.mcpb",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, words []string) error {
+			dir := "."
+			if len(words) == 1 {
+				dir = words[0]
+			}
+			as := bundle.Format(format)
+			if as != bundle.TarGz && as != bundle.MCPB {
+				return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--format must be tar.gz or mcpb, got %q", format)}
+			}
+			if out == "" {
+				out = filepath.Base(config.Absolute(dir)) + "." + format
+			}
+			f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // it is to be published
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(bundle.Pack(dir, f, as), f.Close()); err != nil {
+				_ = os.Remove(out) // err is more useful
+				return err
+			}
+			return c.print(out + "\n")
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write to `FILE` (default: the name of the folder)")
+	cmd.Flags().StringVar(&format, "format", "tar.gz", "tar.gz or mcpb")
+	return cmd
+}
