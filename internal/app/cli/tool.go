@@ -18,14 +18,22 @@ func newTool(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tool",
 		Short: "The commands about packages, as orla tool install and so on",
+		Long: "The commands about packages, as orla tool install and so on: each is the same as\n" +
+			"without the word tool.",
+		Hidden: true,
 		Args: func(cmd *cobra.Command, words []string) error {
 			if len(words) == 0 {
 				return nil
 			}
-			return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("there is no command \"tool %s\"", words[0]), Hint: cmd.CommandPath() + " --help lists what there is"}
+			f := &exit.Error{Code: exit.Usage, Err: fmt.Errorf("there is no command \"tool %s\"", words[0]), Hint: cmd.CommandPath() + " --help lists what there is"}
+			if near := cmd.SuggestionsFor(words[0]); len(near) > 0 {
+				f.Hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
+			}
+			return f
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(packaged.New(flags, std, serving)...)
 	for _, old := range author.Tool(flags, std).Commands() {
 		old.Hidden = true

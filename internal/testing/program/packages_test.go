@@ -177,6 +177,33 @@ func TestM4KilledInstalls(t *testing.T) {
 	}
 }
 
+// SPEC M4: on a full disk nothing changes, nothing is left, and the next install works.
+func TestM4AFullDisk(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
+	i.must("install", "--local", i.src)
+	lock := fileText(t, i.dir, "orla.lock")
+	i.version("1.1.0", "#!/bin/sh\necho VERSION\n", "")
+	i.write(i.src, "large", strings.Repeat("x", 1<<20))
+	cmd := i.command()
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `ulimit -f 200; exec "$0" "$@"`, orlaBinary(t), "install", "--local", i.src}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "large") {
+		t.Errorf("it ends with %v: %s", err, out)
+	}
+	if left, _ := filepath.Glob(filepath.Join(i.dir, "tools", ".orla", "stage-*")); len(left) > 0 || fileText(t, i.dir, "orla.lock") != lock {
+		t.Errorf("%v is left, or the lock has changed", left)
+	}
+	if out := i.must("call", "say"); strings.TrimSpace(out) != "1.0.0" {
+		t.Errorf("it says %s", out)
+	}
+	i.must("uninstall", "say")
+	i.write(filepath.Join(i.dir, "tools"), "say.sh", "#!/bin/sh\n")
+	if out, err := i.orla("install", "--local", i.src); err == nil || !strings.Contains(out, "is a tool with this name already") {
+		t.Errorf("over a tool of the user's with the same name: %v %s", err, out)
+	}
+}
+
 // SPEC M7: what the package says is shown without what a terminal would obey, and nothing is installed that was not
 // agreed to.
 func TestM7ThePermissionScreen(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -11,10 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -158,6 +161,9 @@ func (c command) installOne(ctx context.Context, p *place, word string, w wanted
 	if w.frozen && !frozen(s.Lock, candidate) {
 		return fmt.Errorf("installing %s %s would change %s, and --frozen forbids that", candidate.Entry.Name, candidate.Entry.Version, p.store.Lock)
 	}
+	if err := c.taken(p, candidate.Entry.Name); err != nil {
+		return err
+	}
 	agreed, err := c.consent(ctx, candidate, w.agreement)
 	if err != nil {
 		return err
@@ -245,4 +251,19 @@ func (c command) done(ctx context.Context, p *place, all []lockfile.Package, asJ
 		text.WriteString("all that the lock has is installed\n")
 	}
 	return c.print(text.String())
+}
+
+// taken returns an error if another tool in the folder has the name of a package.
+func (c command) taken(p *place, name string) error {
+	for _, t := range discovery.Find(p.cfg, p.loader.Home).Tools {
+		source := config.Absolute(t.Source)
+		switch {
+		case t.Name != name || permission.Below(source, filepath.Join(p.store.Dir, name)):
+		case permission.Below(source, p.store.Dir):
+			return fmt.Errorf("%s is a tool with this name already; remove or rename it first", t.Source)
+		case !p.global:
+			c.say("it will be served in place of %s", t.Source)
+		}
+	}
+	return nil
 }
