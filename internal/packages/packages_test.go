@@ -136,7 +136,7 @@ func (p *project) rest() (list []string) {
 		p.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.Name() != "lock" {
+		if e.Name() != "lock" && e.Name() != ".gitignore" {
 			list = append(list, e.Name())
 		}
 	}
@@ -262,6 +262,11 @@ func TestM4Names(t *testing.T) {
 	p.put(p.store.Dir, "file", "")
 	if err := p.install(p.source("file", "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "is not a folder") {
 		t.Errorf("over a file: %v", err)
+	}
+	for _, name := range []string{"orla.lock", "node_modules", ".hidden", "tool.yaml"} {
+		if err := p.install(p.source(name, "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "is not a name for a package") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	if err := p.do(func(s *packages.Session) error {
 		_, err := s.Remove("..", "")

@@ -39,6 +39,8 @@ type Store struct {
 
 const (
 	work       = ".orla" // below Dir
+	lockName   = "lock"
+	ignoreName = ".gitignore" // which ignores all of it
 	stageStart = "stage-"
 	oldStart   = "old-"
 )
@@ -58,11 +60,16 @@ func (s Store) Open(ctx context.Context) (*Session, error) {
 	if err := os.MkdirAll(filepath.Join(s.Dir, work), 0o755); err != nil {
 		return nil, err
 	}
+	if ignore := filepath.Join(s.Dir, work, ignoreName); !exists(ignore) {
+		if err := os.WriteFile(ignore, []byte("*\n"), 0o644); err != nil { //nolint:gosec // git reads it
+			return nil, err
+		}
+	}
 	if err := os.MkdirAll(filepath.Dir(s.Lock), 0o755); err != nil {
 		return nil, err
 	}
 	session := &Session{store: s}
-	for _, path := range []string{filepath.Dir(s.Lock), filepath.Join(s.Dir, work, "lock")} {
+	for _, path := range []string{filepath.Dir(s.Lock), filepath.Join(s.Dir, work, lockName)} {
 		f, err := s.hold(ctx, path)
 		if err != nil {
 			session.Close()
@@ -147,7 +154,7 @@ func (s *Session) sweep() error {
 				}
 			}
 		}
-		if entry.Name() != "lock" {
+		if entry.Name() != lockName && entry.Name() != ignoreName {
 			_ = os.RemoveAll(path) // what cannot be removed is hidden, and does no harm
 		}
 	}
