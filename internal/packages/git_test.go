@@ -21,10 +21,10 @@ type repository struct {
 	key      string // the private key that signs tags; "" for none
 }
 
-func (p *project) repository(name string) *repository {
+func (p *project) repository() *repository {
 	p.Helper()
 	needs.Programs(p.T, "git")
-	r := &repository{project: p, dir: filepath.Join(p.TempDir(), name)}
+	r := &repository{project: p, dir: filepath.Join(p.TempDir(), "say")}
 	r.url = "file://" + r.dir
 	p.must(os.MkdirAll(r.dir, 0o755)) //nolint:gosec // git reads it
 	r.git("init", "--quiet", "--initial-branch=main")
@@ -95,7 +95,7 @@ func (r *repository) wants(err error, want string) {
 // match the version of the manifest.
 func TestRFC3S7_3AndS8_1Tags(t *testing.T) {
 	p := newProject(t)
-	r := p.repository("say")
+	r := p.repository()
 	r.release("1.0.0-rc.1", "v1.0.0-rc.1", "")
 	p.must(r.install(nil))
 	if got := p.serves(); got != "1.0.0-rc.1" {
@@ -127,7 +127,7 @@ func TestRFC3S7_3AndS8_1Tags(t *testing.T) {
 // SPEC M5: what the lock has is installed again exactly; a moved tag and a changed tree are refused.
 func TestM5LockedInstalls(t *testing.T) {
 	p := newProject(t)
-	r := p.repository("say")
+	r := p.repository()
 	r.release("1.0.0", "v1.0.0", "permissions: [network]\n")
 	p.must(r.install(nil))
 	r.release("1.1.0", "v1.1.0", "")
@@ -174,7 +174,7 @@ func TestM5LockedInstalls(t *testing.T) {
 	lock.Packages[0].Commit = commit
 	p.must(lockfile.Write(p.store.Lock, lock))
 	r.wants(locked(all), "the tree is not the one that the lock has")
-	other := p.repository("say")
+	other := p.repository()
 	other.release("2.0.0", "v2.0.0", "")
 	r.wants(other.install(nil), "orla uninstall say comes first")
 }
@@ -183,7 +183,7 @@ func TestM5LockedInstalls(t *testing.T) {
 // accepted.
 func TestM6Signers(t *testing.T) {
 	p := newProject(t)
-	r := p.repository("say")
+	r := p.repository()
 	r.sign()
 	first := r.key
 	r.release("1.0.0", "v1.0.0", "")

@@ -34,9 +34,9 @@ type walker struct {
 	// only limits the entries of a folder that are looked at. nil: all are.
 	only func(name string) bool
 
-	load        resource.Loader // reads files that may hold resources, until it is stopped
-	visited     map[string]bool // folders that have been searched, absolute
-	ruled       map[string]bool // folders that have been searched for governance documents alone, absolute
+	load    resource.Loader // reads files that may hold resources, until it is stopped
+	visited map[string]bool // folders that have been searched, absolute
+	ruled   map[string]bool // folders that have been searched for governance documents alone, absolute
 	links
 	interpreter map[string]error
 	order       func(dir string, versions []string) // of Options

@@ -199,7 +199,8 @@ func (c command) installLocked(ctx context.Context, p *place, w wanted) error {
 	for _, v := range verified {
 		wrong[v.Name+"@"+v.Version] = v.Problem
 	}
-	var all, faults = []lockfile.Package{}, []error(nil)
+	var faults []error
+	all := []lockfile.Package{}
 	for _, entry := range s.Lock.Packages {
 		if wrong[entry.Name+"@"+entry.Version] == "" {
 			continue

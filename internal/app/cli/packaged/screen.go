@@ -104,7 +104,7 @@ func (c command) consent(ctx context.Context, candidate *packages.Candidate, giv
 	}
 	if len(candidate.Unenforced) > 0 && !agreed.Unenforced {
 		if !c.asks() {
-			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("Orla cannot enforce %s; nothing was changed", strings.Join(permission.Texts(candidate.Unenforced), ", ")), Hint: "--accept-unenforced accepts that"}
+			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("it is not possible to enforce %s; nothing was changed", strings.Join(permission.Texts(candidate.Unenforced), ", ")), Hint: "--accept-unenforced accepts that"}
 		}
 		if !c.ask(ctx, "To accept what Orla cannot enforce, enter the name of the package: ", candidate.Entry.Name) {
 			return agreed, fmt.Errorf("%w that %s gets permissions that cannot be enforced", packages.ErrConsent, candidate.Entry.Name)
