@@ -89,7 +89,7 @@ func (s *Session) Made(source lockfile.Source, from From, fill func(dir string) 
 	return s.prepare(lockfile.Package{Source: source}, from, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
 }
 
-// Locked fetches a package again exactly as the lock has it. Nothing is asked for: it was granted.
+// Locked fetches a package again exactly as the lock has it. Nothing is asked for: it gets what the lock grants.
 func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidate, error) {
 	from := From{Name: entry.Name, URL: entry.Source.URL}
 	fetch := func(stage string) (tree origin.Tree, err error) {
@@ -123,11 +123,6 @@ func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidat
 	}
 	if err = s.inspect(c, from, entry.Tag); err == nil && (c.Entry.Digest != entry.Digest || c.Tool.Version != entry.Version) {
 		err = fmt.Errorf("%s %s: the tree is not the one that the lock has: it has digest %s, and the lock %s", entry.Name, entry.Version, c.Entry.Digest, entry.Digest)
-	}
-	if err == nil {
-		if more := permission.More(c.Asked, granted(&entry)); len(more) > 0 {
-			err = fmt.Errorf("%s %s asks for %s, which the lock does not grant", entry.Name, entry.Version, strings.Join(permission.Texts(more), ", "))
-		}
 	}
 	if err != nil {
 		c.Discard()

@@ -160,6 +160,19 @@ func TestM5LockedInstalls(t *testing.T) {
 	if list, err := p.store.Verify(t.Context()); err != nil || list[0].Problem != "" {
 		t.Errorf("after an install of the lock verify says %v, %v", list, err)
 	}
+	if tools := p.found().Tools; len(tools) != 1 || !tools[0].Isolation.Grants.Network {
+		t.Errorf("it has no network: %+v", tools)
+	}
+	less, err := lockfile.Read(p.store.Lock)
+	p.must(err)
+	less.Packages[0].Permissions = nil // somebody takes it away
+	p.must(lockfile.Write(p.store.Lock, less))
+	p.must(os.RemoveAll(p.store.Dir))
+	p.must(locked(packages.Consent{}))
+	if tools := p.found().Tools; len(tools) != 1 || tools[0].Isolation.Grants.Network {
+		t.Errorf("it has more than the lock grants: %+v", tools)
+	}
+	p.must(os.WriteFile(p.store.Lock, text, 0o600))
 	r.release("1.0.0", "v1.0.0", "permissions: [network, env:X]\n")
 	p.must(os.RemoveAll(filepath.Join(p.store.Dir, "say")))
 	r.wants(locked(all), "somebody moved it")
