@@ -35,9 +35,6 @@ func newTool(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(packaged.New(flags, std, serving)...)
-	for _, old := range author.Tool(flags, std).Commands() {
-		old.Hidden = true
-		cmd.AddCommand(old)
-	}
+	cmd.AddCommand(author.Tool(flags, std).Commands()...)
 	return cmd
 }
