@@ -9,6 +9,7 @@ package needs
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 )
 
@@ -38,13 +39,16 @@ func Time(t testing.TB, why string) {
 	}
 }
 
-// Rounds returns how often a test repeats what is random: all, or quick if only the quick
-// tests are to be run.
-func Rounds(quick, all int) int {
+// Rounds returns how often a test repeats what is random: usual, or quick if only the quick
+// tests are to be run. ORLA_TEST_ROUNDS says how many times as often as usual.
+func Rounds(quick, usual int) int {
 	if testing.Short() {
 		return quick
 	}
-	return all
+	if times, err := strconv.Atoi(os.Getenv("ORLA_TEST_ROUNDS")); err == nil && times > 0 {
+		return times * usual
+	}
+	return usual
 }
 
 // Missing ends a test because something is not there.

@@ -445,9 +445,6 @@ func TestT87RandomHistories(t *testing.T) {
 	needs.Time(t, "makes many calls")
 	h := newHistorian(t)
 	rounds := int64(needs.Rounds(30, 40))
-	if n, err := fmt.Sscan(os.Getenv("ORLA_TEST_HISTORIES"), &rounds); n == 1 && err == nil {
-		t.Logf("%d histories", rounds)
-	}
 	names := slices.Sorted(maps.Keys(histories))
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
