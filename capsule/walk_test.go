@@ -26,6 +26,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/mcp/linerpc"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -237,11 +238,7 @@ func walker(t *testing.T, w *fakeWorld, change func(*manifest.Runtime)) *Capsule
 // panics on one), has one process at most, answers every call, and leaves
 // nothing behind (SPEC D1, D2, D9, D10, F3).
 func TestRandomWalk(t *testing.T) {
-	seeds := 500
-	if testing.Short() {
-		seeds = 50
-	}
-	for seed := range seeds {
+	for seed := range needs.Rounds(50, 150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { walk(t, uint64(seed)) })
 		})

@@ -440,7 +440,7 @@ func TestG7ACallWhereSessionsMakeRoom(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 40 {
 		wg.Go(func() {
-			for range needs.Rounds(5, 50) {
+			for range needs.Rounds(5, 15) {
 				id := f.post(t, initialize("2025-11-25")).header.Get("Mcp-Session-Id")
 				for range 3 {
 					if r := f.post(t, call(1, "echo"), "Mcp-Session-Id", id); r.result == nil && r.status != http.StatusNotFound {

@@ -87,7 +87,7 @@ func TestS2AListHoldsRoom(t *testing.T) {
 // share of its caller are refused (55 of 8 MB took 1.2 GB).
 func TestS2AStreamThatIsNotReadKeepsFewLists(t *testing.T) {
 	needs.Time(t, "makes lists of many megabytes")
-	const states, size = 64, 4 << 20
+	const states, size = 40, 4 << 20
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s := w.unreadStream(t)

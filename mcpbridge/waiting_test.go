@@ -22,7 +22,7 @@ import (
 // no more, and leaves room to others (SPEC N2, S2).
 func TestN2RequestsThatWaitForATurnAreBounded(t *testing.T) {
 	needs.Time(t, "makes thousands of calls")
-	const sent, most = 3000, 2048 // a session alone has half of what its caller may have
+	const sent, most = 2200, 2048 // a session alone has half of what its caller may have
 	unknown := func(s *fakePeer) {
 		offers := everything()
 		offers.Known = false

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -93,10 +94,7 @@ func some[T any](r *rand.Rand, most int, of ...T) (list []T) {
 
 // SPEC-TOOLS 8.3: the decision is that of the specification, over random documents, callers and tools.
 func TestT83TheDecisionIsThatOfAModel(t *testing.T) {
-	rounds := 400
-	if testing.Short() {
-		rounds = 100
-	}
+	rounds := needs.Rounds(100, 300)
 	verdicts := map[string]int{}
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 83))

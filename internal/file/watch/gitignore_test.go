@@ -121,7 +121,7 @@ func TestGitignoreAsGitReadsIt(t *testing.T) {
 			}
 		}
 	}
-	for round := range needs.Rounds(30, 150) {
+	for round := range needs.Rounds(30, 60) {
 		top, nested := lines(), lines()
 		if round == 0 { // a folder of which nothing counts, until it says so itself
 			top, nested = "a/**\n", "!*\n"

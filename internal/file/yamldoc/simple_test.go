@@ -73,7 +73,7 @@ func TestB5SimpleDocumentsAreReadAsTheParserReadsThem(t *testing.T) {
 		"a", "b", "key", "true", "no", "1", "01", "-", "- ", ": ", ":", ":\n", "\n", "\n", "\n  ", "\n    ", "  ", " ", ", ", ",", "{", "}", "[", "]", "\"", "'", "#", " #", "?", "? ",
 		"a: b\n", "  c: d\n", "{a: b}", "[a, b]", "\"x y\"", "text with words.", "é", "|", ">", "&", "*", "!", "%", "@", "~", "...", "---\n", "\\", "<<", "null", "1.5", "0x1", "2020-01-01",
 	}
-	simple, rounds := 0, needs.Rounds(5000, 100_000)
+	simple, rounds := 0, needs.Rounds(5000, 15_000)
 	for range rounds {
 		var text strings.Builder
 		for range 1 + r.IntN(10) {

@@ -259,8 +259,8 @@ func TestPostsAreBounded(t *testing.T) {
 		sent, bytes int
 		most        int // beside the line being sent and the one in its turn
 	}{
-		{"many", 3 * maxPosts, 2, maxPosts},
-		{"large", 3 * maxPostBytes >> 20, 1 << 20, maxPostBytes >> 20},
+		{"many", 5 * maxPosts / 4, 2, maxPosts},
+		{"large", 5 * maxPostBytes / 4 >> 20, 1 << 20, maxPostBytes >> 20},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *process) {

@@ -48,7 +48,7 @@ func TestPlainAgreesWithTheCompiler(t *testing.T) {
 		}
 		return "{" + strings.Join(members, ",") + "}"
 	}
-	plain, rounds := 0, needs.Rounds(20_000, 200_000)
+	plain, rounds := 0, needs.Rounds(10_000, 40_000)
 	for range rounds {
 		raw := json.RawMessage(object(3))
 		doc, weight, err := read(raw)

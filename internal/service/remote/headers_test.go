@@ -185,7 +185,7 @@ func TestS2LinesWithoutDataAreReadSlowly(t *testing.T) {
 
 // Messages with the usual fields are not slowed down, and those with many lines are.
 func TestOrdinaryMessagesAreNotSlowedDown(t *testing.T) {
-	const seconds = 3
+	const seconds = 1
 	for name, test := range map[string]struct {
 		event string
 		slow  bool

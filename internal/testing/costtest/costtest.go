@@ -21,6 +21,8 @@ const (
 	floor = 2 * time.Millisecond
 	// enough is the CPU time that n is repeated to, so that the factor is not noise.
 	enough = 30 * time.Millisecond
+	// long is the CPU time from which one round is enough.
+	long = 3 * enough
 	// bytesFloor is how many allocated bytes a factor says nothing below.
 	bytesFloor = 1 << 20
 	// rounds is how often each size is measured at most. The cheapest round counts.
@@ -60,11 +62,14 @@ func costs(n, tries int, prepare func(n int) (run func())) (cost, double Cost) {
 			a, b := measure(small, repeat), measure(large, repeat)
 			if round == 0 {
 				cost, double = a, b
+				if a.CPU >= long && double.Clearly(cost) {
+					break
+				}
 				continue
 			}
 			cost = Cost{min(cost.CPU, a.CPU), min(cost.Bytes, a.Bytes)}
 			double = Cost{min(double.CPU, b.CPU), min(double.Bytes, b.Bytes)}
-			if double.within(cost, clear) {
+			if double.Clearly(cost) {
 				break
 			}
 		}
@@ -78,6 +83,9 @@ func costs(n, tries int, prepare func(n int) (run func())) (cost, double Cost) {
 
 // Within reports whether c, the cost of 2n, is at most Factor times that of n.
 func (c Cost) Within(n Cost) bool { return c.within(n, Factor) }
+
+// Clearly reports whether it is so far from being too much that it need not be measured again.
+func (c Cost) Clearly(n Cost) bool { return c.within(n, clear) }
 
 func (c Cost) within(n Cost, factor float64) bool {
 	return float64(c.CPU) <= factor*float64(max(n.CPU, floor)) && float64(c.Bytes) <= factor*float64(max(n.Bytes, bytesFloor))

@@ -45,10 +45,19 @@ func Rounds(quick, usual int) int {
 	if testing.Short() {
 		return quick
 	}
-	if times, err := strconv.Atoi(os.Getenv("ORLA_TEST_ROUNDS")); err == nil && times > 0 {
-		return times * usual
+	return times() * usual
+}
+
+// More reports whether ORLA_TEST_ROUNDS asks for more than the usual run has: what costs much
+// and is hardly ever the only test to fail is tested then.
+func More() bool { return times() > 1 }
+
+func times() int {
+	n, err := strconv.Atoi(os.Getenv("ORLA_TEST_ROUNDS"))
+	if err != nil {
+		return 1
 	}
-	return usual
+	return max(n, 1)
 }
 
 // Missing ends a test because something is not there.

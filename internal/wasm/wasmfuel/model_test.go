@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
@@ -394,10 +395,7 @@ func agree(t *testing.T, data []byte) {
 }
 
 func TestT37FuelIsWhatAnInterpreterCounts(t *testing.T) {
-	ended, programs := 0, 300
-	if testing.Short() {
-		programs = 60
-	}
+	ended, programs := 0, needs.Rounds(30, 100)
 	for seed := range uint64(programs) {
 		r := rand.New(rand.NewPCG(seed, 37))
 		data := make([]byte, 20+r.IntN(600))

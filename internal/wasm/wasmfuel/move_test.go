@@ -11,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/wasm/wasmfuel"
 )
 
@@ -115,10 +116,7 @@ func TestS2MemoryIsMovedInPieces(t *testing.T) {
 func TestT37WhatIsMovedInPiecesIsTheSame(t *testing.T) {
 	const size = moverPages << 16
 	edges := []uint64{0, 1, 63, 1 << 12, mostPiece - 1, mostPiece, mostPiece + 1, 2 * mostPiece, 2*mostPiece + 5, 1 << 20, 2 << 20, size - mostPiece, size - 1, size, size + 1, 1<<32 - mostPiece, 1<<32 - 1}
-	seed, rounds := maphash.MakeSeed(), 400
-	if testing.Short() {
-		rounds = 40
-	}
+	seed, rounds := maphash.MakeSeed(), needs.Rounds(40, 100)
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it is to be the same each time
 	for name, p := range movers() {
 		t.Run(name, func(t *testing.T) {
