@@ -119,10 +119,7 @@ func (l *living) soak(callers int) (stop func() []attempt) {
 // kill fail, they say that they may be tried again, and there are never two
 // processes at once.
 func TestKill9UnderLoad(t *testing.T) {
-	kills := 200
-	if testing.Short() {
-		kills = 20
-	}
+	kills := needs.Rounds(10, 60)
 	l := live(t, "echo", capsuletest.Alone(t))
 	l.await("READY")
 	mostChildren := watchChildren(t)

@@ -281,7 +281,7 @@ func TestT87TwoApproversAtOnce(t *testing.T) {
 	a := serveAsking(t, os.Geteuid(), "approvals: {same_user: true}\n")
 	client := control.NewClient(a.socket)
 	approved := 0
-	for round := range needs.Rounds(5, 30) {
+	for round := range needs.Rounds(5, 15) {
 		over := a.begins(fmt.Sprintf(`{"n":%d}`, round))
 		r := a.waiting()
 		var deciding sync.WaitGroup

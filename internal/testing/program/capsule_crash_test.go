@@ -22,10 +22,7 @@ const atOnce = "restart: {initial_ms: 1, max_ms: 1, max_failures: 0}"
 // crashes, and no other.
 func TestD9KillingACapsuleFailsOnlyCallsInFlight(t *testing.T) {
 	t.Parallel()
-	kills := 200
-	if testing.Short() {
-		kills = 20
-	}
+	kills := needs.Rounds(10, 60)
 	tools := t.TempDir()
 	newPack(t, tools, "victim", atOnce, map[string]string{"answer.py": says("'ok'")})
 	o := serveCapsules(t, tools, "")
@@ -155,10 +152,7 @@ func TestF3CapsulesLeakNothing(t *testing.T) {
 	t.Parallel()
 	needs.Time(t, "crashes many capsules")
 	const capsules = 5
-	rounds := 25
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := needs.Rounds(4, 12)
 	tools := t.TempDir()
 	var packs []*pack
 	for i := range capsules {

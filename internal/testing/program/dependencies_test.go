@@ -169,7 +169,7 @@ func TestR5AKillDuringAnInstall(t *testing.T) {
 	t.Parallel()
 	tools, state := t.TempDir(), t.TempDir()
 	n := newNeeding(t, tools, "")
-	for range needs.Rounds(1, 3) {
+	for range needs.Rounds(1, 2) {
 		o := serveNeeding(t, tools, state)
 		o.waitLog("installing dependencies", func(l map[string]any) bool { return l["step"] != nil })
 		parts := func() []string {
