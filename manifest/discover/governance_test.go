@@ -28,6 +28,7 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 	const tool = head + "kind: Tool\nmetadata: {name: tool}\nspec: {endpoint: 'http://127.0.0.1:1'}\n"
 	const described = "name: pack\nversion: 1.0.0\ndescription: A package.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n"
 	large := strings.Repeat("- {data: here}\n", 5000) // 14 of it are a large file
+	long := strings.Repeat("words ", 80)              // and so are 2500 of it
 	for name, c := range map[string]struct {
 		files map[string]string // NAME -> TARGET is a link
 		want  []string          // the places of what denies
@@ -132,8 +133,8 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 		}, []string{"a.yaml:1:1", "b.yaml:1:1", "c.yaml:1:1", "d.yaml:1:1", "e.yaml:1:1"}},
 		"large YAML that speaks of it": {map[string]string{
 			"a.yaml": strings.Repeat(large, 14) + "- {text: 'kind: ToolPermission', kind: AgentRole, of: orloj.dev}\n# AgentRole\n",
-			"b.yaml": "a:\n" + strings.Repeat("- text: |\n    apiVersion: orloj.dev/v1\n    kind: ToolPermission\n", 20_000),
-			"c.yaml": strings.Repeat("---\ntext: an AgentRole\n", 60_000),
+			"b.yaml": "a:\n" + strings.Repeat("- text: |\n    apiVersion: orloj.dev/v1\n    kind: ToolPermission\n    "+long+"\n", 2500),
+			"c.yaml": strings.Repeat("---\ntext: an AgentRole "+long+"\n", 2500),
 		}, nil},
 
 		"a text in data": {map[string]string{

@@ -21,7 +21,7 @@ func TestT83AReloadReadsWhatHasChanged(t *testing.T) {
 	file("a.json", `[{"text": "kind: ToolPermission"}]`)
 	file("b.yaml", "text: data\n")
 	file("c.yaml", "text: an AgentRole\n")
-	file("d.yaml", strings.Repeat("- text: an AgentRole\n", (1<<20)/10))
+	file("d.yaml", strings.Repeat("- text: an AgentRole "+strings.Repeat("words ", 80)+"\n", 2500)) // more than a manifest may have
 	read, after := 0, time.Hour
 	seen := &Seen{Now: func() time.Time {
 		read++

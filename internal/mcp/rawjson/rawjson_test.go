@@ -160,7 +160,9 @@ func TestQuote(t *testing.T) {
 		}
 	}
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		check(plain + string(r))
+		if r < 0x3000 || r%61 == 0 || r&0xfff < 2 || r&0xfff > 0xffd { // those beyond are alike
+			check(plain + string(r))
+		}
 	}
 	check("")
 }

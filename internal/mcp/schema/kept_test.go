@@ -33,12 +33,12 @@ func numbered(n int, pattern string) []json.RawMessage {
 // SPEC S2: however many schemas there are, and however much a short one takes, those that
 // are compiled are few; and each is checked against, whether it is kept or not.
 func TestS2CompiledSchemasAreBounded(t *testing.T) {
-	needs.Time(t, "compiles ten thousand schemas")
+	needs.Time(t, "compiles thousands of schemas")
 	for name, c := range map[string]struct {
 		pattern string
 		n       int
 	}{
-		"small ones": {"^[a-z]{30}$", 10_000},
+		"small ones": {"^[a-z]{30}$", 4000},
 		"large ones": {`^(\p{L}{300})$`, 60},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,6 +53,9 @@ func TestS2ValuesAreCountedBeforeTheyAreDecoded(t *testing.T) {
 			t.Errorf("%d times %s: %v", most, value, err)
 		}
 		for end, want := range map[string]string{"": "too many values", " x": "is not JSON: invalid character 'x'"} {
+			if end != "" && value != "0" {
+				continue // what follows is read in the same way, whatever the values are
+			}
 			raw := args(7*most/4, end)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

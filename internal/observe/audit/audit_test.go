@@ -16,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -138,8 +139,8 @@ func TestT88EachChangedByteIsFound(t *testing.T) {
 	p.write(t, 1)
 	text := p.read(t)
 	for at := range text {
-		for _, to := range []byte{text[at] ^ 1, text[at] ^ 0x20, '\n'} {
-			if to == text[at] {
+		for n, to := range []byte{text[at] ^ 1, text[at] ^ 0x20, '\n'} {
+			if to == text[at] || n != at%3 && !needs.More() {
 				continue
 			}
 			changed := bytes.Clone(text)
