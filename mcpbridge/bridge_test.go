@@ -2,7 +2,6 @@ package mcpbridge_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -453,23 +452,8 @@ func within[T any](t testing.TB, c <-chan T, what string) T {
 
 var eventually = testkit.Eventually
 
-// syncBuffer is a log that may be read while it is written.
-type syncBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
+// syncBuffer is a log with lines of JSON.
+type syncBuffer struct{ testkit.Log }
 
 // calls waits until the log has lines of n calls, and returns those that it
 // has. A line comes after its answer where nothing else is to be sent.

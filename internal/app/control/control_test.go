@@ -197,30 +197,12 @@ func (b *backend) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.Ra
 	}, nil
 }
 
-// logged is a log that can be read.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // served is a server that runs.
 type served struct {
 	*control.Server
 	t      *testing.T
 	socket string
-	log    *logged
+	log    *testkit.Log
 	stop   func() // and waits
 }
 
@@ -236,7 +218,7 @@ func serve(t *testing.T, b control.Backend) *served {
 // start starts a server without a socket.
 func start(t *testing.T, b control.Backend) *served {
 	t.Helper()
-	log := &logged{}
+	log := &testkit.Log{}
 	s := &served{t: t, log: log, Server: control.New(control.Options{
 		Backend: b, MaxRequest: 1 << 10, Log: slog.New(slog.NewTextHandler(log, nil)),
 	})}

@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/testing/attack"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // running counts the processes of this machine with a word in their command line.
@@ -234,7 +235,7 @@ func TestT73Sweep(t *testing.T) {
 		return
 	}
 	b := usualBench(t)
-	b.log = &syncBuffer{}           // of this test's engines alone
+	b.log = &testkit.Log{}          // of this test's engines alone
 	t.Setenv("TMPDIR", t.TempDir()) // as are their folders
 	self, err := os.Executable()
 	if err != nil {

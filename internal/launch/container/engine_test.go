@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/internal/testing/containertest"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // script makes a program of shell code.
@@ -37,7 +38,7 @@ func script(t testing.TB, code string) string {
 // SPEC-TOOLS 7.2: an engine that ignores limits, and says so in a warning at most,
 // is refused, with what to do.
 func TestT72AnEngineThatIgnoresLimits(t *testing.T) {
-	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
 	for info, want := range map[string]string{
 		`{"host":{"cgroupVersion":"v1","cgroupControllers":["memory","cpu","pids"],"security":{"rootless":true}},"version":{"Version":"4.3.1"}}`: "run Orla and its engine as root",
 		`{"host":{"cgroupVersion":"v2","cgroupControllers":["memory","pids"],"security":{"rootless":true}},"version":{"Version":"5"}}`:           "no cgroup controller for cpu; delegate",
@@ -124,7 +125,7 @@ esac`, remote, run))
 // does in others, nobody can tell whether they are isolated, and nothing is run. The
 // image's programs are not asked.
 func TestT72ACannotTellIsARefusal(t *testing.T) {
-	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
 	log := filepath.Join(t.TempDir(), "log")
 	b.engine = b.newEngine(func(o *container.EngineOptions) {
 		o.Program = described(t, false, `echo "$@" >>`+log+`; case $* in *localhost/orla-trial*) echo '==> x <==';; *) echo 'it breaks' >&2; exit 1;; esac`)
@@ -142,7 +143,7 @@ func TestT72ACannotTellIsARefusal(t *testing.T) {
 // SPEC-TOOLS 7.2: an Orla that cannot run in an image at all refuses an engine of its
 // own machine, and says what to do.
 func TestT72AnOrlaThatIsNotStatic(t *testing.T) {
-	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
 	b.engine = b.newEngine(func(o *container.EngineOptions) {
 		o.Prober = nil
 		o.Program = described(t, false, `echo "the image is asked" >&2; exit 1`)
@@ -163,7 +164,7 @@ func TestS2AnImageThatPrintsWithoutAnEnd(t *testing.T) {
 		"lines of stderr": `yes '' >&2`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+			b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
 			e := b.newEngine(func(o *container.EngineOptions) { o.Program = described(t, true, run) })
 			b.engine = e
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -181,7 +182,7 @@ func TestS2AnImageThatPrintsWithoutAnEnd(t *testing.T) {
 
 // SPEC S2: what an image says of a command is kept, and told, as a short line.
 func TestS2WhatAnImageSaysOfACommandIsShort(t *testing.T) {
-	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
 	told := filepath.Join(t.TempDir(), "told")
 	if err := os.WriteFile(told, []byte(container.Well()), 0o644); err != nil {
 		t.Fatal(err)
@@ -222,7 +223,7 @@ func TestT4AMissingCommandWithoutAProber(t *testing.T) {
 // SPEC S2: an image declares a few volumes of which each is a flag, or is refused in few
 // words.
 func TestS2VolumesOfAnImageAreFew(t *testing.T) {
-	b := &bench{t: t, podman: &containertest.Engine{}, log: &syncBuffer{}}
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
 	for name, volumes := range map[string]string{
 		"many":     `printf '"/v0":{}'; seq -f ',"/v%.0f":{}' 1 20000 | tr -d '\n'`,
 		"long":     `printf '"/'; yes x | head -c 200000 | tr -d '\n'; printf '":{}'`,

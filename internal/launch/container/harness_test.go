@@ -1,7 +1,6 @@
 package container_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -47,31 +46,14 @@ type bench struct {
 	t      testing.TB
 	podman *containertest.Engine
 	engine *container.Engine
-	log    *syncBuffer
-}
-
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	log    *testkit.Log
 }
 
 var (
 	commonOnce  sync.Once
 	common      *container.Engine // what tests share that need none of their own
 	commonLocal *launch.Local
-	commonLog   syncBuffer
+	commonLog   testkit.Log
 )
 
 // usualBench returns the engine that tests share, so that each need not find out
@@ -103,7 +85,7 @@ func (b *bench) environ() []string {
 // newBench returns an engine that the test closes at its end. change may be nil.
 func newBench(t testing.TB, change func(*container.EngineOptions)) *bench {
 	t.Helper()
-	b := &bench{t: t, podman: containertest.Podman(t), log: &syncBuffer{}}
+	b := &bench{t: t, podman: containertest.Podman(t), log: &testkit.Log{}}
 	b.engine = b.newEngine(change)
 	return b
 }

@@ -9,13 +9,13 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/login"
 	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // fake is a server that asks for OAuth and its issuer, which do what a test says.
@@ -154,27 +154,9 @@ func (f *fake) login() *login.Record {
 	return r
 }
 
-// journal is a log.
-type journal struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
 // source returns the credentials of one Orla, and its log.
-func (f *fake) source() (*auth.Source, *journal) {
-	j := &journal{}
+func (f *fake) source() (*auth.Source, *testkit.Log) {
+	j := &testkit.Log{}
 	store := login.NewStore(f.dir, f.client, slog.New(slog.NewTextHandler(j, nil)))
 	f.t.Cleanup(store.Close)
 	return auth.NewLogin(store.Tokens("far", f.url+"/mcp", false)), j

@@ -30,7 +30,7 @@ func TestS2AnAnswerFullOfTheSecretEndsItsCall(t *testing.T) {
 	if got, err := l.call("far--t", `{}`, nil); fault.CodeOf(err) != fault.ExecutionFailed || !strings.Contains(err.Error(), "not an answer to it") {
 		t.Errorf("the call gives %.200s and %v", got, err)
 	}
-	if l.log.has("planted") {
+	if l.log.Has("planted") {
 		t.Error("the log has the secret")
 	}
 }

@@ -42,31 +42,11 @@ func within(t *testing.T, what string, is <-chan struct{}) {
 	}
 }
 
-// journal keeps a log.
-type journal struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-func (j *journal) has(text string) bool { return strings.Contains(j.String(), text) }
-
 // living is a capsule that is a session with a server.
 type living struct {
 	*capsule.Capsule
 	t    *testing.T
-	log  *journal
+	log  *testkit.Log
 	stop func()
 }
 
@@ -96,7 +76,7 @@ func connect(t *testing.T, url string, mods ...func(*options)) *living {
 	}
 	client := outbound.New(outbound.Options{})
 	t.Cleanup(client.Close)
-	l := &living{t: t, log: &journal{}}
+	l := &living{t: t, log: &testkit.Log{}}
 	log := slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
 	start := remote.Connect(o.tool, remote.Options{Client: client, Auth: o.auth, Log: log})

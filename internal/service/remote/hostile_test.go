@@ -217,7 +217,7 @@ func TestTheServersOwnStream(t *testing.T) {
 	})
 	l := connect(t, s.URL, func(o *options) { o.tool.Runtime.MaxMessage = 1 << 19 })
 	testkit.Eventually(t, "the list is a later one", func() bool { return streams.Load() > 3 && lists.Load() > 1 })
-	testkit.Eventually(t, "the log tells of the large event", func() bool { return l.log.has("an event of over max_message") })
+	testkit.Eventually(t, "the log tells of the large event", func() bool { return l.log.Has("an event of over max_message") })
 	if l.Life().Restarts != 0 {
 		t.Errorf("the capsule is %+v", l.Life())
 	}
@@ -341,7 +341,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("with the new secret the call gives %s", got)
 	}
 	l.stop()
-	if l.log.has("planted") {
+	if l.log.Has("planted") {
 		t.Errorf("the log has a secret:\n%s", l.log)
 	}
 }

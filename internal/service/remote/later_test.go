@@ -38,7 +38,7 @@ func TestServerThatAsksFasterThanItListens(t *testing.T) {
 		return false
 	})
 	l := connect(t, s.URL)
-	testkit.Eventually(t, "messages are dropped", func() bool { return l.log.has("dropping an answer") })
+	testkit.Eventually(t, "messages are dropped", func() bool { return l.log.Has("dropping an answer") })
 	if got := l.text("far--t", `{}`); got != "called" {
 		t.Errorf("a call meanwhile: %s", got)
 	}
@@ -75,7 +75,7 @@ func TestInitializedComesFirst(t *testing.T) {
 		})
 		l := connect(t, s.URL)
 		l.becomes("READY")
-		testkit.Eventually(t, "it was asked", func() bool { return l.log.has("msg=offers") })
+		testkit.Eventually(t, "it was asked", func() bool { return l.log.Has("msg=offers") })
 		l.stop()
 	}
 }

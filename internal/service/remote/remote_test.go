@@ -280,7 +280,7 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	_ = first.Close()
 	l.becomes("CRASHED")
 	// The next tries fail for reasons of their own.
-	testkit.Eventually(t, "it is said why", func() bool { return l.log.has("lost its server") })
+	testkit.Eventually(t, "it is said why", func() bool { return l.log.Has("lost its server") })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	_, err := l.Call(ctx, peer.Call{Tool: "far--echo"})
 	cancel()
@@ -331,7 +331,7 @@ func TestT35AServerThatComesLateIsServed(t *testing.T) {
 	if life := l.Life(); life.State == "STOPPED" && life.Next.IsZero() {
 		t.Errorf("no next start is due: %+v", life)
 	}
-	testkit.Eventually(t, "the log has the limit", func() bool { return l.log.has("3 failures in a row") })
+	testkit.Eventually(t, "the log has the limit", func() bool { return l.log.Has("3 failures in a row") })
 	_, h := sdkServer(t, nil)
 	config := http.Server{Handler: h.Config.Handler}
 	late := listen(t, address)
@@ -364,7 +364,7 @@ func TestT35AServerThatAsksForOAuth(t *testing.T) {
 	if f := fault.From(err); f == nil || f.Code != fault.AuthInvalid || f.Retryable() || !f.Unsent || !strings.Contains(f.Reason, says) {
 		t.Errorf("a call gives %v", err)
 	}
-	if !l.log.has("level=WARN msg=state tool=far from=STOPPING to=STOPPED") || !l.log.has(says) || l.log.has("CRASHED") {
+	if !l.log.Has("level=WARN msg=state tool=far from=STOPPING to=STOPPED") || !l.log.Has(says) || l.log.Has("CRASHED") {
 		t.Errorf("the log:\n%s", l.log)
 	}
 	if restarts := l.Life().Failures; restarts != 0 {

@@ -97,7 +97,7 @@ func TestF3NothingLeaksOver10000Calls(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	run(1000) // what pools and caches need is there now
+	run(1000)     // what pools and caches need is there now
 	calls := 4000 // a descriptor or a goroutine of each hundredth call would be found
 	if needs.More() {
 		calls = 10_000
