@@ -339,10 +339,10 @@ func TestN2PostsAreSharedByCaller(t *testing.T) {
 	needs.Time(t, "sends many megabytes")
 	inBubble(t, func(t *testing.T, p *process) {
 		large := sized(1 << 20)(0)[0]
-		for range 3 * maxPostBytes >> 20 {
+		for range 5 * maxPostBytes / 4 >> 20 {
 			p.Reply(turns.Owner{Caller: "ann", Session: "1"}, json.RawMessage(`"a"`), large, nil)
 		}
-		for range 3 * maxPosts {
+		for range 5 * maxPosts / 4 {
 			p.Reply(turns.Owner{Caller: "cid", Session: "3"}, json.RawMessage(`"c"`), json.RawMessage(`1`), nil)
 		}
 		p.Reply(turns.Owner{Caller: "bob", Session: "2"}, json.RawMessage(`"b"`), json.RawMessage(`"bob's"`), nil)
