@@ -8,6 +8,7 @@ DIST     ?= dist
 PREFIX   ?= $(HOME)/.local
 CHAOS    ?= 10m
 SOAK     ?= 1h
+ROUNDS   ?= 10
 SEED     ?=
 # The race detector links with the C compiler.
 RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
@@ -45,7 +46,7 @@ ARCHS   ?= amd64 arm64
 CHECKS := tidy build cross vet lint test fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build install cross docs deb rpm image release test short script lint fmt fuzz bench cover flake chaos soak tidy vet check clean clients checks
+.PHONY: help build install cross docs deb rpm image release test short long script lint fmt fuzz bench cover flake chaos soak tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +88,11 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 
 test: clients ## run all tests with the race detector, those with foreign clients included
 	$(GO) test $(RACE) -vet=off -ldflags='-s -w' -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
+
+# More of what the usual run has little of: random tests ten times as long, and what hardly ever
+# fails alone. For the night.
+long: clients ## run all tests with ten times as many random rounds; ROUNDS=100 for more
+	ORLA_TEST_ROUNDS=$(ROUNDS) $(GO) test $(RACE) -vet=off -p $(JOBS) -shuffle=on -timeout=10h $(SLOW) ./...
 
 # Compiled as build does, the packages are compiled once for both.
 short: ## run the quick tests only
