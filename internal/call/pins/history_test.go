@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/pins"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -173,7 +174,7 @@ func TestN4KilledBetweenWrites(t *testing.T) {
 	w.tool.Source = filepath.Join(w.dir, "..", "notes.yaml")
 	w.restart()
 	w.list(longTexts(0))
-	for range 10 {
+	for range needs.Rounds(3, 5) {
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestN4KilledBetweenWrites$")
 		child.Env = append(os.Environ(), "PINS_WRITE_TO="+w.dir)
 		out, err := child.StdoutPipe()
