@@ -94,7 +94,7 @@ func some[T any](r *rand.Rand, most int, of ...T) (list []T) {
 
 // SPEC-TOOLS 8.3: the decision is that of the specification, over random documents, callers and tools.
 func TestT83TheDecisionIsThatOfAModel(t *testing.T) {
-	rounds := needs.Rounds(100, 300)
+	rounds := needs.Rounds(200, 400)
 	verdicts := map[string]int{}
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 83))
