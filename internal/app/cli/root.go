@@ -27,6 +27,7 @@ const rootExample = `  orla                                  serve ./tools on ht
   orla tools                            list what would be served
   orla call hello --arg name=Ada        call one tool from the shell
   orla status                           show what a running Orla is doing
+  orla console                          show the same in a browser
   orla logs notes -f                    follow what one of its tools does
   orla validate                         check every tool and say what is wrong`
 
@@ -80,6 +81,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		}, std),
 		newLogs(flags, std),
 		newEvents(flags, std),
+		newConsole(flags, std),
 		auditlog.New(flags, std),
 		pinned.New(pinned.Running{
 			Any:  func(cmd *cobra.Command) (*control.Client, error) { return anyOrla(flags, cmd) },

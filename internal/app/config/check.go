@@ -47,6 +47,9 @@ func (c *Loaded) check(bad map[string]bool) []error {
 	if values := manifest.Pin("").Values(); !slices.Contains(values, c.Pin) {
 		v.wrong("pin", "must be off, warn or hold, got %q", c.Pin)
 	}
+	if c.Console != ConsoleOn && c.Console != ConsoleOff {
+		v.wrong("console", "must be on or off, got %q", c.Console)
+	}
 	for key, n := range map[string]int64{
 		"timeout":              int64(c.Timeout),
 		"max_output":           int64(c.MaxOutput),

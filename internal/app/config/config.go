@@ -78,6 +78,8 @@ type Config struct {
 	Packages              []PackageConfig  `json:"packages,omitempty" jsonschema:"What installed packages may do in place of what orla.lock grants: a name each. Default: none." sample:"[{name: fetch, permissions: [network]}]"`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 
+	Console string `json:"console,omitempty" jsonschema:"Web page at / of the HTTP server, for browsers on this machine that orla console lets in: on or off. Default on."`
+
 	IsolationConfig
 }
 
@@ -94,13 +96,13 @@ type TokenConfig struct {
 	Credential string `json:"credential,omitempty" jsonschema:"Name of a systemd credential (LoadCredential=) that holds the token."`
 }
 
-// OwnCallers are the callers that need no token: who uses stdio, the command line, another part of the control
-// socket, or HTTP without authentication (SPEC-TOOLS 8.1).
-var OwnCallers = []string{"stdio", "cli", "local", "anonymous"}
+// OwnCallers are the callers that need no token: who uses stdio, the command line, the console, another part of the
+// control socket, or HTTP without authentication (SPEC-TOOLS 8.1).
+var OwnCallers = []string{"stdio", "cli", "console", "local", "anonymous"}
 
 // CallerConfig is what a caller, or each caller of a group, may do (SPEC N1).
 type CallerConfig struct {
-	Name        string       `json:"name,omitempty" jsonschema:"The caller: the name of a token, oauth: and the subject of an access token, or stdio, cli, local or anonymous."`
+	Name        string       `json:"name,omitempty" jsonschema:"The caller: the name of a token, oauth: and the subject of an access token, or stdio, cli, console, local or anonymous."`
 	Group       string       `json:"group,omitempty" jsonschema:"In place of name: a group of callers, as their access tokens name it."`
 	Roles       []string     `json:"roles,omitempty" jsonschema:"Names of AgentRoles, whose permissions the caller has."`
 	Toolsets    []string     `json:"toolsets,omitempty" jsonschema:"Names of toolsets. The caller may call no other tools. Default: all tools."`
@@ -147,11 +149,18 @@ func Defaults() Config {
 		Approvals:             approvalsDefaults(),
 		Pin:                   string(manifest.PinWarn),
 		MaxPackage:            defaultMaxPackage,
+		Console:               ConsoleOn,
 		Tracing:               TracingConfig{SampleRatio: 1},
 		AllowPrivateEndpoints: string(outbound.PrivateLoopback),
 		IsolationConfig:       isolationDefaults(),
 	}
 }
+
+// The values of console.
+const (
+	ConsoleOn  = "on"
+	ConsoleOff = "off"
+)
 
 // Rank orders the sources of a setting: a higher one wins (SPEC H1).
 type Rank int

@@ -30,7 +30,8 @@ type Backend interface {
 	Tools(ctx context.Context) []ListedTool
 	// Call answers a call with a CallToolResult, as JSON. Trouble of the tool
 	// is such a result too; an error says that there was no call.
-	Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error)
+	// caller is who calls, for rules and the log: CLI or Page.
+	Call(ctx context.Context, caller, tool string, arguments json.RawMessage) (json.RawMessage, error)
 	// Operate does to a capsule what is asked, and returns when it is done, or
 	// with why it is not. ctx bounds only the waiting.
 	Operate(ctx context.Context, capsule string, action Action) error
@@ -48,8 +49,16 @@ type Backend interface {
 	// line end, with the number of lines that were dropped before it because
 	// the caller was slow. With Follow it goes on until ctx ends.
 	Lines(ctx context.Context, q Query) (iter.Seq2[json.RawMessage, int], error)
+	// ConsoleLink makes a link that lets one browser into the console.
+	ConsoleLink() (ConsoleLink, error)
 	Approver
 }
+
+// The callers of calls that come by the API (SPEC-TOOLS 8.1).
+const (
+	CLI  = "cli"
+	Page = "console"
+)
 
 // Action is what an operator can do to a capsule.
 type Action string
@@ -71,6 +80,8 @@ type Query struct {
 	Level  string    // one of Levels: lines of it and above; "" for all
 	Stream string    // stdout or stderr: what a tool printed there; "" for all lines
 	Follow bool      // new lines too, for as long as they come
+	// Pace is the least time between two times at which new lines come; 0 for none.
+	Pace time.Duration
 }
 
 // Levels are those of the log, from the least on.

@@ -86,9 +86,16 @@ func (b *backend) Tools(context.Context) []control.ListedTool {
 	}}
 }
 
-func (b *backend) Call(_ context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+func (b *backend) ConsoleLink() (control.ConsoleLink, error) {
+	return control.ConsoleLink{URL: "http://127.0.0.1:8080/console/login#code", Expires: time.Now()}, nil
+}
+
+func (b *backend) Call(_ context.Context, caller, tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	if tool != "weather" {
 		return nil, fault.New(fault.UnsupportedTool, "there is no tool %q", tool)
+	}
+	if tool == "weather" && string(arguments) == `"who"` {
+		return fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, caller), nil
 	}
 	text, err := json.Marshal(string(arguments))
 	return fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}]}`, text), err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,36 +25,50 @@ const (
 type route struct {
 	pattern string // as http.ServeMux takes it
 	handle  func(*Server, http.ResponseWriter, *http.Request) error
+	of      audience
 }
+
+// audience is who may ask.
+type audience int
+
+const (
+	socket audience = iota // only who has opened the control socket
+	both                   // the page of the console too
+)
 
 // routes are all of them. docs/control-api.yaml has the same.
 func routes() []route {
 	return []route{
-		{"GET /v1/status", (*Server).status},
-		{"GET /v1/status/{name}", (*Server).toolStatus},
-		{"GET /v1/tools", (*Server).tools},
-		{"POST /v1/tools/{name}/call", (*Server).call},
-		{"POST /v1/capsules/{name}/restart", operation(Restart)},
-		{"POST /v1/capsules/{name}/stop", operation(Stop)},
-		{"POST /v1/capsules/{name}/start", operation(Start)},
-		{"POST /v1/reload", (*Server).reload},
-		{"GET /v1/pins", (*Server).pins},
-		{"GET /v1/pins/{name}", (*Server).pinned},
-		{"POST /v1/pins/{name}/approve", (*Server).approvePins},
-		{"GET /v1/logs", (*Server).logs},
-		{"GET /v1/events", (*Server).events},
-		{"GET /v1/approvals", (*Server).approvals},
-		{"GET /v1/approvals/{id}", (*Server).approval},
-		{"POST /v1/approvals/{id}/approve", (*Server).approve},
-		{"POST /v1/approvals/{id}/deny", (*Server).deny},
-		{"POST /v1/approvals/{id}/extend", (*Server).extend},
+		{"GET /v1/status", (*Server).status, both},
+		{"GET /v1/status/{name}", (*Server).toolStatus, both},
+		{"GET /v1/tools", (*Server).tools, both},
+		{"POST /v1/tools/{name}/call", (*Server).call, both},
+		{"POST /v1/capsules/{name}/restart", operation(Restart), both},
+		{"POST /v1/capsules/{name}/stop", operation(Stop), both},
+		{"POST /v1/capsules/{name}/start", operation(Start), both},
+		{"POST /v1/reload", (*Server).reload, socket},
+		{"GET /v1/pins", (*Server).pins, both},
+		{"GET /v1/pins/{name}", (*Server).pinned, both},
+		{"POST /v1/pins/{name}/approve", (*Server).approvePins, socket},
+		{"GET /v1/logs", (*Server).logs, both},
+		{"GET /v1/events", (*Server).events, socket},
+		{"GET /v1/watch", (*Server).watch, both},
+		{"POST /v1/console", (*Server).consoleLink, socket},
+		{"GET /v1/approvals", (*Server).approvals, both},
+		{"GET /v1/approvals/{id}", (*Server).approval, both},
+		{"POST /v1/approvals/{id}/approve", (*Server).approve, socket},
+		{"POST /v1/approvals/{id}/deny", (*Server).deny, socket},
+		{"POST /v1/approvals/{id}/extend", (*Server).extend, socket},
 	}
 }
 
-// handler answers requests. Every error has the one shape, those of the mux too.
-func (s *Server) handler() http.Handler {
+// handler answers the requests of an audience. Every error has the one shape, those of the mux too.
+func (s *Server) handler(of audience) http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes() {
+		if r.of < of {
+			continue
+		}
 		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
 			if err := r.handle(s, w, req); err != nil {
 				refuse(w, asError(err))
@@ -131,7 +146,11 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
 	if err := s.read(w, r, &asked); err != nil {
 		return err
 	}
-	result, err := s.opts.Backend.Call(r.Context(), r.PathValue("name"), asked.Arguments)
+	caller := CLI
+	if _, page := r.Context().Value(pageKey{}).(bool); page {
+		caller = Page
+	}
+	result, err := s.opts.Backend.Call(r.Context(), caller, r.PathValue("name"), asked.Arguments)
 	if err != nil {
 		return err
 	}
@@ -190,7 +209,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
 
 // logs streams lines of the log: by default all that are kept, and then it ends.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
-	q, err := parseQuery(r, Query{})
+	q, err := parseQuery(r.URL.Query(), Query{})
 	if err != nil {
 		return err
 	}
@@ -203,7 +222,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Has("since") {
 		q.Last = 0
 	}
-	q, err := parseQuery(r, q)
+	q, err := parseQuery(r.URL.Query(), q)
 	if err != nil {
 		return err
 	}
@@ -211,8 +230,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 }
 
 // parseQuery reads the parameters of a stream. What is not given is as in q.
-func parseQuery(r *http.Request, q Query) (Query, error) {
-	given := r.URL.Query()
+func parseQuery(given url.Values, q Query) (Query, error) {
 	for key, values := range given {
 		value := values[len(values)-1]
 		var err error

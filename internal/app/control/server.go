@@ -95,7 +95,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		ConnContext:       func(ctx context.Context, conn net.Conn) context.Context { return withPeer(ctx, conn) },
 	}
 	p := &presence{server: s, web: web, places: make(chan struct{}, maxClients)}
-	p.requests.handler, p.requests.log = s.handler(), s.opts.Log
+	p.requests.handler, p.requests.log = s.handler(socket), s.opts.Log
 	web.Handler = &p.requests
 	for {
 		want, untried := s.wanted()

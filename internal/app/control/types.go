@@ -123,6 +123,25 @@ type CallRequest struct {
 	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, an object; absent without arguments."`
 }
 
+// ConsoleLink is a link that lets one browser into the console.
+type ConsoleLink struct {
+	URL     string    `json:"url" jsonschema:"The link. It is good once."`
+	Expires time.Time `json:"expires" jsonschema:"Until when it is good."`
+}
+
+// Change is what is new in the status, since the stream began or since the last Change.
+type Change struct {
+	Status *Status      `json:"status,omitempty" jsonschema:"The status without its tools, if anything in it is new; always in the first Change."`
+	Tools  []ToolStatus `json:"tools,omitempty" jsonschema:"The tools that are new or have changed; all of them in the first Change."`
+	Gone   []string     `json:"gone,omitempty" jsonschema:"The names of tools that are not served any more."`
+}
+
+// LogLines are lines of the log that came together.
+type LogLines struct {
+	Dropped int               `json:"dropped,omitempty" jsonschema:"How many lines came before these and are left out, since there were too many."`
+	Lines   []json.RawMessage `json:"lines" jsonschema:"The lines, oldest first; each is a Line."`
+}
+
 // Reload is what a reload changed, by the names of manifests.
 type Reload struct {
 	Added    []string          `json:"added" jsonschema:"New tools."`

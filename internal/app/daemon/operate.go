@@ -184,14 +184,14 @@ func asJSON(schema any) json.RawMessage {
 }
 
 // Call implements control.Backend.
-func (o operations) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+func (o operations) Call(ctx context.Context, caller, tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	listed := func() bool {
 		return slices.ContainsFunc(o.Supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
 	}
 	if !listed() {
 		o.Supervisor.Settle(ctx) // a capsule that is starting may have it
 	}
-	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: "cli"})
+	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: caller})
 	switch {
 	case rpcErr == nil:
 		return result, nil
@@ -259,7 +259,7 @@ func refusedReload(err error) error {
 
 // Lines implements control.Backend. The lines of a capsule include the calls of its tools.
 func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.RawMessage, int], error) {
-	asked := history.Query{Last: q.Last, Since: q.Since, Events: q.Events, Keep: q.Wants()}
+	asked := history.Query{Last: q.Last, Since: q.Since, Events: q.Events, Keep: q.Wants(), Pace: q.Pace}
 	if q.Tool != "" {
 		asked.Tools = o.speakers(q.Tool)
 		if len(asked.Tools) == 0 {

@@ -28,6 +28,7 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/console"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/observe/logging"
@@ -151,6 +152,7 @@ type server struct {
 // httpFront is where clients come in over HTTP. It is empty on stdio.
 type httpFront struct {
 	http   *httpfront.Front
+	page   *console.Console
 	web    *listen.Server
 	issuer issuer         // of access tokens
 	given  []net.Listener // what systemd listens on
@@ -202,6 +204,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		s.http.Handle(at, &s.issuer)
 	}
 	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
+	s.serveConsole(cfg)
 	s.web = listen.New(s.http, s.log.Logger)
 	if err := s.open(ctx, cfg); err != nil {
 		return err
@@ -213,6 +216,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	ended := s.waitForEnd(ctx, signals, nil)
 	s.http.Drain()
 	s.drain(ctx, signals)
+	s.page.Close()
 	s.http.CloseSessions()
 	s.web.Shutdown(context.WithoutCancel(ctx))
 	stop()

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"iter"
+	"time"
 )
 
 // maxQueued bounds the lines that wait for a follower, in bytes of JSON. Each line counts lineCost
@@ -65,11 +66,17 @@ func (h *History) Follow(ctx context.Context, q Query) iter.Seq2[Line, int] {
 				return
 			}
 		}
-		for {
+		for looked := (time.Time{}); ; {
 			select {
 			case <-f.news:
 			case <-ctx.Done():
 				return
+			}
+			if q.Pace > 0 {
+				if !pause(ctx, q.Pace-time.Since(looked)) {
+					return
+				}
+				looked = time.Now()
 			}
 			for _, line := range h.queuedFor(f) {
 				if ctx.Err() != nil || !yield(line.Line, line.lost) {
@@ -77,6 +84,21 @@ func (h *History) Follow(ctx context.Context, q Query) iter.Seq2[Line, int] {
 				}
 			}
 		}
+	}
+}
+
+// pause waits for d. It reports false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -235,6 +235,9 @@ type Query struct {
 	// Keep reports whether to select a line, given as JSON. It must neither block nor log. nil selects
 	// all.
 	Keep func(line []byte) bool
+	// Pace is the least time between two looks of Follow at what is new; 0 for none. Without it, a busy log wakes
+	// the follower for each line.
+	Pace time.Duration
 }
 
 func (q *Query) matches(line *Line) bool {

@@ -236,7 +236,7 @@ func (c command) run(ctx context.Context, cfg *config.Loaded, found manifest.Res
 	}
 	if !g.noBrowser {
 		opts.Open = func(address string) {
-			if openBrowser(ctx, address) == nil {
+			if OpenBrowser(ctx, address) == nil {
 				c.say("A browser was asked to open it.")
 			}
 		}
@@ -293,8 +293,9 @@ func secretIn(path string) (string, error) {
 	return value, nil
 }
 
-// openBrowser asks the desktop to open a URL, which begins with http. There is no shell.
-func openBrowser(ctx context.Context, url string) error {
+// OpenBrowser asks the desktop to open a URL that begins with http, or an absolute path. There is no shell. Every user of the
+// machine can see what is opened.
+func OpenBrowser(ctx context.Context, url string) error {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"

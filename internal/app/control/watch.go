@@ -1,0 +1,332 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/recovered"
+)
+
+// How a watch is paced, and what it sends at once.
+const (
+	watchPace  = 100 * time.Millisecond
+	watchTick  = 2 * time.Second // for numbers that no line of the log tells of
+	watchAlive = 15 * time.Second
+	// restFor is how many times as long as the last look at all tools took it rests before the next.
+	restFor = 20
+	// fewTools is up to how many tools that changed are looked at one by one.
+	fewTools       = 16
+	maxWatchLines  = 500
+	maxWatchBytes  = 128 << 10
+	usualPastLines = 500
+)
+
+// pageKey marks the context of requests of the console.
+type pageKey struct{}
+
+// PageAPI answers the requests that the page of the console may make. Who decides by the socket's other end is not
+// known there, so what needs that does not exist.
+func (s *Server) PageAPI() http.Handler {
+	next := &requests{handler: s.handler(both), log: s.opts.Log}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), pageKey{}, true)))
+	})
+}
+
+func (s *Server) consoleLink(w http.ResponseWriter, _ *http.Request) error {
+	link, err := s.opts.Backend.ConsoleLink()
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, link)
+	return nil
+}
+
+// ConsoleLink asks for a link that lets one browser into the console.
+func (c *Client) ConsoleLink(ctx context.Context) (*ConsoleLink, error) {
+	return ask[ConsoleLink](ctx, c, http.MethodPost, "/v1/console", nil)
+}
+
+// turns are the lines of the log after which the status may differ.
+func turns() []string {
+	few := slices.DeleteFunc(Events(), func(e string) bool { return e == "call" || e == "attempt" })
+	return append(few, "about the tools folder", "a definition was accepted", "calls are not denied any more", "crashed; waiting for a change")
+}
+
+// watch streams what is new in the status, and lines of the log.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
+	q, wanted, err := parseWatch(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	watched := watcher{server: s, sent: map[string]uint64{}, dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
+	news, err := s.opts.Backend.Lines(ctx, Query{Events: turns(), Last: -1, Follow: true, Pace: watchPace})
+	if err != nil {
+		return err
+	}
+	var lines iter.Seq2[json.RawMessage, int]
+	if wanted {
+		if lines, err = s.opts.Backend.Lines(ctx, q); err != nil {
+			return err
+		}
+	}
+	var feeding sync.WaitGroup
+	defer feeding.Wait()
+	defer cancel()
+	feed := func(lines iter.Seq2[json.RawMessage, int], put func(json.RawMessage, int)) {
+		feeding.Go(func() {
+			defer recovered.To(s.opts.Log, "follow the log for a stream", func(any) { cancel() })
+			for line, dropped := range lines {
+				put(line, dropped)
+			}
+		})
+	}
+	feed(news, watched.changed)
+	if wanted {
+		feed(lines, watched.log)
+	}
+	watched.run(ctx, w)
+	return nil
+}
+
+// parseWatch reads the parameters of a watch: those of logs, without follow. lines is how many of the past are wanted, and
+// without it there are none at all.
+func parseWatch(given url.Values) (q Query, wanted bool, err error) {
+	if wanted = given.Has("lines"); !wanted {
+		if len(given) > 0 {
+			return q, false, &Error{Code: CodeBadRequest, Message: "lines is required where lines of the log are selected"}
+		}
+		return q, false, nil
+	}
+	given = maps.Clone(given)
+	if given.Has("n") || given.Has("follow") {
+		return q, false, &Error{Code: CodeBadRequest, Message: "a watch takes lines in place of n, and always follows"}
+	}
+	given["n"] = given["lines"]
+	delete(given, "lines")
+	q, err = parseQuery(given, Query{Follow: true, Last: usualPastLines, Pace: watchPace})
+	q.Follow = true
+	return q, true, err
+}
+
+// watcher is one stream of what is new. Its goroutine is that of the request; two others feed it.
+type watcher struct {
+	server *Server
+	sent   map[string]uint64 // hashes of what was sent of each tool; "" is the rest of the status
+	seed   maphash.Seed
+	out    bytes.Buffer
+	due    bool // a look at all tools is due
+	wake   chan struct{} // holds a value if there is something to send
+
+	mu      sync.Mutex // guards the fields that follow
+	dirty   map[string]bool
+	all     bool // something that is not about one tool has changed
+	lines   []json.RawMessage
+	bytes   int
+	dropped int
+}
+
+// changed notes a line of the log that tells of a change.
+func (s *watcher) changed(line json.RawMessage, dropped int) {
+	var about struct{ Msg, Tool string }
+	_ = json.Unmarshal(line, &about) // then it is about no tool
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if about.Tool == "" || dropped > 0 || about.Msg == "created" {
+		s.all = true
+	} else {
+		s.dirty[about.Tool] = true
+	}
+	s.wakeLocked()
+}
+
+// log keeps a line to send. The newest stay.
+func (s *watcher) log(line json.RawMessage, dropped int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped += dropped
+	s.lines = append(s.lines, line)
+	s.bytes += len(line)
+	for len(s.lines) > maxWatchLines || s.bytes > maxWatchBytes && len(s.lines) > 1 {
+		s.bytes -= len(s.lines[0])
+		s.lines[0] = nil
+		s.lines = s.lines[1:]
+		s.dropped++
+	}
+	s.wakeLocked()
+}
+
+func (s *watcher) wakeLocked() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it holds one
+	}
+}
+
+// run sends what is new until ctx ends, or the client is gone or does not read.
+func (s *watcher) run(ctx context.Context, w http.ResponseWriter) {
+	s.seed = maphash.MakeSeed()
+	control := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	looked, took := time.Now(), s.lookAtAll()
+	said := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		s.takeLines()
+		if time.Since(said) >= watchAlive {
+			s.out.WriteString("event: alive\ndata: {}\n\n")
+		}
+		if s.out.Len() > 0 {
+			_ = control.SetWriteDeadline(time.Now().Add(stallTimeout)) // what net/http gives us can
+			if _, err := w.Write(s.out.Bytes()); err != nil || control.Flush() != nil {
+				return
+			}
+			s.out.Reset()
+			said = time.Now()
+		}
+		if !waitFor(ctx, timer, watchPace) {
+			return
+		}
+		rest := restFor*took - time.Since(looked)
+		if !s.due {
+			rest = max(rest, time.Until(looked.Add(watchTick)))
+		}
+		timer.Reset(max(rest, 0))
+		select {
+		case <-s.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		names := s.takeChanged()
+		if age := time.Since(looked); age >= restFor*took && (s.due || age >= watchTick) {
+			looked, took = time.Now(), s.lookAtAll()
+		} else if !s.due { // else it is looked at with all
+			s.lookAt(names)
+		}
+	}
+}
+
+// waitFor waits for d. It reports false if ctx ends first.
+func waitFor(ctx context.Context, timer *time.Timer, d time.Duration) bool {
+	timer.Reset(d)
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// takeChanged returns the tools that may have changed. If they are many, or what has changed is not about one tool, a
+// look at all is due.
+func (s *watcher) takeChanged() (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names = slices.Collect(maps.Keys(s.dirty))
+	s.due = s.due || s.all || len(names) > fewTools
+	clear(s.dirty)
+	s.all = false
+	return names
+}
+
+// lookAtAll writes what is new of all, and returns how long that took.
+func (s *watcher) lookAtAll() time.Duration {
+	began := time.Now()
+	s.due = false
+	status := s.server.opts.Backend.Status()
+	change := Change{Tools: s.differing(status.Tools)}
+	gone := maps.Clone(s.sent)
+	delete(gone, "")
+	for i := range status.Tools {
+		delete(gone, status.Tools[i].Name)
+	}
+	change.Gone = slices.Sorted(maps.Keys(gone))
+	for _, name := range change.Gone {
+		delete(s.sent, name)
+	}
+	status.Tools = []ToolStatus{}
+	if s.isNew("", status) {
+		change.Status = &status
+	}
+	s.write(&change)
+	return time.Since(began)
+}
+
+// lookAt writes what is new of some tools.
+func (s *watcher) lookAt(names []string) {
+	var tools []ToolStatus
+	for _, name := range names {
+		if t, err := s.server.opts.Backend.Tool(name); err == nil {
+			t.Stderr = nil // it is in the log
+			tools = append(tools, t)
+		} else if _, had := s.sent[name]; had {
+			s.due = true // it may be gone
+		}
+	}
+	s.write(&Change{Tools: s.differing(tools)})
+}
+
+func (s *watcher) differing(tools []ToolStatus) (list []ToolStatus) {
+	for i := range tools {
+		if s.isNew(tools[i].Name, tools[i]) {
+			list = append(list, tools[i])
+		}
+	}
+	return list
+}
+
+// isNew reports whether something differs from what was sent by a name, and notes it.
+func (s *watcher) isNew(name string, v any) bool {
+	text, err := json.Marshal(v)
+	if err != nil { // texts, numbers and times
+		panic(err)
+	}
+	hash := maphash.Bytes(s.seed, text)
+	if before, had := s.sent[name]; had && before == hash {
+		return false
+	}
+	s.sent[name] = hash
+	return true
+}
+
+func (s *watcher) write(change *Change) {
+	if change.Status != nil || len(change.Tools)+len(change.Gone) > 0 {
+		s.event("change", change)
+	}
+}
+
+// takeLines writes the lines that came.
+func (s *watcher) takeLines() {
+	s.mu.Lock()
+	batch := LogLines{Dropped: s.dropped, Lines: s.lines}
+	s.lines, s.bytes, s.dropped = nil, 0, 0
+	s.mu.Unlock()
+	if len(batch.Lines) > 0 {
+		s.event("lines", batch)
+	}
+}
+
+func (s *watcher) event(name string, v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // as in isNew; lines of the log are JSON
+		panic(err)
+	}
+	fmt.Fprintf(&s.out, "event: %s\ndata: %s\n\n", name, text)
+}

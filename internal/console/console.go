@@ -1,0 +1,214 @@
+// Package console is the web page of a running Orla (SPEC O): its files, and who gets in. What it shows comes from
+// an API that it is given, below /api/. docs/decisions/0049 has the design.
+//
+// Its invariant: no request reaches the API that does not come from a browser on this machine to which the control
+// socket gave a link, and from this page in it.
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The bounds of a console.
+const (
+	maxRequests = 64      // of the API at once, without streams
+	maxStreams  = 32      // of all sessions
+	maxOwn      = 6       // streams of one session
+	maxBody     = 4 << 20 // of a request, in bytes
+	maxLogin    = 4 << 10 // of a login
+)
+
+// Options configures a Console.
+type Options struct {
+	// API answers the requests below /api/, of which it gets the rest of the path. Required.
+	API http.Handler
+	// Instance names this Orla, in letters and digits: browsers send a cookie to all ports of a host, so the cookies of
+	// two Orlas need different names.
+	Instance string
+	// Admitted, if not nil, is called with the context of each request that was let in.
+	Admitted func(context.Context)
+	// HeadersRead, if not nil, is called with the context of each stream when its headers are not needed any more.
+	HeadersRead func(context.Context)
+	// Log is required.
+	Log *slog.Logger
+}
+
+// Console serves the page. Its methods may be called from any goroutine.
+type Console struct {
+	opts     Options
+	off      atomic.Bool
+	access   access
+	files    func() map[string]file
+	requests chan struct{} // holds one for each request of the API
+	streams  chan struct{} // holds one for each stream
+	over     context.Context
+	end      context.CancelFunc
+}
+
+// New returns a Console, which uses nothing until somebody asks for a link.
+func New(opts Options) *Console {
+	if opts.Admitted == nil {
+		opts.Admitted = func(context.Context) {}
+	}
+	if opts.HeadersRead == nil {
+		opts.HeadersRead = func(context.Context) {}
+	}
+	over, end := context.WithCancel(context.Background())
+	return &Console{
+		opts: opts, files: sync.OnceValue(readFiles), over: over, end: end,
+		requests: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
+	}
+}
+
+// Patterns are the patterns of http.ServeMux that a Console serves.
+func Patterns() []string { return []string{"/{$}", "/console/", "/api/"} }
+
+// Turn serves the page or not. Turning it off ends all sessions.
+func (c *Console) Turn(on bool) {
+	c.off.Store(!on)
+	if !on {
+		c.access.clear()
+	}
+}
+
+// On reports whether the page is served.
+func (c *Console) On() bool { return !c.off.Load() && c.over.Err() == nil }
+
+// Close ends all sessions with their streams, for good.
+func (c *Console) Close() {
+	c.end()
+	c.access.clear()
+}
+
+// Link returns the path of a link that lets one browser in, once, and until when.
+func (c *Console) Link() (path string, until time.Time) {
+	code, until := c.access.issue(time.Now())
+	return "/console/login#" + code, until
+}
+
+// cookie is the name of the cookie of a session.
+func (c *Console) cookie() string { return "orla_console_" + c.opts.Instance }
+
+// keyHeader is the header with the second half of a session's secret.
+const keyHeader = "X-Orla-Console"
+
+// ServeHTTP serves the page.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	if !c.On() {
+		refuse(w, http.StatusNotFound, "the console is off", "")
+		return
+	}
+	if why := foreign(r); why != nil {
+		why.send(w)
+		return
+	}
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/api/"):
+		c.serveAPI(w, r)
+	case r.Method == http.MethodPost && r.URL.Path == loginPath:
+		c.login(w, r)
+	case r.Method == http.MethodPost && r.URL.Path == "/console/logout":
+		if s := c.sessionOf(r); s != nil {
+			c.access.drop(s)
+		}
+		http.SetCookie(w, &http.Cookie{Name: c.cookie(), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // there is no TLS on loopback
+		answer(w, http.StatusOK, struct{}{})
+	default:
+		c.serveFile(w, r)
+	}
+}
+
+// loginPath is where links lead.
+const loginPath = "/console/login"
+
+// login exchanges the code of a link for a session.
+func (c *Console) login(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Code string `json:"code"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(&asked); err != nil {
+		refuse(w, http.StatusBadRequest, "the request's body is not a login", "")
+		return
+	}
+	token, key, ok := c.access.enter(asked.Code, time.Now())
+	if !ok {
+		c.opts.Log.Warn("a link to the console was refused: it was used, or is too old")
+		refuse(w, http.StatusForbidden, "This link was used, or is older than a minute.", "orla console prints another one")
+		return
+	}
+	c.opts.Log.Info("a browser was let into the console", "sessions", c.access.count())
+	http.SetCookie(w, &http.Cookie{Name: c.cookie(), Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // there is no TLS on loopback
+	answer(w, http.StatusOK, map[string]string{"key": key})
+}
+
+// sessionOf returns the session of a request; nil for none. It needs both halves of the secret.
+func (c *Console) sessionOf(r *http.Request) *session {
+	key := r.Header[keyHeader]
+	if len(key) != 1 {
+		return nil
+	}
+	s := c.holder(r)
+	if s == nil || !s.has(key[0]) {
+		return nil
+	}
+	return s
+}
+
+// holder returns the session whose cookie a request has; nil for none.
+func (c *Console) holder(r *http.Request) *session {
+	cookies := r.CookiesNamed(c.cookie())
+	if len(cookies) != 1 { // of two, one was set by somebody else
+		return nil
+	}
+	return c.access.find(cookies[0].Value, time.Now())
+}
+
+// serveAPI passes a request of the page on to the API.
+func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) {
+	s := c.sessionOf(r)
+	if s == nil {
+		refuse(w, http.StatusUnauthorized, "This page has no session with this Orla.", "orla console prints a link")
+		return
+	}
+	places, stream := c.requests, isStream(r)
+	if stream {
+		places = c.streams
+		if !s.begin() {
+			refuse(w, http.StatusTooManyRequests, "This browser has too many pages of the console open.", "close some of them")
+			return
+		}
+		defer s.done()
+	}
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	default:
+		refuse(w, http.StatusTooManyRequests, "Too much is asked of the console at once.", "try again")
+		return
+	}
+	c.opts.Admitted(r.Context())
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)() // also when the Console is closed
+	if stream {
+		c.opts.HeadersRead(r.Context())
+	}
+	inner := r.Clone(ctx)
+	inner.URL.Path, inner.URL.RawPath = strings.TrimPrefix(r.URL.Path, "/api"), strings.TrimPrefix(r.URL.RawPath, "/api")
+	inner.Header = http.Header{"Content-Type": r.Header["Content-Type"]} // the API is not to see who asks
+	inner.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	c.opts.API.ServeHTTP(w, inner)
+}
+
+// isStream reports whether an answer goes on until the client leaves.
+func isStream(r *http.Request) bool {
+	return strings.HasSuffix(r.URL.Path, "/watch") || strings.HasSuffix(r.URL.Path, "/events") || r.URL.Query().Has("follow")
+}
