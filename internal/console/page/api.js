@@ -1,0 +1,128 @@
+// Talks to the API. A session is a cookie, which scripts cannot read, and a key, which is here and goes into a header.
+
+const place = 'orla.console.key';
+export const hasKey = () => Boolean(localStorage.getItem(place));
+export const keep = (key) => localStorage.setItem(place, key);
+
+// Ended says that the session is over.
+export class Ended extends Error {}
+
+// Refused is an answer that is an error, with its code and hint.
+export class Refused extends Error {
+  constructor(status, body) {
+    super(body.message || 'HTTP ' + status);
+    Object.assign(this, { status, code: body.code || '', hint: body.hint || '' });
+  }
+}
+
+async function body(answer) {
+  try { return await answer.json(); } catch { return {}; }
+}
+
+export const message = async (answer) => (await body(answer)).message || 'Orla answered ' + answer.status + '.';
+
+async function ask(path, options = {}) {
+  const answer = await fetch('/api' + path, {
+    ...options, cache: 'no-store', redirect: 'error',
+    headers: { 'X-Orla-Console': localStorage.getItem(place) || '', ...options.headers },
+  });
+  if (answer.ok) return answer;
+  if (answer.status === 401) throw new Ended('the session is over');
+  throw new Refused(answer.status, await body(answer));
+}
+
+export const get = async (path, signal) => (await ask(path, { signal })).json();
+
+// lines reads an answer of JSON lines.
+export const lines = async (path, signal) => (await (await ask(path, { signal })).text()).split('\n').filter(Boolean).map((l) => JSON.parse(l));
+
+export const post = async (path, value = {}, signal) => JSON.parse(await postText(path, JSON.stringify(value), signal));
+
+// postText keeps JSON as text, since numbers may have more digits than a script can hold.
+export const postText = async (path, body, signal) => (await ask(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body, signal })).text();
+
+export async function logout() {
+  await fetch('/console/logout', { method: 'POST', headers: { 'Content-Type': 'application/json', 'X-Orla-Console': localStorage.getItem(place) || '' }, body: '{}' });
+  localStorage.removeItem(place);
+}
+
+// path makes a path of parts, each escaped, and of parameters; a list gives the parameter several times.
+export function path(parts, given = {}) {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(given)) {
+    for (const one of [].concat(value)) if (one !== '' && one !== undefined) query.append(key, one);
+  }
+  const text = query.toString();
+  return '/v1/' + parts.map((p) => (p === '.' || p === '..' ? p.replaceAll('.', '%2E') : encodeURIComponent(p))).join('/') + (text ? '?' + text : '');
+}
+
+// silence is how long a stream may say nothing: the server says that it is alive every 15 s.
+const silence = 40_000;
+
+// Stream is the stream of all that is new. It begins again when it breaks off.
+export class Stream {
+  constructor(on) {
+    this.on = on; // {change, lines, state, ended}
+    this.params = {};
+  }
+
+  // use begins the stream with other parameters.
+  use(params) {
+    this.params = params;
+    this.stop();
+    this.run((this.control = new AbortController()));
+  }
+
+  stop() { this.control?.abort(); }
+
+  async run(control) {
+    for (let pause = 300; !control.signal.aborted; pause = Math.min(pause * 2, 5000)) {
+      try {
+        await this.read(control, () => { pause = 300; });
+      } catch (error) {
+        if (error instanceof Ended) { this.on.ended(); return; }
+        if (error instanceof Refused && error.status < 500 && error.status !== 429) { this.on.state('refused', error); return; }
+      }
+      if (control.signal.aborted) return;
+      this.on.state('lost');
+      await new Promise((done) => setTimeout(done, pause));
+    }
+  }
+
+  async read(control, begun) {
+    const once = new AbortController();
+    const end = () => once.abort();
+    control.signal.addEventListener('abort', end);
+    let watchdog = setTimeout(end, silence);
+    try {
+      const answer = await ask(path(['watch'], this.params), { signal: once.signal });
+      begun();
+      this.on.state('live');
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let rest = ''; ;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        clearTimeout(watchdog);
+        watchdog = setTimeout(end, silence);
+        rest += value;
+        const events = rest.split('\n\n');
+        rest = events.pop();
+        for (const text of events) this.event(text, control);
+      }
+    } finally {
+      clearTimeout(watchdog);
+      control.signal.removeEventListener('abort', end);
+    }
+  }
+
+  event(text, control) {
+    if (control.signal.aborted) return;
+    let name = '', data = '';
+    for (const line of text.split('\n')) {
+      if (line.startsWith('event: ')) name = line.slice(7);
+      if (line.startsWith('data: ')) data += line.slice(6);
+    }
+    if (name === 'change') this.on.change(JSON.parse(data));
+    if (name === 'lines') this.on.lines(JSON.parse(data));
+  }
+}

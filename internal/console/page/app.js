@@ -1,0 +1,110 @@
+// The page as a whole: which view is shown, and the one stream that feeds it.
+
+import { Stream, logout } from './api.js';
+import { h, replace, set, icon, plural, span, failed } from './dom.js';
+import { toolsView } from './tools.js';
+import { toolView } from './tool.js';
+import { tryView } from './try.js';
+import { callsView } from './calls.js';
+import { clientsView } from './clients.js';
+import { approvalsView } from './approvals.js';
+
+const main = document.getElementById('main');
+const nav = document.getElementById('nav');
+const about = document.getElementById('about');
+
+// app is what all views share.
+export const app = { status: null, tools: new Map(), live: 'connecting', skew: 0, go: (hash) => { location.hash = hash; } };
+let view = null;
+
+const entries = [
+  ['tools', 'Tools', () => problems() || ''], ['calls', 'Calls', () => ''], ['clients', 'Clients', () => ''],
+  ['approvals', 'Approvals', () => app.status?.approvals_waiting || ''],
+];
+
+function problems() {
+  let n = (app.status?.problems || []).filter((p) => p.severity === 'error').length;
+  for (const t of app.tools.values()) if (t.state === 'CRASHED') n++;
+  return n;
+}
+
+const links = entries.map(([name, text]) => h('a', { href: '#/' + name, 'data-name': name }, icon(name), h('span', {}, text), h('span', { class: 'count' })));
+replace(nav, links);
+const dot = h('span', { class: 'dot' }), liveText = h('span', {}, 'Connecting'), where = h('span', { class: 'where dim' });
+replace(about, h('div', { class: 'live', role: 'status' }, dot, liveText), where,
+  h('button', { type: 'button', class: 'link', onclick: () => logout().then(() => location.reload(), failed) }, 'Close the session'));
+
+function drawSide(name) {
+  links.forEach((link, i) => {
+    if (name) link.toggleAttribute('data-on', link.dataset.name === name);
+    if (name) link.dataset.name === name ? link.setAttribute('aria-current', 'page') : link.removeAttribute('aria-current');
+    const n = entries[i][2]();
+    set(link.lastChild, n ? String(n) : '');
+    link.lastChild.hidden = !n;
+  });
+  about.dataset.live = app.live;
+  set(liveText, { live: 'Live', lost: 'Not connected; trying again', refused: 'Refused', connecting: 'Connecting' }[app.live]);
+  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up ${span(Date.now() - Date.parse(app.status.started))}`);
+  document.body.dataset.live = app.live;
+}
+
+const stream = new Stream({
+  change(change) {
+    if (change.status) {
+      if (app.status && app.status.started !== change.status.started) app.tools.clear(); // another Orla than before
+      app.status = change.status;
+    }
+    for (const t of change.tools || []) app.tools.set(t.name, t);
+    for (const name of change.gone || []) app.tools.delete(name);
+    drawSide();
+    view?.change?.(change);
+  },
+  lines(batch) { view?.lines?.(batch); },
+  state(state, error) {
+    app.live = state;
+    if (state === 'live') app.tools.clear(); // the first change has all
+    if (error) failed(error);
+    drawSide();
+    view?.live?.(state);
+  },
+  ended() {
+    view?.leave?.();
+    document.body.className = 'door';
+    replace(document.body, h('main', { class: 'card' }, h('h1', {}, 'This session is over'),
+      h('p', {}, 'Orla was started again, or the session was closed or is too old. To go on, run this on the machine of Orla:'),
+      h('pre', { class: 'command' }, 'orla console')));
+  },
+});
+
+const views = { tools: toolsView, tool: toolView, try: tryView, calls: callsView, clients: clientsView, approvals: approvalsView };
+const under = { tool: 'tools', try: 'tools' };
+let watched;
+
+function route() {
+  const [name, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
+  const known = views[name] ? name : 'tools';
+  let args = [];
+  try { args = rest.map(decodeURIComponent); } catch { /* a hash that somebody has typed */ }
+  view?.leave?.();
+  view = views[known](app, ...args);
+  document.title = view.title + ' · Orla';
+  replace(main, view.el);
+  main.scrollTop = 0;
+  drawSide(under[known] || known);
+  const params = view.params || {};
+  if (JSON.stringify(params) !== watched || view.lines) {
+    watched = JSON.stringify(params);
+    stream.use(params);
+  }
+  if (app.status) view.change?.({});
+}
+
+addEventListener('hashchange', () => { route(); main.focus({ preventScroll: true }); });
+addEventListener('keydown', (event) => {
+  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+  const search = main.querySelector('input[type=search]');
+  if (search) { event.preventDefault(); search.focus(); search.select(); }
+});
+setInterval(() => { drawSide(); view?.tick?.(); }, 1000);
+export const summary = () => plural(app.tools.size, 'tool');
+route();

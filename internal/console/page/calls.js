@@ -1,0 +1,95 @@
+// The last calls of all tools.
+
+import { h, set, replace, clock, took, bytes, plural, empty, icon, shape, button, svg } from './dom.js';
+import { List } from './list.js';
+
+const most = 2000;
+
+// Calls keeps the last calls that the stream tells of.
+export class Calls {
+  constructor() { this.list = []; this.n = 0; }
+  add(batch) {
+    for (const line of batch.lines) if (line.msg === 'call') this.list.push(Object.assign(line, { n: ++this.n }));
+    if (this.list.length > most) this.list.splice(0, this.list.length - most);
+  }
+  clear() { this.list = []; }
+}
+
+export const callParams = { lines: 500, event: 'call' };
+
+export function callsView(app) {
+  const calls = new Calls();
+  let words = '', failedOnly = false, chosen = null, heard = false;
+  const totals = h('p', { class: 'totals' });
+  const search = h('input', { type: 'search', placeholder: 'Search calls', 'aria-label': 'Search calls', oninput: () => { words = search.value.toLowerCase(); draw(); } });
+  const only = h('button', { type: 'button', class: 'chip', 'aria-pressed': 'false', onclick: () => { failedOnly = !failedOnly; only.setAttribute('aria-pressed', String(failedOnly)); draw(); } }, 'Failed only');
+  const list = new List({ row, key: (c) => c.n, label: 'Calls', height: 40, role: 'rowgroup' });
+  list.el.setAttribute('role', 'presentation');
+  const table = h('div', { class: 'table calls', role: 'table', 'aria-label': 'Calls' }, h('div', { class: 'tr head', role: 'row' }, [['', ''], ['Time', ''], ['Tool', 'c-name'], ['Caller', ''], ['Took', 'num'], ['Answer', 'num']].map(([text, kind]) => h('span', { role: 'columnheader', class: kind }, text))), list.el);
+  const chart = h('div', { class: 'chart' });
+  const detail = h('div', { class: 'detail', hidden: true });
+  const none = h('div', { hidden: true });
+  const el = h('section', { class: 'view fill' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Calls'), totals), h('div', { class: 'controls' }, h('label', { class: 'search' }, icon('search'), search, h('kbd', { 'aria-hidden': 'true' }, '/')), h('div', { class: 'chips' }, only))), chart, table, detail, none);
+
+  function row(c) {
+    const ok = c.ok !== false;
+    return h('div', { class: 'tr' + (chosen === c.n ? ' chosen' : ''), role: 'row', onclick: () => choose(c) },
+      h('span', { role: 'cell', class: ok ? 'ok' : 'bad' }, shape(ok ? 'ready' : 'crashed'), h('b', {}, ok ? 'ok' : c.code || 'failed')),
+      h('span', { role: 'cell' }, clock(c.time, true)), h('span', { role: 'cell', class: 'c-name' }, h('button', { type: 'button', class: 'link', onclick: (e) => { e.stopPropagation(); choose(c); } }, c.tool)),
+      h('span', { role: 'cell' }, c.caller), h('span', { role: 'cell', class: 'num' }, took(c.duration_ms)), h('span', { role: 'cell', class: 'num' }, bytes(c.response_bytes)));
+  }
+
+  function choose(c) {
+    chosen = chosen === c.n ? null : c.n;
+    detail.hidden = chosen === null;
+    const { n: _, ...rest } = c;
+    const of = [...app.tools.values()].find((t) => t.name === c.tool) || [...app.tools.values()].find((t) => c.tool.startsWith(t.name + '__'));
+    if (chosen !== null) {
+      replace(detail, h('div', { class: 'bar' }, h('strong', {}, c.tool), h('span', { class: 'dim' }, c.call_id), of && h('a', { class: 'button', href: `#/try/${encodeURIComponent(of.name)}/${encodeURIComponent(c.tool)}` }, 'Call it again'), of && h('a', { class: 'button', href: '#/tool/' + encodeURIComponent(of.name) + '/logs' }, 'Its log'), button('', 'Close', () => choose(c), { class: 'quiet' })),
+        c.reason && h('p', { class: 'why' }, c.reason), h('pre', { tabindex: '0' }, JSON.stringify(rest, null, 2)));
+    }
+    draw();
+  }
+
+  function draw() {
+    const asked = words.trim().split(/\s+/);
+    const shown = calls.list.filter((c) => (!failedOnly || c.ok === false) && asked.every((w) => `${c.tool} ${c.caller} ${c.code || ''} ${c.call_id} ${c.session || ''}`.toLowerCase().includes(w))).reverse();
+    list.show(shown);
+    const bad = calls.list.filter((c) => c.ok === false).length;
+    replace(totals, calls.list.length ? `the last ${plural(calls.list.length, 'call')}` : '', bad > 0 && h('span', { class: 'total crashed' }, shape('crashed'), `${bad} failed`));
+    table.hidden = chart.hidden = !shown.length;
+    none.hidden = Boolean(shown.length) || !heard;
+    if (!shown.length) replace(none, calls.list.length ? empty('No call matches', 'Another word may find it.') : empty('There was no call yet', 'Connect an MCP client to ' + (app.status?.url || 'Orla') + ', or try a tool here. Each call appears with what it took.', h('a', { class: 'button', href: '#/tools' }, 'All tools')));
+    drawChart();
+  }
+
+  // Calls over the time that the list covers, the failed ones below in another colour and hatched by their place.
+  function drawChart() {
+    const all = calls.list;
+    if (all.length < 2) { replace(chart); return; }
+    const begin = Date.parse(all[0].time), end = Math.max(Date.now(), begin + 1000), bins = 60;
+    const good = new Array(bins).fill(0), bad = new Array(bins).fill(0);
+    for (const c of all) (c.ok === false ? bad : good)[Math.min(bins - 1, Math.floor((Date.parse(c.time) - begin) / (end - begin) * bins))]++;
+    const top = Math.max(1, ...good, ...bad);
+    const picture = svg('svg', { viewBox: `0 0 ${bins * 10} 48`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `Calls since ${clock(begin)}, at most ${top} in one bar` });
+    for (let i = 0; i < bins; i++) {
+      if (good[i]) picture.append(svg('rect', { x: i * 10 + 1, width: 8, y: 34 - Math.max(1.5, good[i] / top * 32), height: Math.max(1.5, good[i] / top * 32), class: 'bar-ok' }));
+      if (bad[i]) picture.append(svg('rect', { x: i * 10 + 1, width: 8, y: 36, height: Math.max(2, bad[i] / top * 12), class: 'bar-bad' }));
+    }
+    replace(chart, picture, h('div', { class: 'scale dim' }, h('span', {}, clock(begin)), h('span', {}, 'now')));
+  }
+
+  let due = false;
+  return {
+    el, title: 'Calls', params: callParams,
+    change() { if (!heard && app.live === 'live') setTimeout(() => { heard = true; draw(); }, 300); },
+    lines(batch) {
+      heard = true;
+      calls.add(batch);
+      if (due) return;
+      due = true;
+      requestAnimationFrame(() => { due = false; draw(); });
+    },
+    live(state) { if (state === 'live') calls.clear(); },
+  };
+}
