@@ -35,6 +35,7 @@ export function approvalsView(app) {
       replace(body, empty('No call has needed an approval', 'A rule with require_approval makes calls wait for a person. docs/GOVERNANCE.md says how to write one.'));
       return;
     }
+    setTimeout(tick);
     replace(body, [...pending, ...records.filter((r) => r.phase !== 'Pending').reverse().slice(0, 100)].map(card));
   }
 
@@ -54,7 +55,7 @@ export function approvalsView(app) {
     for (const left of body.querySelectorAll('[data-until]')) set(left, span(Date.parse(left.dataset.until) - Date.now()));
   }
 
-  load().then(tick);
+  load();
   return {
     el, title: 'Approvals', params: { lines: 0, event: ['a call needs an approval', 'an approval was decided', 'an approval was extended'] },
     change() { const now = app.status?.approvals_waiting || 0; if (now !== waiting) { waiting = now; soon(); } },

@@ -1,0 +1,36 @@
+package console
+
+import "time"
+
+// Access is who may get in.
+type Access struct{ a *access }
+
+// NewAccess returns an Access that knows nobody.
+func NewAccess() Access { return Access{&access{}} }
+
+// Issue returns the code of a link.
+func (a Access) Issue() string {
+	code, _ := a.a.issue(time.Now())
+	return code
+}
+
+// Enter returns the token of a session; "" if the code is not good.
+func (a Access) Enter(code string) string {
+	token, _, _ := a.a.enter(code, time.Now())
+	return token
+}
+
+// Knows reports whether a token is that of a session, and uses it.
+func (a Access) Knows(token string) bool { return a.a.find(token, time.Now()) != nil }
+
+// Clear ends all sessions.
+func (a Access) Clear() { a.a.clear() }
+
+// Files are the files of the page.
+func Files() map[string]string {
+	files := map[string]string{}
+	for name, f := range readFiles() {
+		files[name] = string(f.content)
+	}
+	return files
+}
