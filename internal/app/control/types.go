@@ -131,7 +131,7 @@ type ConsoleLink struct {
 
 // Change is what is new in the status, since the stream began or since the last Change.
 type Change struct {
-	Status *Status      `json:"status,omitempty" jsonschema:"The status without its tools, if anything in it is new; always in the first Change."`
+	Status Status       `json:"status,omitzero" jsonschema:"The status without its tools, if anything in it is new; always in the first Change."`
 	Tools  []ToolStatus `json:"tools,omitempty" jsonschema:"The tools that are new or have changed; all of them in the first Change."`
 	Gone   []string     `json:"gone,omitempty" jsonschema:"The names of tools that are not served any more."`
 }

@@ -127,15 +127,13 @@ type watcher struct {
 	sent   map[string]uint64 // hashes of what was sent of each tool; "" is the rest of the status
 	seed   maphash.Seed
 	out    bytes.Buffer
-	due    bool // a look at all tools is due
+	due    bool          // a look at all tools is due
 	wake   chan struct{} // holds a value if there is something to send
 
-	mu      sync.Mutex // guards the fields that follow
-	dirty   map[string]bool
-	all     bool // something that is not about one tool has changed
-	lines   []json.RawMessage
-	bytes   int
-	dropped int
+	mu    sync.Mutex // guards the fields that follow
+	dirty map[string]bool
+	all   bool // something that is not about one tool has changed
+	pile  pile
 }
 
 // changed notes a line of the log that tells of a change.
@@ -152,20 +150,48 @@ func (s *watcher) changed(line json.RawMessage, dropped int) {
 	s.wakeLocked()
 }
 
-// log keeps a line to send. The newest stay.
+// log keeps a line to send.
 func (s *watcher) log(line json.RawMessage, dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropped += dropped
-	s.lines = append(s.lines, line)
-	s.bytes += len(line)
-	for len(s.lines) > maxWatchLines || s.bytes > maxWatchBytes && len(s.lines) > 1 {
-		s.bytes -= len(s.lines[0])
-		s.lines[0] = nil
-		s.lines = s.lines[1:]
-		s.dropped++
-	}
+	s.pile.add(line, dropped)
 	s.wakeLocked()
+}
+
+// pile are lines that wait to be sent.
+type pile struct {
+	lines   []json.RawMessage
+	bytes   int
+	printed int // how many of them tools have printed
+	dropped int
+}
+
+// add adds a line. Of too many the newest stay, and first of all what tools did not print.
+func (p *pile) add(line json.RawMessage, dropped int) {
+	p.dropped += dropped
+	p.lines = append(p.lines, line)
+	p.bytes += len(line)
+	if isPrinted(line) {
+		p.printed++
+	}
+	for len(p.lines) > maxWatchLines || p.bytes > maxWatchBytes && len(p.lines) > 1 {
+		least := 0
+		if p.printed > 0 {
+			least = slices.IndexFunc(p.lines, isPrinted)
+			p.printed--
+		}
+		p.bytes -= len(p.lines[least])
+		copy(p.lines[1:least+1], p.lines[:least])
+		p.lines[0] = nil
+		p.lines = p.lines[1:]
+		p.dropped++
+	}
+}
+
+// isPrinted reports whether a line of the log is one that a tool printed.
+func isPrinted(line json.RawMessage) bool {
+	const head = len(`{"time":"2026-01-02T15:04:05.000000000+00:00","level":"info","msg":"stderr"`)
+	return bytes.Contains(line[:min(len(line), head)], []byte(`"msg":"stderr"`))
 }
 
 func (s *watcher) wakeLocked() {
@@ -263,7 +289,7 @@ func (s *watcher) lookAtAll() time.Duration {
 	}
 	status.Tools = []ToolStatus{}
 	if s.isNew("", status) {
-		change.Status = &status
+		change.Status = status
 	}
 	s.write(&change)
 	return time.Since(began)
@@ -307,20 +333,24 @@ func (s *watcher) isNew(name string, v any) bool {
 }
 
 func (s *watcher) write(change *Change) {
-	if change.Status != nil || len(change.Tools)+len(change.Gone) > 0 {
+	if change.Status.Version != "" || len(change.Tools)+len(change.Gone) > 0 {
 		s.event("change", change)
 	}
 }
 
 // takeLines writes the lines that came.
 func (s *watcher) takeLines() {
-	s.mu.Lock()
-	batch := LogLines{Dropped: s.dropped, Lines: s.lines}
-	s.lines, s.bytes, s.dropped = nil, 0, 0
-	s.mu.Unlock()
-	if len(batch.Lines) > 0 {
+	if batch := s.taken(); len(batch.Lines) > 0 {
 		s.event("lines", batch)
 	}
+}
+
+func (s *watcher) taken() LogLines {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	batch := LogLines{Dropped: s.pile.dropped, Lines: s.pile.lines}
+	s.pile = pile{}
+	return batch
 }
 
 func (s *watcher) event(name string, v any) {

@@ -361,3 +361,33 @@ func BenchmarkAdd(b *testing.B) {
 		h.Add(l)
 	}
 }
+
+// O4: a follower with a pace looks at what is new at most so often, and at once after a while without lines.
+func TestO4AFollowerKeepsItsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := history.New()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var at []time.Duration
+		began := time.Now()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range h.Follow(ctx, history.Query{Last: -1, Pace: 100 * time.Millisecond}) {
+				at = append(at, time.Since(began))
+			}
+		}()
+		synctest.Wait()
+		for range 30 {
+			h.Add(history.Line{Time: time.Now(), Event: "e", JSON: []byte(`{}`)})
+			time.Sleep(10 * time.Millisecond)
+		}
+		synctest.Wait()
+		cancel()
+		<-done
+		times := slices.Compact(slices.Clone(at))
+		if want := []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond}; len(at) < 20 || !slices.Equal(times[:3], want) {
+			t.Errorf("%d lines, at %v; want them at %v", len(at), times, want)
+		}
+	})
+}
