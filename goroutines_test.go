@@ -55,6 +55,7 @@ var uncontained = map[string]struct {
 	"internal/app/daemon.server.runStdio":              {1, below},
 	"internal/app/daemon.watchers.serve":               {1, waits},
 	"internal/app/listen.Server.serve":                 {1, below},
+	"internal/console.Console.serveAPI":                {1, own},
 	"internal/app/control.NewClient":                   {1, own},
 	"internal/app/control.Server.Serve":                {2, own},
 	"internal/app/control.listen":                      {1, own},

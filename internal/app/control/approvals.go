@@ -164,7 +164,7 @@ func decodeDecision(body []byte, asked any) error {
 		case "decided_by", "decided_how":
 			return &Error{Code: CodeBadRequest, Message: name + " is not accepted: who decides is known from the connection"}
 		case "proof":
-			return &Error{Code: CodeBadRequest, Message: "proof is reserved for passkeys, and this version of Orla has no console that asks for one"}
+			return &Error{Code: CodeBadRequest, Message: "proof is reserved for passkeys, and the console of this version of Orla does not ask for one"}
 		}
 	}
 	d := json.NewDecoder(bytes.NewReader(body))

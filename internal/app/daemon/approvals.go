@@ -181,7 +181,7 @@ func refusedDecision(id string, r *approvals.Record, err error) error {
 	case errors.Is(err, approvals.ErrDigest):
 		return &control.Error{Code: control.CodeDigest, Message: id + ": " + err.Error(), Hint: "read it again"}
 	case errors.Is(err, approvals.ErrApprover) && r.Allows(manifest.ApproverPasskey):
-		return &control.Error{Code: control.CodeForbidden, Message: id + ": the rule wants a passkey, and this version of Orla has no console that asks for one; so nobody can decide", Hint: "change approvers in " + r.Rule}
+		return &control.Error{Code: control.CodeForbidden, Message: id + ": the rule wants a passkey, and the console of this version of Orla does not ask for one; so nobody can decide", Hint: "change approvers in " + r.Rule}
 	case errors.Is(err, approvals.ErrApprover):
 		return &control.Error{Code: control.CodeForbidden, Message: id + ": the rule lets only the person at the client decide", Hint: "approvers in " + r.Rule + " says so"}
 	}
