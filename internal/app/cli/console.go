@@ -55,7 +55,7 @@ func newConsole(flags *config.Flags, std terminal.Streams) *cobra.Command {
 // a browser, so the link is in a file for this user alone, which leads there. It stays, and is of no use after a minute.
 func openLink(cmd *cobra.Command, status *control.Status, link *control.ConsoleLink) bool {
 	base, isSocket := strings.CutSuffix(status.Socket, filepath.Ext(status.Socket))
-	if !isSocket || !filepath.IsAbs(base) {
+	if !isSocket || !filepath.IsAbs(base) || !logins.HasDesktop() {
 		return false
 	}
 	page := base + ".html"

@@ -293,14 +293,20 @@ func secretIn(path string) (string, error) {
 	return value, nil
 }
 
+// HasDesktop reports whether there may be a browser to open.
+func HasDesktop() bool {
+	return runtime.GOOS == "darwin" || os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != "" || os.Getenv("BROWSER") != ""
+}
+
 // OpenBrowser asks the desktop to open a URL that begins with http, or an absolute path. There is no shell. Every user of the
 // machine can see what is opened.
 func OpenBrowser(ctx context.Context, url string) error {
+	if !HasDesktop() {
+		return errors.New("there is no desktop")
+	}
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"
-	} else if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" && os.Getenv("BROWSER") == "" {
-		return errors.New("there is no desktop")
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, url)
 	if err := cmd.Start(); err != nil {
