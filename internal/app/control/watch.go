@@ -22,6 +22,7 @@ const (
 	watchPace  = 100 * time.Millisecond
 	watchTick  = 2 * time.Second // for numbers that no line of the log tells of
 	watchAlive = 15 * time.Second
+	floodPace  = 250 * time.Millisecond // between two times at which lines go out, if there are too many of them
 	// restFor is how many times as long as the last look at all tools took it rests before the next.
 	restFor = 20
 	// fewTools is up to how many tools that changed are looked at one by one.
@@ -128,6 +129,7 @@ type watcher struct {
 	seed   maphash.Seed
 	out    bytes.Buffer
 	due    bool          // a look at all tools is due
+	dry    time.Time     // no lines before it
 	wake   chan struct{} // holds a value if there is something to send
 
 	mu    sync.Mutex // guards the fields that follow
@@ -232,6 +234,9 @@ func (s *watcher) run(ctx context.Context, w http.ResponseWriter) {
 		rest := restFor*took - time.Since(looked)
 		if !s.due {
 			rest = max(rest, time.Until(looked.Add(watchTick)))
+		}
+		if wet := time.Until(s.dry); wet > 0 {
+			rest = min(rest, wet)
 		}
 		timer.Reset(max(rest, 0))
 		select {
@@ -338,11 +343,26 @@ func (s *watcher) write(change *Change) {
 	}
 }
 
-// takeLines writes the lines that came.
+// takeLines writes the lines that came. After too many it waits for floodPace.
 func (s *watcher) takeLines() {
-	if batch := s.taken(); len(batch.Lines) > 0 {
-		s.event("lines", batch)
+	if time.Now().Before(s.dry) {
+		return
 	}
+	batch := s.taken()
+	if len(batch.Lines) == 0 {
+		return
+	}
+	if batch.Dropped > 0 {
+		s.dry = time.Now().Add(floodPace)
+	}
+	fmt.Fprintf(&s.out, "event: lines\ndata: {\"dropped\":%d,\"lines\":[", batch.Dropped)
+	for i, line := range batch.Lines { // they are JSON; encoding/json would read each of them again
+		if i > 0 {
+			s.out.WriteByte(',')
+		}
+		s.out.Write(line)
+	}
+	s.out.WriteString("]}\n\n")
 }
 
 func (s *watcher) taken() LogLines {
