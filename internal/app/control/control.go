@@ -28,6 +28,8 @@ type Backend interface {
 	// Tools lists what clients can call, once that is known. A list that ctx
 	// cuts short is one too.
 	Tools(ctx context.Context) []ListedTool
+	// Manifest returns the file that describes a tool, by the name of its manifest.
+	Manifest(name string) (Manifest, error)
 	// Call answers a call with a CallToolResult, as JSON. Trouble of the tool
 	// is such a result too; an error says that there was no call.
 	// caller is who calls, for rules and the log: CLI or Page.

@@ -86,6 +86,11 @@ func (b *backend) Tools(context.Context) []control.ListedTool {
 	}}
 }
 
+func (b *backend) Manifest(name string) (control.Manifest, error) {
+	t, err := b.Tool(name)
+	return control.Manifest{Source: t.Source, Text: "name: weather\n"}, err
+}
+
 func (b *backend) ConsoleLink() (control.ConsoleLink, error) {
 	return control.ConsoleLink{URL: "http://127.0.0.1:8080/console/login#code", Expires: time.Now()}, nil
 }

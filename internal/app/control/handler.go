@@ -42,6 +42,7 @@ func routes() []route {
 		{"GET /v1/status", (*Server).status, both},
 		{"GET /v1/status/{name}", (*Server).toolStatus, both},
 		{"GET /v1/tools", (*Server).tools, both},
+		{"GET /v1/manifests/{name}", (*Server).manifest, both},
 		{"POST /v1/tools/{name}/call", (*Server).call, both},
 		{"POST /v1/capsules/{name}/restart", operation(Restart), both},
 		{"POST /v1/capsules/{name}/stop", operation(Stop), both},
@@ -138,6 +139,15 @@ func (s *Server) tools(w http.ResponseWriter, r *http.Request) error {
 		list = []ListedTool{}
 	}
 	send(w, http.StatusOK, ListedTools{Tools: list})
+	return nil
+}
+
+func (s *Server) manifest(w http.ResponseWriter, r *http.Request) error {
+	m, err := s.opts.Backend.Manifest(r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, m)
 	return nil
 }
 

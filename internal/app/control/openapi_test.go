@@ -66,7 +66,7 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.ApproveRequest](), reflect.TypeFor[control.DenyRequest](), reflect.TypeFor[control.ExtendRequest](),
 	reflect.TypeFor[control.PinList](), reflect.TypeFor[control.PinnedProvider](), reflect.TypeFor[control.PinnedItem](), reflect.TypeFor[control.PinChange](),
 	reflect.TypeFor[control.PinFinding](), reflect.TypeFor[control.PinApproval](),
-	reflect.TypeFor[control.ConsoleLink](), reflect.TypeFor[control.Change](), reflect.TypeFor[control.LogLines](),
+	reflect.TypeFor[control.Manifest](), reflect.TypeFor[control.ConsoleLink](), reflect.TypeFor[control.Change](), reflect.TypeFor[control.LogLines](),
 	reflect.TypeFor[control.CallerStatus](), reflect.TypeFor[control.CallerLimits](),
 }
 
@@ -200,6 +200,8 @@ func TestJ2AnswersAreAsTheDocumentSays(t *testing.T) {
 		{"POST", "/v1/capsules/weather/start", "/v1/capsules/{name}/start", "", "200"},
 		{"POST", "/v1/capsules/broken/start", "/v1/capsules/{name}/start", "", "409"},
 		{"POST", "/v1/reload", "/v1/reload", "", "200"},
+		{"GET", "/v1/manifests/weather", "/v1/manifests/{name}", "", "200"},
+		{"GET", "/v1/manifests/absent", "/v1/manifests/{name}", "", "404"},
 		{"POST", "/v1/console", "/v1/console", "", "200"},
 		{"GET", "/v1/watch?n=1&lines=1", "/v1/watch", "", "400"},
 		{"GET", "/v1/watch?tool=weather", "/v1/watch", "", "400"},

@@ -123,6 +123,12 @@ type CallRequest struct {
 	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, an object; absent without arguments."`
 }
 
+// Manifest is the file that describes a tool.
+type Manifest struct {
+	Source string `json:"source" jsonschema:"The file."`
+	Text   string `json:"text" jsonschema:"What it has now, which may differ from what is served."`
+}
+
 // ConsoleLink is a link that lets one browser into the console.
 type ConsoleLink struct {
 	URL     string    `json:"url" jsonschema:"The link. It is good once."`

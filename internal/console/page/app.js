@@ -1,7 +1,7 @@
 // The page as a whole: which view is shown, and the one stream that feeds it.
 
 import { Stream, logout } from './api.js';
-import { h, replace, set, icon, plural, span, failed } from './dom.js';
+import { h, replace, set, icon, clock, span, failed } from './dom.js';
 import { toolsView } from './tools.js';
 import { toolView } from './tool.js';
 import { tryView } from './try.js';
@@ -15,7 +15,7 @@ const about = document.getElementById('about');
 
 // app is what all views share.
 export const app = { status: null, tools: new Map(), live: 'connecting', skew: 0, go: (hash) => { location.hash = hash; } };
-let view = null;
+let view = null, heard = Date.now();
 
 const entries = [
   ['tools', 'Tools', () => problems() || ''], ['calls', 'Calls', () => ''], ['clients', 'Clients', () => ''],
@@ -27,6 +27,8 @@ function problems() {
   for (const t of app.tools.values()) if (t.state === 'CRASHED') n++;
   return n;
 }
+
+const offline = h('div', { class: 'banner bad offline', role: 'alert', hidden: true });
 
 const links = entries.map(([name, text]) => h('a', { href: '#/' + name, 'data-name': name }, icon(name), h('span', {}, text), h('span', { class: 'count' })));
 replace(nav, links);
@@ -46,10 +48,13 @@ function drawSide(name) {
   set(liveText, { live: 'Live', lost: 'Not connected; trying again', refused: 'Refused', connecting: 'Connecting' }[app.live]);
   if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up ${span(Date.now() - Date.parse(app.status.started))}`);
   document.body.dataset.live = app.live;
+  offline.hidden = app.live !== 'lost' || !app.status;
+  if (!offline.hidden) set(offline, `Orla cannot be reached. This is from ${clock(heard)}; the page tries again by itself.`);
 }
 
 const stream = new Stream({
   change(change) {
+    heard = Date.now();
     if (change.status) {
       if (app.status && app.status.started !== change.status.started) app.tools.clear(); // another Orla than before
       app.status = change.status;
@@ -59,7 +64,7 @@ const stream = new Stream({
     drawSide();
     view?.change?.(change);
   },
-  lines(batch) { view?.lines?.(batch); },
+  lines(batch) { heard = Date.now(); view?.lines?.(batch); },
   state(state, error) {
     app.live = state;
     if (state === 'live') app.tools.clear(); // the first change has all
@@ -88,7 +93,7 @@ function route() {
   view?.leave?.();
   view = views[known](app, ...args);
   document.title = view.title + ' · Orla';
-  replace(main, view.el);
+  replace(main, offline, view.el);
   main.scrollTop = 0;
   drawSide(under[known] || known);
   const params = view.params || {};
@@ -106,5 +111,4 @@ addEventListener('keydown', (event) => {
   if (search) { event.preventDefault(); search.focus(); search.select(); }
 });
 setInterval(() => { drawSide(); view?.tick?.(); }, 1000);
-export const summary = () => plural(app.tools.size, 'tool');
 route();

@@ -7,14 +7,14 @@ import { logPanel } from './logs.js';
 const told = ['created', 'state', 'started', 'ended', 'operator request', 'replacing', 'replaced', 'crashed; waiting for a change', 'offers', 'installing dependencies', 'dependencies are installed', 'dependencies were not installed'];
 
 export function toolView(app, name = '', tab = 'activity') {
-  const events = []; // oldest first
+  const events = [], known = new Set(); // oldest first
   const control = new AbortController();
   const panel = logPanel({ withTool: false });
   const title = h('h1', {}, name), state = h('div', { class: 'now' }), actions = h('div', { class: 'actions' }), facts = h('dl', { class: 'facts' });
-  const band = h('div', { class: 'band' }), story = h('ol', { class: 'story' }), offers = h('div', {}), details = h('div', {});
+  const band = h('div', { class: 'band' }), story = h('ol', { class: 'story' }), offers = h('div', {}), details = h('div', {}), manifest = h('div', {});
   const body = h('div', { class: 'tabbody', role: 'tabpanel', id: 'tabbody', 'aria-labelledby': 'tab-' + tab });
   const tabs = [['activity', 'Activity'], ['logs', 'Logs'], ['offers', 'Offers'], ['about', 'Details']];
-  const bodies = { activity: [h('div', { class: 'timeline' }, band), story], logs: [panel.el], offers: [offers], about: [details] };
+  const bodies = { activity: [h('div', { class: 'timeline' }, band), story], logs: [panel.el], offers: [offers], about: [details, manifest] };
   if (!bodies[tab]) tab = 'activity';
   const bar = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Parts' }, tabs.map(([key, text]) => h('button', { type: 'button', role: 'tab', id: 'tab-' + key, 'aria-controls': 'tabbody', onclick: () => show(key), onkeydown: turn }, text)));
   const el = h('section', { class: 'view fill tool' },
@@ -33,6 +33,7 @@ export function toolView(app, name = '', tab = 'activity') {
     replace(body, bodies[key]);
     history.replaceState(null, '', `#/tool/${encodeURIComponent(name)}/${key}`);
     if (key === 'offers' || key === 'about') loadOffers();
+    if (key === 'about') loadManifest();
     if (key === 'activity') drawStory();
   }
 
@@ -135,12 +136,19 @@ export function toolView(app, name = '', tab = 'activity') {
 
   async function past() {
     try {
-      const known = new Set(events.map((e) => e.time));
-      events.push(...(await lines(path(['logs'], { tool: name, n: 400, event: told }), control.signal)).filter((l) => !known.has(l.time)));
-      events.sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
+      learn(await lines(path(['logs'], { tool: name, n: 400, event: told }), control.signal));
       drawStory();
       draw();
     } catch { /* the tool may be gone: the view says so */ }
+  }
+
+  // learn keeps what the log tells of the tool. The log and the stream may both tell it.
+  function learn(list) {
+    const fresh = list.filter((l) => told.includes(l.msg) && !known.has(l.time + l.msg));
+    for (const { n: _, shown: __, low: ___, ...l } of fresh) { known.add(l.time + l.msg); events.push(l); }
+    events.sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
+    if (events.length > 600) for (const l of events.splice(0, events.length - 500)) known.delete(l.time + l.msg);
+    return fresh.length > 0;
   }
 
   let listed;
@@ -157,6 +165,13 @@ export function toolView(app, name = '', tab = 'activity') {
     if (!properties.length) return h('p', { class: 'dim' }, 'It takes no named arguments.');
     return h('ul', { class: 'args' }, properties.slice(0, 12).map(([key, s]) => h('li', {}, h('code', {}, key), h('span', { class: 'dim' }, [[].concat(s?.type || 'any').join(' or '), (schema.required || []).includes(key) && 'required'].filter(Boolean).join(', ')))),
       properties.length > 12 && h('li', { class: 'dim' }, plural(properties.length - 12, 'more')));
+  }
+
+  async function loadManifest() {
+    try {
+      const { source, text } = await get(path(['manifests', name]), control.signal);
+      replace(manifest, h('h3', {}, source), h('pre', { class: 'part', tabindex: '0' }, plain(text)));
+    } catch (error) { if (!control.signal.aborted) replace(manifest, h('p', { class: 'dim' }, error.message)); }
   }
 
   let shownDetails;
@@ -177,12 +192,7 @@ export function toolView(app, name = '', tab = 'activity') {
     change(change) { draw(); if (listed && change.tools?.some((t) => t.name === name) && tab === 'offers') loadOffers(); },
     lines(batch) {
       panel.add(batch);
-      const last = events.length ? events[events.length - 1].time : '';
-      const fresh = batch.lines.filter((l) => told.includes(l.msg) && l.time > last);
-      if (!fresh.length) return;
-      events.push(...fresh.map(({ n: _, shown: __, low: ___, ...l }) => l));
-      if (events.length > 600) events.splice(0, events.length - 500);
-      if (storyDue) return;
+      if (!learn(batch.lines) || storyDue) return;
       storyDue = true;
       requestAnimationFrame(() => { storyDue = false; drawStory(); const t = app.tools.get(name); if (t) drawBand(t); });
     },
