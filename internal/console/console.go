@@ -197,7 +197,7 @@ func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) {
 	c.opts.Admitted(r.Context())
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)() // also when the Console is closed
+	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // it ends with either
 	if stream {
 		c.opts.HeadersRead(r.Context())
 	}
