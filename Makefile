@@ -43,10 +43,10 @@ TARGETS := linux/arm64 darwin/arm64
 ARCHS   ?= amd64 arm64
 
 # What a change has to pass, in this order. CI asks for the same list.
-CHECKS := tidy build cross vet lint test fuzz
+CHECKS := tidy build cross vet lint test browser fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build install cross docs deb rpm image release test short long script lint fmt fuzz bench cover flake chaos soak tidy vet check clean clients checks
+.PHONY: help build install cross docs deb rpm image release test short long script browser lint fmt fuzz bench cover flake chaos soak tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ short: ## run the quick tests only
 
 script: ## run the whole-program scripts only
 	$(GO) test ./internal/testing/program -run Script
+
+browser: ## test the console in Chromium; PICTURES=DIR for pictures of it
+	$(GO) -C testdata/browser test -count=1 .
 
 lint: ## check style and habits
 	$(LINT) run ./...

@@ -1,0 +1,317 @@
+// Package browser tests the console in a real browser.
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// patience bounds every wait of these tests.
+const patience = 30 * time.Second
+
+// orla is a running Orla that serves ./tools.
+type orla struct {
+	t       *testing.T
+	program string
+	dir     string
+	port    string
+	cmd     *exec.Cmd
+}
+
+func newOrla(t *testing.T) *orla {
+	t.Helper()
+	o := &orla{t: t, dir: t.TempDir(), program: filepath.Join(t.TempDir(), "orla"), port: "0"}
+	build := exec.Command("go", "build", "-o", o.program, "./cmd/orla")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	o.start()
+	t.Cleanup(o.stop)
+	return o
+}
+
+func (o *orla) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(o.program, args...)
+	cmd.Env = append(os.Environ(), "HOME="+o.dir, "XDG_RUNTIME_DIR="+o.dir, "XDG_STATE_HOME="+o.dir)
+	return cmd
+}
+
+func (o *orla) start() {
+	o.t.Helper()
+	o.cmd = o.command("--tools-dir", "tools", "--port", o.port)
+	if err := o.cmd.Start(); err != nil {
+		o.t.Fatal(err)
+	}
+	o.eventually("Orla serves", func() bool { return o.command("status", "--tools-dir", "tools").Run() == nil })
+	_, after, _ := strings.Cut(o.run("status", "--json"), `"url":`)
+	_, after, _ = strings.Cut(after, "127.0.0.1:")
+	o.port, _, _ = strings.Cut(after, "/")
+}
+
+func (o *orla) stop() {
+	_ = o.cmd.Process.Signal(syscall.SIGTERM)
+	_ = o.cmd.Wait()
+}
+
+func (o *orla) run(args ...string) string {
+	o.t.Helper()
+	out, err := o.command(append(args, "--tools-dir", "tools")...).Output()
+	if err != nil {
+		o.t.Fatalf("orla %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// status is what orla status says of the capsule evil.
+func (o *orla) status() (pid int, state string) {
+	o.t.Helper()
+	var all struct {
+		Tools []struct {
+			Name, State string
+			Pid         int
+		}
+	}
+	if err := json.Unmarshal([]byte(o.run("status", "--json")), &all); err != nil {
+		o.t.Fatal(err)
+	}
+	for _, t := range all.Tools {
+		if t.Name == "evil" {
+			return t.Pid, t.State
+		}
+	}
+	return 0, ""
+}
+
+func (o *orla) eventually(what string, ok func() bool) {
+	o.t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			o.t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// tab is a page in a browser.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+	mu  sync.Mutex
+	bad []string // exceptions, violations of the policy, and requests that failed
+}
+
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	program := os.Getenv("CHROMIUM")
+	if program == "" {
+		program = "chromium"
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.ExecPath(program))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &tab{t: t, ctx: ctx}
+	if err := chromedp.Listen(ctx, func(ev any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			b.bad = append(b.bad, "exception: "+e.ExceptionDetails.Text)
+		case *cdplog.EventEntryAdded:
+			b.bad = append(b.bad, e.Entry.Text)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, cdplog.Enable, cdp.Empty{})
+		return err
+	}), chromedp.EmulateViewport(1440, 900))
+	return b
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// js evaluates an expression, as text.
+func (b *tab) js(expression string) string {
+	b.t.Helper()
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("String("+expression+")"))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return text
+}
+
+// wait waits until an expression is true.
+func (b *tab) wait(expression string) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); b.js("Boolean("+expression+")") != "true"; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("not in time: %s\n%s", expression, b.js("document.body.innerText"))
+		}
+	}
+}
+
+func (b *tab) visit(hash string) {
+	b.t.Helper()
+	b.js(fmt.Sprintf("(location.hash = %q, 1)", hash))
+}
+
+// fine fails if code of a tool ran, or something else was wrong.
+func (b *tab) fine() {
+	b.t.Helper()
+	if b.js("window.owned") != "undefined" {
+		b.t.Error("code of a tool ran in the page")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, text := range b.bad {
+		b.t.Error(text)
+	}
+	b.bad = nil
+}
+
+func TestConsole(t *testing.T) {
+	b := newTab(t)
+	o := newOrla(t)
+	link := o.run("console", "--no-browser")
+	b.do(chromedp.Navigate(link))
+	b.wait(`document.querySelectorAll('.tools .tr:not(.head)').length === 2`)
+	if at := b.js("location.href"); strings.Contains(at, "login") || b.js("document.cookie") != "" {
+		t.Errorf("after the login the page is at %s, and sees the cookie %q", at, b.js("document.cookie"))
+	}
+
+	t.Run("keyboard", func(t *testing.T) {
+		b.js(`document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '/', bubbles: true, cancelable: true}))`) // chromedp types it, whatever the page says
+		b.wait(`document.activeElement.type === 'search'`)
+		b.do(chromedp.KeyEvent("hel"))
+		b.wait(`document.querySelectorAll('.tools .tr:not(.head)').length === 1`)
+		b.do(chromedp.KeyEvent(kb.Backspace), chromedp.KeyEvent(kb.Backspace), chromedp.KeyEvent(kb.Backspace))
+		b.wait(`document.querySelectorAll('.tools .tr:not(.head)').length === 2`)
+	})
+
+	t.Run("crash", func(t *testing.T) {
+		b.visit("#/tool/evil")
+		pid, _ := o.status()
+		b.wait(`document.querySelector('.facts')?.innerText.includes(` + strconv.Quote(strconv.Itoa(pid)) + `)`)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		b.wait(`[...document.querySelectorAll('.story strong')].some((e) => e.textContent === 'Crashed')`)
+		o.eventually("another process", func() bool { now, state := o.status(); return now != pid && state == "READY" })
+		pid, _ = o.status()
+		b.wait(`document.querySelector('.facts').innerText.includes(` + strconv.Quote(strconv.Itoa(pid)) + `)`)
+		b.wait(`document.querySelector('.now .badge').textContent === 'Ready'`)
+	})
+
+	t.Run("injection", func(t *testing.T) {
+		b.visit("#/tool/evil/logs")
+		b.wait(`document.querySelector('.log')?.innerText.includes('<img src=x')`)
+		b.visit("#/tool/evil/offers")
+		b.wait(`document.querySelector('.offers')?.innerText.includes('<script>')`)
+		b.visit("#/tool/evil/about")
+		b.wait(`document.querySelector('.tabbody')?.innerText.includes('onerror')`)
+		b.visit("#/try/evil")
+		b.wait(`document.querySelector('.go .primary')`)
+		b.js(`document.querySelector('.go .primary').click()`)
+		b.wait(`document.querySelector('.result img')?.complete`)
+		b.wait(`document.querySelector('.result').innerText.includes('<img src=x')`)
+		b.visit("#/calls")
+		b.wait(`document.querySelector('.calls .tr:not(.head)')?.innerText.includes('console')`)
+		b.fine()
+	})
+
+	t.Run("widths", func(t *testing.T) {
+		schemes := []string{"light"}
+		if os.Getenv("PICTURES") != "" {
+			schemes = append(schemes, "dark")
+		}
+		for _, scheme := range schemes {
+			for _, width := range []int64{1440, 800, 320} {
+				b.do(chromedp.EmulateViewport(width, 800), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+					_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+					return err
+				}))
+				for _, view := range []string{"tools", "tool/evil/activity", "tool/evil/logs", "try/evil", "calls", "clients", "approvals"} {
+					b.visit("#/" + view)
+					b.wait(`document.querySelector('main h1')`)
+					if b.js("document.documentElement.scrollWidth > innerWidth || document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth") != "false" {
+						t.Errorf("%s at %d px is wider than the window", view, width)
+					}
+					b.picture(fmt.Sprintf("%s-%s-%d", strings.ReplaceAll(view, "/", "-"), scheme, width))
+				}
+			}
+		}
+	})
+
+	t.Run("restart", func(t *testing.T) {
+		b.fine()
+		o.stop()
+		b.wait(`!document.querySelector('.offline').hidden`)
+		o.start()
+		b.wait(`document.body.innerText.includes('This session is over')`)
+		b.mu.Lock()
+		b.bad = nil // requests that failed meanwhile
+		b.mu.Unlock()
+	})
+
+	t.Run("link", func(t *testing.T) {
+		b.do(chromedp.Navigate(link))
+		b.wait(`document.body.innerText.includes('This link does not work')`)
+		resp, err := http.Get("http://127.0.0.1:" + o.port + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("without a session: %d", resp.StatusCode)
+		}
+	})
+}
+
+// picture writes what the tab shows, if somebody wants to see it.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	dir := os.Getenv("PICTURES")
+	if dir == "" {
+		return
+	}
+	time.Sleep(300 * time.Millisecond) // until it is drawn; nothing depends on it
+	shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), shot, 0o644)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
