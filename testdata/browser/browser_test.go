@@ -39,8 +39,8 @@ type orla struct {
 func newOrla(t *testing.T) *orla {
 	t.Helper()
 	o := &orla{t: t, dir: t.TempDir(), program: filepath.Join(t.TempDir(), "orla"), port: "0"}
-	build := exec.Command("go", "build", "-o", o.program, "./cmd/orla")
-	build.Dir = filepath.Join("..", "..")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", o.program, "./cmd/orla") // compiled as make build does
+	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
