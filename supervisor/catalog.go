@@ -327,6 +327,20 @@ func (s *Supervisor) Manifests() []Served {
 	return served
 }
 
+// Living returns the manifests whose providers live, by name.
+func (s *Supervisor) Living() []manifest.Tool {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	var living []manifest.Tool
+	for _, l := range s.living {
+		if l.peer != nil {
+			living = append(living, l.tool)
+		}
+	}
+	slices.SortFunc(living, func(a, b manifest.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	return living
+}
+
 // Updated delivers the URIs of resources that peers say have changed. It has
 // one reader.
 func (s *Supervisor) Updated() <-chan string { return s.updated }

@@ -1,8 +1,8 @@
 package daemon
 
 import (
+	"maps"
 	"reflect"
-	"slices"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -19,17 +19,34 @@ func (s *server) postpone(found *manifest.Result, cfg *config.Loaded) {
 		default: // it is requested already
 		}
 	}
-	for _, served := range s.Supervisor.Manifests() {
-		i := slices.IndexFunc(found.Tools, func(t manifest.Tool) bool { return t.Name == served.Tool.Name })
-		if i < 0 || !served.Lives {
+	living := s.Supervisor.Living()
+	at := places(found.Tools, living)
+	for _, served := range living {
+		i, there := at[served.Name]
+		if !there {
 			continue
 		}
-		old, t := served.Tool, found.Tools[i]
+		old, t := served, found.Tools[i]
 		if reflect.DeepEqual(old, t) || old.Kind != t.Kind || !reflect.DeepEqual(old.Isolation, t.Isolation) || discovery.ApplyTerms(&old, cfg) != nil {
 			continue
 		}
 		if s.Packages.Prepare(t, again) {
-			found.Tools[i] = served.Tool
+			found.Tools[i] = served
 		}
 	}
+}
+
+// places returns where among tools those are that have the names of living ones.
+func places(tools, living []manifest.Tool) map[string]int {
+	at := make(map[string]int, len(living))
+	for i := range living {
+		at[living[i].Name] = -1
+	}
+	for i := range tools { // they are large
+		if _, lives := at[tools[i].Name]; lives {
+			at[tools[i].Name] = i
+		}
+	}
+	maps.DeleteFunc(at, func(_ string, i int) bool { return i < 0 })
+	return at
 }

@@ -281,13 +281,10 @@ func (s *server) keepLiving(found *manifest.Result, cfg *config.Loaded) (kept ma
 		return faulty[spot{t.Source, anyTool}] || faulty[spot{t.Dir, anyTool}]
 	}
 	kept = map[spot]bool{}
-	taken := map[string]bool{}
-	for _, t := range found.Tools {
-		taken[t.Name] = true
-	}
-	for _, served := range s.Supervisor.Manifests() {
-		t := served.Tool
-		if served.Lives && !taken[t.Name] && (isFaulty(t) || within(t.Source)) && discovery.ApplyTerms(&t, cfg) == nil {
+	living := s.Supervisor.Living()
+	taken := places(found.Tools, living)
+	for _, t := range living {
+		if _, there := taken[t.Name]; !there && (isFaulty(t) || within(t.Source)) && discovery.ApplyTerms(&t, cfg) == nil {
 			found.Tools = append(found.Tools, t)
 			if t.Runtime.Generated {
 				kept[spot{t.Source, t.Name}], kept[spot{t.Source, ""}] = true, true
