@@ -3,7 +3,6 @@ package toolfile
 import (
 	"bytes"
 	"errors"
-	"io"
 	"regexp"
 	"runtime"
 	"slices"
@@ -36,26 +35,17 @@ type head struct {
 // readHead reads the shebang and the metadata block of a regular file, and no
 // more bytes than it takes. display is the file's name for messages.
 func readHead(file, display string) (head, error) {
-	f, info, err := regularfile.Open(file)
+	buf, size, err := regularfile.Head(file, firstRead)
 	if err != nil {
 		return head{}, err
 	}
-	defer func() { _ = f.Close() }()                           // it was only read
-	buf := make([]byte, min(firstRead, max(0, info.Size())+1)) // one more, to see the end
-	n, err := io.ReadFull(f, buf)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return head{}, regularfile.ReadError(err)
-	}
-	whole := err != nil
-	buf = buf[:n]
+	whole := len(buf) < firstRead
 	module := bytes.HasPrefix(buf, []byte("\x00asm"))
 	b, unsure, err := findBlock(display, buf, whole)
 	if unsure && !whole {
-		rest, rerr := io.ReadAll(io.LimitReader(f, int64(headSize-len(buf)+1)))
-		if rerr != nil {
-			return head{}, regularfile.ReadError(rerr)
+		if buf, size, err = regularfile.Head(file, headSize+1); err != nil {
+			return head{}, err
 		}
-		buf = append(buf, rest...)
 		whole = len(buf) <= headSize
 		b, _, err = findBlock(display, buf[:min(len(buf), headSize)], whole)
 	}
@@ -63,7 +53,7 @@ func readHead(file, display string) (head, error) {
 	interpreter, script, serr := parseShebang(first)
 	h := head{interpreter: interpreter, block: b, windows: windowsLines(interpreter, display, buf), script: script, module: module}
 	if !script {
-		h.foreign = foreignTo(runtime.GOOS, runtime.GOARCH, buf, info.Size())
+		h.foreign = foreignTo(runtime.GOOS, runtime.GOARCH, buf, size)
 		err = errors.Join(cannotRun(file, buf), err)
 	}
 	if script && b == nil {

@@ -2,7 +2,6 @@ package toolfile
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -30,7 +29,7 @@ const maxManifest = yamldoc.MaxFile + 1
 // file called name describes it; display is that file for messages. The tool's
 // name is filled in even if there is an error, where it is known.
 func ReadPackage(dir, name, display string) (t manifest.Tool, warnings []error, err error) {
-	file, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+	file, err := regularfile.ResolveBelow(dir, name)
 	if err != nil {
 		return manifest.Tool{}, nil, regularfile.ReadError(err)
 	}
@@ -101,7 +100,7 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
 		t.Path = at // which is a link to the Python of the machine, and works as itself alone
 		return
 	}
-	file, err := filepath.EvalSymlinks(filepath.Join(t.Dir, filepath.FromSlash(entrypoint)))
+	file, err := regularfile.ResolveBelow(t.Dir, filepath.FromSlash(entrypoint))
 	if errors.Is(err, fs.ErrNotExist) {
 		wrong("%q does not exist in the package", entrypoint)
 		return
@@ -124,8 +123,12 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
 	}
 	// The description of a package is its tool.yaml, so a block in the
 	// entrypoint is a comment like any other, broken or not.
-	interpreter, shebang, err := readShebang(file)
-	head := FirstBytes(file, firstRead)
+	head, _, err := regularfile.Head(file, firstRead)
+	var interpreter manifest.Interpreter
+	shebang := false
+	if err == nil {
+		interpreter, shebang, err = parseShebang(head)
+	}
 	if w := windowsLines(interpreter, file, head); w != nil {
 		d.Warnings = append(d.Warnings, d.Doc.At("entrypoint", "%q %v", entrypoint, w))
 	}
@@ -158,19 +161,4 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
 func isVenvPython(entrypoint string) bool {
 	folder, name := path.Split(path.Clean(entrypoint))
 	return (folder == ".venv/bin/" || folder == "venv/bin/") && strings.HasPrefix(name, "python")
-}
-
-// readShebang reads the first line of a regular file.
-func readShebang(file string) (i manifest.Interpreter, ok bool, err error) {
-	f, _, err := regularfile.Open(file)
-	if err != nil {
-		return manifest.Interpreter{}, false, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	first := make([]byte, firstRead)
-	n, err := f.ReadAt(first, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return manifest.Interpreter{}, false, regularfile.ReadError(err)
-	}
-	return parseShebang(first[:n])
 }

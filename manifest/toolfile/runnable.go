@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -110,12 +109,7 @@ func windowsLines(i manifest.Interpreter, file string, head []byte) error {
 // FirstBytes returns at most n bytes from the front of a regular file, and
 // none if they cannot be read: whoever asks is only guessing.
 func FirstBytes(file string, n int64) []byte {
-	f, _, err := regularfile.Open(file)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	head, err := io.ReadAll(io.LimitReader(f, n))
+	head, _, err := regularfile.Head(file, n)
 	if err != nil {
 		return nil
 	}

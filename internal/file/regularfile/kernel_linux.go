@@ -19,19 +19,20 @@ var kernelMade = []uint32{
 	0xa647361,  // FunctionFS: its files are USB endpoints
 }
 
-// isKernelMade reports whether an open file is on one of these file systems; false if that is not
-// known.
-func isKernelMade(f *os.File) bool {
+// openIsKernelMade is isKernelMade for an os.File.
+func openIsKernelMade(f *os.File) (is bool) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return false
 	}
+	err = raw.Control(func(fd uintptr) { is = isKernelMade(int(fd)) })
+	return err == nil && is
+}
+
+// isKernelMade reports whether an open file is on one of these file systems; false if that is not
+// known.
+func isKernelMade(fd int) bool {
 	var fs unix.Statfs_t
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		for failed = unix.EINTR; failed == unix.EINTR; {
-			failed = unix.Fstatfs(int(fd), &fs)
-		}
-	})
-	return err == nil && failed == nil && slices.Contains(kernelMade, uint32(fs.Type))
+	_, err := again(func() (int, error) { return 0, unix.Fstatfs(fd, &fs) })
+	return err == nil && slices.Contains(kernelMade, uint32(fs.Type))
 }

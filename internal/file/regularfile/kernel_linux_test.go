@@ -40,3 +40,56 @@ func TestAnEmptyFileIsRead(t *testing.T) {
 		t.Errorf("Read = %q, %v; want nothing", data, err)
 	}
 }
+
+// A file is read in the same way whether it is opened first or not.
+func TestS2AHeadIsOfARegularFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for most, want := range map[int64]string{4: "0123", 10: "0123456789", 11: "0123456789", 1 << 40: "0123456789"} {
+		if head, size, err := regularfile.Head(file, most); string(head) != want || size != 10 || err != nil {
+			t.Errorf("Head of %d bytes = %q, %d, %v", most, head, size, err)
+		}
+	}
+	for path, want := range map[string]string{
+		dir: "is not a regular file but a folder", "/dev/null": "is not a regular file but a device",
+		"/proc/self/status": "is not a regular file but one that the kernel makes", filepath.Join(dir, "none"): "no such file",
+	} {
+		if _, _, err := regularfile.Head(path, 10); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Head of %s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+// A path below a folder is resolved as any other.
+func TestAPathIsResolvedBelowAFolder(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"link": "a/b", "a/up": "..", "a/b/out": "/", "loop": "loop", "nowhere": "none"} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a", "b", "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []string{dir, "/"} {
+		for _, rel := range []string{
+			".", "a", "a/b", "a/b/file", "a/b/file/x", "link", "link/file", "a/up/a/b/file", "link/out", "link/out/..", "loop", "nowhere", "none", "a/none",
+			"..", "../..", "a/../a/b/file", "a//b/./file", "link/../b", "tmp", "proc/self", "",
+		} {
+			got, gotErr := regularfile.ResolveBelow(of, rel)
+			want, wantErr := filepath.EvalSymlinks(filepath.Join(of, rel))
+			if got != want || (gotErr == nil) != (wantErr == nil) || gotErr != nil && gotErr.Error() != wantErr.Error() {
+				t.Errorf("%s below %s: %q, %v; want %q, %v", rel, of, got, gotErr, want, wantErr)
+			}
+		}
+	}
+}

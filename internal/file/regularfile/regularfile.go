@@ -5,10 +5,14 @@ package regularfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Open opens a regular file for reading. It does not open anything else, since opening some devices
@@ -32,7 +36,7 @@ func Open(file string) (*os.File, fs.FileInfo, error) {
 		err = ReadError(err)
 	case !info.Mode().IsRegular():
 		err = notRegular(info)
-	case isKernelMade(f):
+	case openIsKernelMade(f):
 		err = errKernelMade
 	default:
 		return f, info, nil
@@ -49,18 +53,66 @@ func notRegular(info fs.FileInfo) error {
 
 // Read returns the first most bytes of a regular file.
 func Read(file string, most int64) ([]byte, error) {
-	f, info, err := Open(file)
+	data, size, err := Head(file, most)
+	if err == nil && int64(len(data)) < min(size, most) {
+		err = ReadError(io.EOF) // it has become shorter meanwhile
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	data := make([]byte, min(info.Size(), most))
-	n, err := f.ReadAt(data, 0)
-	if err != nil && n < len(data) {
-		return nil, ReadError(err)
-	}
 	return data, nil
 }
+
+// Head returns the first most bytes of a regular file, and the size that it had. It is for many small files: what it
+// opens is not given to the runtime's poller, which has no use for it.
+func Head(file string, most int64) (head []byte, size int64, err error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, 0, ReadError(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, notRegular(info)
+	}
+	fd, err := again(func() (int, error) { return unix.Open(file, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, 0, ReadError(err)
+	}
+	defer func() { _ = unix.Close(fd) }() // it was only read
+	var now unix.Stat_t
+	if _, err := again(func() (int, error) { return 0, unix.Fstat(fd, &now) }); err != nil {
+		return nil, 0, ReadError(err)
+	}
+	if now.Mode&unix.S_IFMT != unix.S_IFREG { // something has replaced it
+		return nil, 0, errReplaced
+	}
+	if isKernelMade(fd) {
+		return nil, 0, errKernelMade
+	}
+	head = make([]byte, max(0, min(now.Size, most)))
+	n := 0
+	for n < len(head) {
+		more, err := again(func() (int, error) { return unix.Pread(fd, head[n:], int64(n)) })
+		if err != nil {
+			return nil, 0, ReadError(err)
+		}
+		if more == 0 {
+			break
+		}
+		n += more
+	}
+	return head[:n], now.Size, nil
+}
+
+// again calls f until no signal interrupts it.
+func again(f func() (int, error)) (n int, err error) {
+	for {
+		if n, err = f(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+var errReplaced = errors.New("is not a regular file any more")
 
 // Within reports whether file is dir or below it. Both are absolute paths without links.
 func Within(dir, file string) bool {
@@ -119,4 +171,25 @@ func Resolve(dir, file string) string {
 		return ""
 	}
 	return path
+}
+
+// ResolveBelow is filepath.EvalSymlinks of a path relative to dir, which is absolute and without links.
+func ResolveBelow(dir, rel string) (string, error) {
+	path := filepath.Join(dir, rel)
+	if !filepath.IsLocal(rel) {
+		return filepath.EvalSymlinks(path)
+	}
+	for end := len(strings.TrimSuffix(dir, string(filepath.Separator))); end < len(path); {
+		next := strings.IndexByte(path[end+1:], filepath.Separator)
+		if next < 0 {
+			end = len(path)
+		} else {
+			end += 1 + next
+		}
+		info, err := os.Lstat(path[:end])
+		if err != nil || info.Mode().Type() == fs.ModeSymlink || end < len(path) && !info.IsDir() {
+			return filepath.EvalSymlinks(path)
+		}
+	}
+	return path, nil
 }
