@@ -3,6 +3,7 @@ package discover
 import (
 	"io/fs"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,9 +32,16 @@ type ahead struct {
 // reading is what was read of one entry.
 type reading struct {
 	done   bool
-	info   fs.FileInfo
 	err    error
-	parsed *toolfile.Parsed // nil if it was not parsed
+	info   fs.FileInfo      // of a file
+	parsed *toolfile.Parsed // of a file; nil if it was not parsed
+	folderReading
+}
+
+// folderReading is what was read of a folder.
+type folderReading struct {
+	entries []fs.DirEntry // sorted by name
+	of      *readPackage  // nil if it is to be read as any other folder
 }
 
 // of returns what was read of an entry of the folder, the next ones being read before if that is their turn.
@@ -52,7 +60,7 @@ func (a *ahead) readAll() {
 	var next atomic.Int64
 	var all sync.WaitGroup
 	readers := runtime.GOMAXPROCS(0)
-	if len(a.w.known) > 0 { // calls are answered meanwhile
+	if len(a.w.known.tools)+len(a.w.known.packages) > 0 { // calls are answered meanwhile
 		readers = max(1, readers/2)
 	}
 	for range min(readers, len(a.read)) {
@@ -70,10 +78,16 @@ func (a *ahead) readAll() {
 	all.Wait()
 }
 
-// readEntry reads an entry if it is an executable that nothing else describes. It may be called from several
-// goroutines.
+// readEntry reads an entry if it is a folder, or an executable that nothing else describes. It may be called from
+// several goroutines.
 func (w *walker) readEntry(in *listing, entry fs.DirEntry, r *reading) {
 	name := entry.Name()
+	if entry.IsDir() {
+		if !isPassedOver(name) && w.only == nil && !slices.Contains(skippedFolders, name) && !isVersionFolder(name) {
+			w.readFolder(in.below+name, in.shown+name, r)
+		}
+		return
+	}
 	if !entry.Type().IsRegular() || isPassedOver(name) || w.only != nil && !w.only(name) || strings.HasSuffix(name, toolfile.SidecarSuffix) {
 		return
 	}
@@ -93,7 +107,7 @@ func (w *walker) parse(e toolfile.Executable, info fs.FileInfo) *toolfile.Parsed
 		return e.Parse()
 	}
 	id, ok := identify(e.Path, info)
-	if before, known := w.known[e.Path]; ok && known && before.id == id && before.parsed.Is(e) {
+	if before, known := w.known.tools[e.Path]; ok && known && before.id == id && before.parsed.Is(e) {
 		w.keep(e.Path, before)
 		return before.parsed
 	}
@@ -115,7 +129,7 @@ func (w *walker) now() time.Time {
 func (w *walker) keep(path string, t seenTool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.keeps[path] = t
+	w.keeps.tools[path] = t
 }
 
 // stopped reports whether the search has to end.

@@ -66,7 +66,7 @@ func TestL3AReloadReadsTheExecutablesThatHaveChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	search(4) // its name says what it is called
-	if n := len(seen.known()); n != 2*fewAhead-4 {
+	if n := len(seen.known().tools); n != 2*fewAhead-4 {
 		t.Errorf("%d executables are remembered, want those that are there and sound", n)
 	}
 	writeTool(t, dir, "tool013.tool.yaml", "description: of the sidecar\n")

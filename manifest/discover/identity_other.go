@@ -9,7 +9,10 @@ import (
 )
 
 // identify returns the identity of a file without links at path.
-func identify(path string, _ fs.FileInfo) (id identity, ok bool) {
+func identify(path string, _ fs.FileInfo) (identity, bool) { return lookAt(path) }
+
+// lookAt returns the identity of what is at path, which may be a link.
+func lookAt(path string) (id identity, ok bool) {
 	var stat unix.Stat_t
 	if unix.Lstat(path, &stat) != nil {
 		return id, false

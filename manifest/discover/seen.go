@@ -9,15 +9,21 @@ import (
 )
 
 // Seen remembers from one search to the next what is in the files that have not changed: those that hold no
-// resources, and executables. Several searches may use it at once. The zero Seen remembers nothing yet.
+// resources, executables, and packages. Several searches may use it at once. The zero Seen remembers nothing yet.
 type Seen struct {
 	Now func() time.Time // asked once for each file that is to be read; nil: time.Now
 
 	once      sync.Once
 	documents resource.Seen
 
-	mu    sync.Mutex // guards tools
-	tools map[string]seenTool
+	mu  sync.Mutex // guards all
+	all sights
+}
+
+// sights are what searches have read, by their paths.
+type sights struct {
+	tools    map[string]seenTool
+	packages map[string]seenPackage
 }
 
 // seenTool is an executable as it was before it was read.
@@ -38,24 +44,24 @@ func (s *Seen) ofDocuments() *resource.Seen {
 	return &s.documents
 }
 
-// known are the executables that earlier searches have read. It must not be modified.
-func (s *Seen) known() map[string]seenTool {
+// known is what earlier searches have read. It must not be modified.
+func (s *Seen) known() sights {
 	if s == nil {
-		return nil
+		return sights{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tools
+	return s.all
 }
 
-// replace remembers these executables, and no others.
-func (s *Seen) replace(tools map[string]seenTool) {
+// replace remembers these, and no others.
+func (s *Seen) replace(all sights) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tools = tools
+	s.all = all
 }
 
 func (s *Seen) now() time.Time {

@@ -68,7 +68,7 @@ func (w *walker) packageAt(abs, display string) {
 	isOld := isFile(filepath.Join(abs, toolfile.CapsuleFile))
 	if isOld && !isFile(filepath.Join(abs, toolfile.ManifestFile)) {
 		w.rulesBelow(abs, display, toolfile.CapsuleFile, 0, false)
-		t, warnings, err := toolfile.ReadPackage(abs, toolfile.CapsuleFile, old)
+		t, _, warnings, err := toolfile.ReadPackage(abs, toolfile.CapsuleFile, old, w.resolve)
 		w.takePackage(old, filepath.Join(abs, toolfile.CapsuleFile), t, append([]error{errors.New(deprecated)}, warnings...), err)
 		return
 	}
@@ -77,7 +77,7 @@ func (w *walker) packageAt(abs, display string) {
 		w.warn(old, "%s", hidden)
 	}
 	at := filepath.Join(display, toolfile.ManifestFile)
-	t, warnings, err := toolfile.ReadPackage(abs, toolfile.ManifestFile, at)
+	t, _, warnings, err := toolfile.ReadPackage(abs, toolfile.ManifestFile, at, w.resolve)
 	w.takePackage(at, filepath.Join(abs, toolfile.ManifestFile), t, warnings, err)
 }
 

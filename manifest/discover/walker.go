@@ -50,12 +50,12 @@ type links struct {
 	folderLinks []folderLink // met below root
 }
 
-// remembered are the executables that searches have read.
+// remembered are the executables and packages that searches have read.
 type remembered struct {
-	seen  *Seen               // nil: nothing is remembered
-	known map[string]seenTool // by their paths
-	mu    sync.Mutex          // guards keeps, and calls of load.Stopped and seen.now while entries are read ahead
-	keeps map[string]seenTool // those that are there still, and new ones
+	seen  *Seen      // nil: nothing is remembered
+	known sights     // of the searches before
+	mu    sync.Mutex // guards keeps, interpreter, and calls of load.Stopped and seen.now while entries are read ahead
+	keeps sights     // those that are there still, and new ones
 }
 
 // finds is what a walker has collected since it was last asked.
@@ -93,9 +93,11 @@ func (w *walker) warn(path, format string, args ...any) {
 	w.problem(path, "", manifest.Warning, fmt.Errorf(format, args...))
 }
 
-// resolve looks an interpreter up, once for all the files that want it.
+// resolve looks an interpreter up, once for all the files that want it. It may be called from several goroutines.
 func (w *walker) resolve(i manifest.Interpreter) error {
 	key := i.Name + "\x00" + i.Path
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	err, known := w.interpreter[key]
 	if !known {
 		_, err = i.Resolve()
@@ -134,7 +136,7 @@ func (w *walker) tree(dir string) {
 		return
 	}
 	w.root = root
-	w.folder(root, dir, 0)
+	w.folder(root, dir, 0, &reading{})
 	w.leaveToServers()
 	for _, link := range w.folderLinks {
 		if w.visited[link.target] {
@@ -149,9 +151,9 @@ func (w *walker) tree(dir string) {
 	w.folderLinks = nil
 }
 
-// folder searches one folder: abs is its path without links, display the same
-// as messages have it.
-func (w *walker) folder(abs, display string, level int) {
+// folder searches one folder, of which something may have been read: abs is its path
+// without links, display the same as messages have it.
+func (w *walker) folder(abs, display string, level int, r *reading) {
 	if w.visited[abs] || w.load.Stopped() != nil {
 		return
 	}
@@ -160,8 +162,15 @@ func (w *walker) folder(abs, display string, level int) {
 		w.denied(display, unknown(errTooDeep))
 		return
 	}
-	entries, err := os.ReadDir(abs)
-	w.unreadable(display, abs, readFolderError(err)) // what could be read of it is listed all the same
+	if !r.done {
+		w.readFolder(abs, display, r)
+	}
+	if r.of != nil {
+		w.takeReadPackage(abs, display, r.of)
+		return
+	}
+	entries := r.entries
+	w.unreadable(display, abs, readFolderError(r.err)) // what could be read of it is listed all the same
 	if has(entries, toolfile.ManifestFile) || has(entries, toolfile.CapsuleFile) {
 		w.packageAt(abs, display)
 		return
@@ -212,7 +221,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 				versions = nil
 				continue
 			}
-			w.folder(in.below+name, at, level+1)
+			w.folder(in.below+name, at, level+1, ahead.of(i))
 		case entry.Type() == fs.ModeSymlink:
 			w.link(&in, name)
 		case entry.Type().IsRegular():

@@ -133,12 +133,7 @@ func (p *Parsed) Tool(resolve func(manifest.Interpreter) error) (t manifest.Tool
 		return t, warnings, p.err
 	}
 	t.Interpreter = beside(p.interpreter, !t.Isolation.Isolated(), filepath.Dir(p.of.Path), p.of.Dir)
-	_, own := t.Run.Env["PATH"]
-	find := resolve
-	if own {
-		find = func(manifest.Interpreter) error { _, err := t.ResolveInterpreter(); return err }
-	}
-	absent, missing := keys.MissingInterpreter(t.Isolation, find(t.Interpreter))
+	absent, missing := keys.MissingInterpreter(t.Isolation, find(&t, resolve))
 	if absent != nil {
 		warnings = append(warnings, absent)
 	}

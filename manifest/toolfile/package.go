@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -25,36 +26,75 @@ const (
 // seen to be longer without being read.
 const maxManifest = yamldoc.MaxFile + 1
 
+// Package is what the files of a package say, whatever else there is on this machine.
+type Package struct {
+	tool        manifest.Tool        // without its interpreter
+	interpreter manifest.Interpreter // as the entrypoint names it
+}
+
+// Entrypoint is the path of the entrypoint, without links.
+func (p *Package) Entrypoint() string { return p.tool.Path }
+
+// Tool makes the Tool, for which resolve looks its interpreter up. ok is false if that is not there: whoever reads
+// the package again learns what follows.
+func (p *Package) Tool(resolve func(manifest.Interpreter) error) (t manifest.Tool, ok bool) {
+	t = p.tool
+	t.Interpreter = besideEntrypoint(p.interpreter, &t, t.Path)
+	return t, find(&t, resolve) == nil
+}
+
+// besideEntrypoint returns the interpreter of a package's entrypoint, which is at file.
+func besideEntrypoint(i manifest.Interpreter, t *manifest.Tool, file string) manifest.Interpreter {
+	return beside(i, !t.Isolation.Isolated(), filepath.Dir(file), t.Dir)
+}
+
+// find looks the interpreter of a tool up, by resolve unless the tool has a PATH of its own.
+func find(t *manifest.Tool, resolve func(manifest.Interpreter) error) error {
+	if _, own := t.Run.Env["PATH"]; !own {
+		return resolve(t.Interpreter)
+	}
+	_, err := t.ResolveInterpreter()
+	return err
+}
+
 // ReadPackage reads the package in dir, an absolute path without links, as its
-// file called name describes it; display is that file for messages. The tool's
-// name is filled in even if there is an error, where it is known.
-func ReadPackage(dir, name, display string) (t manifest.Tool, warnings []error, err error) {
+// file called name describes it; display is that file for messages. resolve looks
+// its interpreter up. The tool's name is filled in even if there is an error, where
+// it is known. lasts is nil unless the package would be read in the same way again, as
+// long as name and the entrypoint are not changed and are no links: nothing else was
+// read, and nothing is wrong with it.
+func ReadPackage(dir, name, display string, resolve func(manifest.Interpreter) error) (t manifest.Tool, lasts *Package, warnings []error, err error) {
 	file, err := regularfile.ResolveBelow(dir, name)
 	if err != nil {
-		return manifest.Tool{}, nil, regularfile.ReadError(err)
+		return manifest.Tool{}, nil, nil, regularfile.ReadError(err)
 	}
 	if !regularfile.Within(dir, file) {
-		return manifest.Tool{}, nil, errors.New("is a link that leaves the package")
+		return manifest.Tool{}, nil, nil, errors.New("is a link that leaves the package")
 	}
 	data, err := regularfile.Read(file, maxManifest)
 	if err != nil {
-		return manifest.Tool{}, nil, err
+		return manifest.Tool{}, nil, nil, err
 	}
 	parse := parseToolYAML
 	if name == CapsuleFile {
 		parse = parseCapsuleJSON
 		if err := yamldoc.NotJSON(display, data); err != nil {
-			return manifest.Tool{}, nil, err
+			return manifest.Tool{}, nil, nil, err
 		}
 	}
 	t, d, entrypoint := parse(display, data)
 	t.Dir = dir
 	if entrypoint != "" {
-		findEntrypoint(&d, &t, entrypoint)
+		lasts = findEntrypoint(&d, &t, entrypoint, resolve)
 	}
 	d.CheckWatched(dir)
 	t.Runtime.HotLoad.Outside = d.WatchedOutside(dir)
-	return t, d.Warnings, d.Doc.Err()
+	looked := d.Runtime.Mode == manifest.Capsule && !slices.Equal(d.Runtime.HotLoad.Watch, keys.RuntimeDefaults().HotLoad.Watch) // by CheckWatched
+	if lasts == nil || looked || d.Doc.Err() != nil || len(d.Warnings) > 0 {
+		return t, nil, d.Warnings, d.Doc.Err()
+	}
+	lasts.tool = t
+	return t, lasts, nil, nil
 }
 
 // parseToolYAML reads a tool.yaml as far as that goes without looking at the
@@ -93,33 +133,34 @@ func identify(d *keys.Description, t *manifest.Tool, name, version, text, entryp
 	return entrypoint
 }
 
-// findEntrypoint finds the file to run and what runs it.
-func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
+// findEntrypoint finds the file to run and what runs it. Only of a script does it return what
+// it has read, without the tool.
+func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string, resolve func(manifest.Interpreter) error) (read *Package) {
 	wrong := func(format string, args ...any) { d.Doc.Faultf("entrypoint", format, args...) }
 	if at := filepath.Join(t.Dir, filepath.FromSlash(entrypoint)); isVenvPython(entrypoint) && regularfile.IsProgram(at) {
 		t.Path = at // which is a link to the Python of the machine, and works as itself alone
-		return
+		return nil
 	}
 	file, err := regularfile.ResolveBelow(t.Dir, filepath.FromSlash(entrypoint))
 	if errors.Is(err, fs.ErrNotExist) {
 		wrong("%q does not exist in the package", entrypoint)
-		return
+		return nil
 	} else if err != nil {
 		wrong("%q %v", entrypoint, regularfile.ReadError(err))
-		return
+		return nil
 	}
 	if !regularfile.Within(t.Dir, file) {
 		wrong("%q is a link that leaves the package", entrypoint)
-		return
+		return nil
 	}
 	info, err := os.Lstat(file)
 	if err != nil {
 		wrong("%q %v", entrypoint, regularfile.ReadError(err))
-		return
+		return nil
 	}
 	if !info.Mode().IsRegular() {
 		wrong("%q is not a regular file but %s", entrypoint, regularfile.KindOf(info.Mode()))
-		return
+		return nil
 	}
 	// The description of a package is its tool.yaml, so a block in the
 	// entrypoint is a comment like any other, broken or not.
@@ -143,10 +184,12 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
 	case !shebang && cannotRun(file, head) != nil:
 		wrong("%q %v", entrypoint, cannotRun(file, head))
 	default:
-		interpreter = beside(interpreter, !t.Isolation.Isolated(), filepath.Dir(file), t.Dir)
+		if shebang {
+			read = &Package{interpreter: interpreter}
+		}
+		interpreter = besideEntrypoint(interpreter, t, file)
 		t.Interpreter = interpreter
-		_, err := t.ResolveInterpreter()
-		warning, err := keys.MissingInterpreter(t.Isolation, err)
+		warning, err := keys.MissingInterpreter(t.Isolation, find(t, resolve))
 		if warning != nil {
 			d.Warnings = append(d.Warnings, d.Doc.At("entrypoint", "%q: %v", entrypoint, warning))
 		}
@@ -155,6 +198,7 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string) {
 		}
 	}
 	t.Path, t.Interpreter = file, interpreter
+	return read
 }
 
 // isVenvPython reports whether a path in a package is that of the Python of a .venv there.
