@@ -38,7 +38,7 @@ func (s *Session) check(stage, display string) (Content, error) {
 		return c, fmt.Errorf("%s has no %s at its top, so it is not a package", display, toolfile.ManifestFile)
 	}
 	at := display + "/" + toolfile.ManifestFile
-	c.Tool, c.Warnings, err = toolfile.ReadPackage(dir, toolfile.ManifestFile, at)
+	c.Tool, _, c.Warnings, err = toolfile.ReadPackage(dir, toolfile.ManifestFile, at, nil)
 	if err != nil {
 		return c, err
 	}

@@ -60,7 +60,9 @@ func changePackages(t *testing.T, n int) {
 		"its description": func(in string) error {
 			return os.WriteFile(filepath.Join(in, "tool.yaml"), []byte("name: p003\nversion: 2.0.0\ndescription: x\nentrypoint: lib/run\n"), 0o600)
 		},
-		"its interpreter":  func(in string) error { return os.WriteFile(filepath.Join(in, "lib/run"), []byte("#!/bin/cat\n"), 0o600) },
+		"its interpreter": func(in string) error {
+			return os.WriteFile(filepath.Join(in, "lib/run"), []byte("#!/bin/cat\n"), 0o600)
+		},
 		"another file":     func(in string) error { return os.WriteFile(filepath.Join(in, "more"), nil, 0o600) },
 		"a file far below": func(in string) error { return os.WriteFile(filepath.Join(in, "lib/more/x"), nil, 0o600) },
 		"another entrypoint of its name": func(in string) error {

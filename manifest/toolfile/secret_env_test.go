@@ -23,7 +23,7 @@ func TestM3SecretVariables(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "tool.yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		tool, _, err := toolfile.ReadPackage(dir, "tool.yaml", "tool.yaml")
+		tool, _, _, err := toolfile.ReadPackage(dir, "tool.yaml", "tool.yaml", nil)
 		return tool, err
 	}
 	tool, err := parse("{mode: capsule, secret_env: [TOKEN, B_2]}")

@@ -41,12 +41,17 @@ func (w *watchers) point(ctx context.Context, cfg *config.Loaded, home string) {
 	if slices.Equal(all, w.roots) {
 		return
 	}
+	first := w.roots == nil // nothing is served yet
 	w.roots = all
 	var set []*watch.Watcher
 	add := func(root string, opts watch.Options) {
 		opts.Hub, opts.Log = w.hub, w.log
 		one := watch.Unread(root, opts)
-		one.Look(ctx)
+		if first {
+			one.LookFirst(ctx)
+		} else {
+			one.Look(ctx)
+		}
 		set = append(set, one)
 	}
 	for _, root := range roots {

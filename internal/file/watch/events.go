@@ -261,7 +261,7 @@ func (w *Watcher) settle(ctx context.Context) {
 }
 
 // begin starts listening or polling, and marks everything to be compared.
-func (w *Watcher) begin(ctx context.Context) {
+func (w *Watcher) begin() {
 	w.pending = pending{all: true}
 	w.polling = w.poll
 	if !w.polling {
@@ -270,7 +270,10 @@ func (w *Watcher) begin(ctx context.Context) {
 			w.complain(err)
 		} else {
 			w.subs = map[string][]*sub{}
-			w.renew(ctx)
+			// The folders are watched while they are compared.
+			if err := w.followRoot(); err != nil {
+				w.pollInstead(err)
+			}
 		}
 	}
 }

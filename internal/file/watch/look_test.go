@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +18,10 @@ func TestALookEndsWithItsContext(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(root, fmt.Sprint(i)), nil, 0o600))
 	}
 	for _, poll := range []bool{false, true} {
-		for _, already := range []int{0, files, 2 * files} { // at the first look, and at those of Serve
+		for _, already := range []int{0, files, 2 * files} { // at the first look, at that of Serve, and at that of a poll
+			if already > files && !poll {
+				continue
+			}
 			var end context.CancelFunc
 			asked := 0
 			w := Unread(root, Options{Poll: poll, Content: true, Ignore: func(string, bool) bool {
@@ -59,5 +63,42 @@ func TestTheFirstLookIsWhereChangesBegin(t *testing.T) {
 	defer stop()
 	if c := nextChange(t, w); c.Path != after {
 		t.Errorf("the first change is of %q, want %q", c.Path, after)
+	}
+}
+
+// SPEC L3, S2: the look before anything is served sees what any other sees, takes no rest, and ends with its context.
+func TestTheLookBeforeAllElse(t *testing.T) {
+	root := t.TempDir()
+	for i := range 3 * fewAhead {
+		dir := filepath.Join(root, fmt.Sprintf("p%d", i), "more")
+		mustDo(t, os.MkdirAll(dir, 0o700))
+		mustDo(t, os.WriteFile(filepath.Join(root, fmt.Sprintf("p%d", i), "file"), []byte{byte(i)}, 0o600))
+		mustDo(t, os.Symlink("../file", filepath.Join(dir, "link")))
+	}
+	mustDo(t, os.MkdirAll(filepath.Join(root, "node_modules", "ignored"), 0o700))
+	mustDo(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte("p7/\n"), 0o600))
+	for _, opts := range []Options{{}, {Content: true}, {Gitignore: true}, {Paths: []string{"p3", "p4/more/link", "none"}}} {
+		w := Unread(root, opts)
+		w.Look(t.Context())
+		quick := Unread(root, opts)
+		quick.tree.seed = w.tree.seed
+		quick.tree.looks = make(chan struct{}, 1)
+		quick.LookFirst(t.Context())
+		if !maps.EqualFunc(w.tree.seen, quick.tree.seen, func(a, b stamp) bool { return a.looks(b) && a.sum == b.sum }) {
+			t.Errorf("%+v: %d paths are seen, want %d", opts, len(quick.tree.seen), len(w.tree.seen))
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := 0
+	w := Unread(root, Options{Ignore: func(string, bool) bool {
+		if asked++; asked == fewAhead {
+			cancel()
+		}
+		return false
+	}})
+	w.LookFirst(ctx)
+	if asked > fewAhead+1 || w.looked {
+		t.Errorf("%d paths were looked at after the end", asked-fewAhead)
 	}
 }

@@ -78,7 +78,7 @@ func TestLargeContentsAreNotRead(t *testing.T) {
 func TestPollingMissesNothingBetweenItsLooks(t *testing.T) {
 	dir := t.TempDir()
 	w := New(dir, Options{Poll: true})
-	w.begin(t.Context())
+	w.begin()
 	w.settle(t.Context())
 	save := func(name string) string {
 		path := filepath.Join(dir, name)

@@ -25,6 +25,7 @@ type tree struct {
 	seen    map[string]stamp
 	looked  uint64 // the signature at the last call of stirred since then, or 0
 
+	hurries bool          // walks do not rest, and several goroutines look at what is in a folder
 	looks   chan struct{} // has a value for each walk that works, of all trees of a Hub
 	working bool          // one of them is this tree's
 	worked  time.Duration // by walks without a rest, before since
@@ -63,7 +64,7 @@ func (t *tree) end() {
 
 // rest rests if walks have worked for a slice. Its error is that ctx ends before.
 func (t *tree) rest(ctx context.Context) error {
-	if t.worked+time.Since(t.since) < slice {
+	if t.hurries || t.worked+time.Since(t.since) < slice {
 		return ctx.Err()
 	}
 	t.end()
@@ -119,14 +120,17 @@ func (t *tree) walk(ctx context.Context, rel string, enter func(rel string, link
 		return err
 	}
 	defer t.end()
-	return t.walkOn(ctx, rel, enter, visit)
+	return t.walkOn(ctx, rel, &looked{}, enter, visit)
 }
 
-func (t *tree) walkOn(ctx context.Context, rel string, enter func(rel string, link bool) error, visit func(string, stamp)) error {
+func (t *tree) walkOn(ctx context.Context, rel string, before *looked, enter func(rel string, link bool) error, visit func(string, stamp)) error {
 	if err := t.rest(ctx); err != nil {
 		return err
 	}
-	s, link, err := t.look(rel)
+	s, link, err := before.stamp, before.link, before.err
+	if !before.done {
+		s, link, err = t.look(rel)
+	}
 	if err != nil {
 		return unlessLeftOut(err)
 	}
@@ -152,12 +156,16 @@ func (t *tree) walkOn(ctx context.Context, rel string, enter func(rel string, li
 		}
 	}
 	t.scope.forgetRules(rel)
-	entries, err := os.ReadDir(t.abs(rel))
+	entries, err := before.entries, before.listErr
+	if !before.listed {
+		entries, err = os.ReadDir(t.abs(rel))
+	}
 	if err != nil {
 		return unlessLeftOut(err)
 	}
-	for _, e := range entries {
-		if err := t.walkOn(ctx, path.Join(rel, e.Name()), enter, visit); err != nil {
+	ahead := ahead{in: t, folder: rel, entries: entries}
+	for i, e := range entries {
+		if err := t.walkOn(ctx, path.Join(rel, e.Name()), ahead.of(ctx, i), enter, visit); err != nil {
 			return err
 		}
 	}

@@ -159,6 +159,13 @@ func (w *Watcher) Look(ctx context.Context) {
 	w.sayRules()
 }
 
+// LookFirst is Look for a process that answers no calls yet: it takes the whole machine.
+func (w *Watcher) LookFirst(ctx context.Context) {
+	w.tree.hurries = true
+	defer func() { w.tree.hurries = false }()
+	w.Look(ctx)
+}
+
 // LeftOut returns a .gitignore of which not all rules are read, since there are too many; "" if no
 // look has found one. It must not be called while Serve runs.
 func (w *Watcher) LeftOut() string { return w.tree.scope.over() }
@@ -193,7 +200,7 @@ func (w *Watcher) Serve(ctx context.Context) error {
 	}
 	b := newBurst(w.debounce, w.maxWait)
 	defer b.stop()
-	w.begin(ctx)
+	w.begin()
 	defer w.end()
 
 	var ticks <-chan time.Time // nil unless polling, so that nothing wakes up without need

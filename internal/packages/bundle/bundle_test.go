@@ -90,7 +90,7 @@ func valid(t *testing.T, m *bundle.Made) error {
 }
 
 func validPackage(dir string) error {
-	tool, warnings, err := toolfile.ReadPackage(dir, "tool.yaml", "tool.yaml")
+	tool, _, warnings, err := toolfile.ReadPackage(dir, "tool.yaml", "tool.yaml", nil)
 	switch {
 	case err != nil:
 		return err

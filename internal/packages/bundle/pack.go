@@ -185,7 +185,7 @@ func (o *zipOut) link(name, target string) error {
 
 // bundleOf returns the manifest.json of a package.
 func bundleOf(dir string) ([]byte, error) {
-	tool, _, err := toolfile.ReadPackage(dir, "tool.yaml", "tool.yaml")
+	tool, _, _, err := toolfile.ReadPackage(dir, "tool.yaml", "tool.yaml", nil)
 	if err != nil {
 		return nil, err
 	}
