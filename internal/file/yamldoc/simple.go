@@ -213,6 +213,8 @@ func simpleTag(text string) string {
 		return "!!bool"
 	case isNumber(text):
 		return "!!int"
+	case isVersion(text):
+		return "!!str"
 	case !isLetter(text[0]), text[len(text)-1] == ' ':
 		return ""
 	case len(text) <= len("false") && slices.Contains(unclear, strings.ToLower(text)):
@@ -232,4 +234,20 @@ func isNumber(text string) bool {
 		}
 	}
 	return true
+}
+
+// isVersion reports whether a text is three numbers or more with dots between them, such as 1.2.3.
+func isVersion(text string) bool {
+	dots, digit := 0, false
+	for _, c := range []byte(text) {
+		switch {
+		case c >= '0' && c <= '9':
+			digit = true
+		case c == '.' && digit:
+			dots, digit = dots+1, false
+		default:
+			return false
+		}
+	}
+	return digit && dots > 1
 }
