@@ -14,7 +14,7 @@ import (
 const (
 	// maxIdleSession is the memory that an idle session may hold, maxIdleStream
 	// that of one with a connection and a stream open on it.
-	maxIdleSession = 16 << 10
+	maxIdleSession = 5 << 10
 	maxIdleStream  = 64 << 10
 	// maxIdleLoadCPU is what keeps a thousand streams alive, as a part of one
 	// core: each gets a comment every 25 seconds.

@@ -57,6 +57,7 @@ func sections() []section {
 		{"hundred", measureHundred},
 		{"tools", measureTools},
 		{"start", measureStart},
+		{"growth", measureGrowth},
 		{"memory", measureMemory},
 		{"load", measureLoad},
 		{"tenants", measureTenants},

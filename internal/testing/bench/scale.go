@@ -23,6 +23,8 @@ type scale struct {
 	waits           time.Duration // until they are looked at
 	starts          int           // of a server with one tool
 	manyStarts      int           // of one with the most tools
+	growth          int           // tools; see measureGrowth
+	aging           time.Duration // until files are old enough for Orla to remember them, and its watches are set
 	calls           int           // between two looks at the memory
 	lives           int           // saves and crashes of each interpreter's capsule
 	health          time.Duration // that a capsule has between two crashes
@@ -62,6 +64,8 @@ var full = scale{
 	waits:           10 * time.Second,
 	starts:          30,
 	manyStarts:      5,
+	growth:          10_000,
+	aging:           3 * time.Second,
 	calls:           10_000,
 	settle:          12 * time.Second, // Orla gives back what it took within ten
 	idle:            10 * time.Second,
@@ -103,6 +107,8 @@ var smoke = scale{
 	waits:           100 * time.Millisecond,
 	starts:          1,
 	manyStarts:      1,
+	growth:          40,
+	aging:           50 * time.Millisecond,
 	calls:           40,
 	settle:          10 * time.Millisecond,
 	idle:            50 * time.Millisecond,

@@ -44,6 +44,7 @@ type logLine struct {
 	Tool       string    `json:"tool"`
 	To         string    `json:"to"` // a capsule's state
 	Pid        int       `json:"pid"`
+	Duration   int64     `json:"duration_ms"` // of a reload
 }
 
 // startOrla starts Orla over HTTP and waits until it serves.
