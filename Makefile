@@ -10,6 +10,8 @@ CHAOS    ?= 10m
 SOAK     ?= 1h
 ROUNDS   ?= 10
 SEED     ?=
+# The revision that bench and slower compare with; empty is the last release.
+BEFORE   ?=
 # The race detector links with the C compiler.
 RACE     ?= $(if $(shell command -v $(CC) 2>/dev/null),-race)
 # What the program says of itself. The revision's date, not the build's: two builds of one revision are equal.
@@ -46,7 +48,7 @@ ARCHS   ?= amd64 arm64
 CHECKS := tidy build cross vet lint test browser fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build install cross docs deb rpm image release test short long script browser lint fmt fuzz bench cover flake chaos soak tidy vet check clean clients checks
+.PHONY: help build install cross docs deb rpm image release test short long script browser lint fmt fuzz bench slower cover flake chaos soak tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -113,8 +115,13 @@ fmt: ## format the code as lint wants it
 fuzz: ## fuzz every fuzz target for FUZZTIME each
 	GO=$(GO) scripts/fuzz $(FUZZTIME)
 
-bench: ## measure speed and memory
-	$(GO) run ./internal/testing/bench
+bench: ## measure speed and memory, and compare with BEFORE, the last release
+	GO=$(GO) scripts/older $(DIST)/older $(BEFORE)
+	$(GO) run ./internal/testing/bench $$(test ! -e $(DIST)/older || echo -before $(DIST)/older)
+
+slower: ## fail if a call takes 10 % more CPU than in BEFORE, the last release: five minutes
+	GO=$(GO) scripts/older $(DIST)/older $(BEFORE)
+	test ! -e $(DIST)/older || $(GO) run ./internal/testing/bench -only before -brief -before $(DIST)/older -fail-above 1.10
 
 cover: ## write coverage.out and print what is covered
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./... && $(GO) tool cover -func=coverage.out

@@ -48,9 +48,9 @@ func besideEntrypoint(i manifest.Interpreter, t *manifest.Tool, file string) man
 	return beside(i, !t.Isolation.Isolated(), filepath.Dir(file), t.Dir)
 }
 
-// find looks the interpreter of a tool up, by resolve unless the tool has a PATH of its own.
+// find looks the interpreter of a tool up, by resolve unless that is nil or the tool has a PATH of its own.
 func find(t *manifest.Tool, resolve func(manifest.Interpreter) error) error {
-	if _, own := t.Run.Env["PATH"]; !own {
+	if _, own := t.Run.Env["PATH"]; !own && resolve != nil {
 		return resolve(t.Interpreter)
 	}
 	_, err := t.ResolveInterpreter()
@@ -59,7 +59,7 @@ func find(t *manifest.Tool, resolve func(manifest.Interpreter) error) error {
 
 // ReadPackage reads the package in dir, an absolute path without links, as its
 // file called name describes it; display is that file for messages. resolve looks
-// its interpreter up. The tool's name is filled in even if there is an error, where
+// its interpreter up; if nil, PATH says where it is. The tool's name is filled in even if there is an error, where
 // it is known. lasts is nil unless the package would be read in the same way again, as
 // long as name and the entrypoint are not changed and are no links: nothing else was
 // read, and nothing is wrong with it.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/testing/needs"
 )
@@ -29,6 +31,39 @@ func TestL1BuildsAreCompared(t *testing.T) {
 	for _, want := range []string{"older build", "capsule, 64 B, 1 ", "/bin/sh script, 4", "HTTP, session", "HTTP, client can be asked", "HTTP, stateless", "stdio"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("the table does not speak of %q:\n%s", want, &stdout)
+		}
+	}
+}
+
+// A call that takes more CPU than it may fails the run, after two more comparisons.
+func TestL1ASlowerBuildFails(t *testing.T) {
+	spent := []time.Duration{0, 0}
+	each := []time.Duration{time.Millisecond, 2 * time.Millisecond}
+	subjects := make([]subject, 2)
+	for i := range subjects {
+		subjects[i] = subject{
+			name: []string{"older", "now"}[i],
+			load: func(n, _ int) ([]time.Duration, error) {
+				spent[i] += time.Duration(n) * each[i]
+				return slices.Repeat([]time.Duration{time.Microsecond}, n), nil
+			},
+			cpu: func() (cpu, error) { return cpu{own: spent[i]}, nil },
+		}
+	}
+	for _, c := range []struct {
+		most  float64
+		fails bool
+	}{{0, false}, {1.10, true}, {2.10, false}} {
+		b := &bench{compared: compared{most: c.most}}
+		var rows table
+		if err := b.addBuilds(t.Context(), &rows, "a call", "stdio", time.Millisecond, 1, subjects); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(b.slower) == 1; got != c.fails || len(rows.rows) != 1 {
+			t.Errorf("above %.2f: fails %t, want %t; %v", c.most, got, c.fails, b.slower)
+		}
+		if c.fails && !strings.Contains(slowerError(b.slower).Error(), "a call over stdio: 2.00") {
+			t.Errorf("the error is %v", slowerError(b.slower))
 		}
 	}
 }

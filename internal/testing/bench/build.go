@@ -15,7 +15,6 @@ type bench struct {
 	dir      string // temporary; removed by close
 	root     string // of the module
 	orla     string
-	before   string // an older orla; "" is none
 	hello    string // a bare HTTP server
 	capsule  string // answers calls with texts
 	relay    string // stands between a client and a capsule
@@ -26,6 +25,14 @@ type bench struct {
 	programs []program
 	scale    scale
 	plots    *plots
+	compared
+}
+
+// compared is what calls are compared with, and what came of it.
+type compared struct {
+	before string   // an older orla; "" is none
+	most   float64  // how much of its CPU a call may take; 0 is any
+	slower []string // calls that take more
 }
 
 // program is a tool that is measured.
@@ -35,15 +42,12 @@ type program struct {
 }
 
 // prepare builds Orla and the programs. The caller closes what it returns.
-func prepare(ctx context.Context, quick bool) (*bench, error) {
+func prepare(ctx context.Context, scale scale) (*bench, error) {
 	dir, err := os.MkdirTemp("", "orla-bench-")
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{dir: dir, toolsDir: filepath.Join(dir, "tools"), scale: full, plots: newPlots()}
-	if quick {
-		b.scale = smoke
-	}
+	b := &bench{dir: dir, toolsDir: filepath.Join(dir, "tools"), scale: scale, plots: newPlots()}
 	if err := b.build(ctx); err != nil {
 		b.close()
 		return nil, err

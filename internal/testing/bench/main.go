@@ -80,6 +80,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	out := flags.String("out", "", "rewrite the part of this Markdown `file` between its two markers, and draw the plots next to it")
 	only := flags.String("only", "", "run these `sections` alone: "+strings.Join(names, ","))
 	before := flags.String("before", "", "an older build of orla, a `file`, to compare calls with")
+	short := flags.Bool("brief", false, "measure fewer calls, in five minutes with -only before")
+	most := flags.Float64("fail-above", 0, "fail if a call takes more than this `ratio` of the CPU that it takes with the older build, in three comparisons")
 	idle := flags.Duration("idle", 0, "watch an idle Orla for so `long`, in place of some seconds")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -94,12 +96,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if *only == "before" && *before == "" {
 		return errNoBefore
 	}
-	b, err := prepare(ctx, *quick)
+	scale := full
+	switch {
+	case *quick:
+		scale = smoke
+	case *short:
+		scale = brief
+	}
+	b, err := prepare(ctx, scale)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	b.before = *before
+	b.before, b.most = *before, *most
 	if *idle > 0 {
 		b.scale.idle, b.scale.idleCapsules = *idle, *idle
 	}
@@ -118,6 +127,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			fmt.Fprintln(stdout, t.text())
 		}
 		tables = append(tables, found...)
+	}
+	if len(b.slower) > 0 {
+		failed = append(failed, slowerError(b.slower))
 	}
 	if *out == "" || failed != nil {
 		return errors.Join(failed...)

@@ -86,6 +86,15 @@ var full = scale{
 	giveBack:        giveBack,
 }
 
+// brief is enough to find a call that has become slower, in five minutes.
+var brief = func() scale {
+	s := full
+	s.cell = 4 * time.Second
+	s.inFlight, s.capsuleInFlight = []int{1, 16}, []int{1, 16}
+	s.payloads = full.payloads[:2]
+	return s
+}()
+
 // smoke is enough to see that everything runs.
 var smoke = scale{
 	quick:           true,

@@ -163,7 +163,7 @@ func (p *place) read(entry lockfile.Package) (about, error) {
 	if !p.isThere(entry) {
 		return a, nil
 	}
-	t, _, err := toolfile.ReadPackage(a.Dir, toolfile.ManifestFile, toolfile.ManifestFile)
+	t, _, _, err := toolfile.ReadPackage(a.Dir, toolfile.ManifestFile, toolfile.ManifestFile, nil)
 	if err != nil {
 		return a, err
 	}
