@@ -75,8 +75,8 @@ const (
 	peerCalls  = "A call of the same MCP server on stdio"
 )
 
-// summaries are the tables of docs/BENCHMARKS.md.
-func summaries(r results) []table {
+// summaries are the tables of the pages in docs.
+func summaries(r results) map[string][]table {
 	simple := table{header: []string{"tool", "transport", "p50", "CPU", "target"}}
 	for _, row := range [][3]string{
 		{"static C program", "static C program, 1", "HTTP, session"},
@@ -117,6 +117,11 @@ func summaries(r results) []table {
 		what, title, column string
 		of                  []string
 	}{
+		{"call of a `/bin/sh` tool over HTTP: CPU to a bare fork and exec", bareCalls, "CPU", []string{"/bin/sh script, 1", "HTTP, session"}},
+		{"call of a capsule over HTTP, answer of 64 B: CPU to a relay that copies bytes", relayCalls, "CPU", []string{"64 B, 1", "HTTP, session"}},
+		{"the same over stdio", relayCalls, "CPU", []string{"64 B, 1", "stdio"}},
+		{"the same over HTTP: CPU to a server made with the Go SDK", sdkCalls, "CPU", []string{"64 B, 1", "HTTP, session"}},
+		{"an MCP server behind Orla, over HTTP: CPU to the same server behind mcp-proxy", peerCalls, "CPU of Orla", []string{"64 B, 1", "HTTP, session", "mcp-proxy"}},
 		{"p50 of a capsule call over HTTP, answer of 64 B", relayCalls, "p50 Orla", []string{"64 B, 1", "HTTP, session"}},
 		{"p50 of a capsule call over stdio, answer of 64 B", relayCalls, "p50 Orla", []string{"64 B, 1", "stdio"}},
 		{"RSS of Orla after the start, with 3 tools", "Memory, descriptors", "RSS", []string{"after the start"}},
@@ -133,7 +138,7 @@ func summaries(r results) []table {
 	} {
 		target := r.met(row.title, row.of...)
 		switch {
-		case row.title == relayCalls:
+		case row.column == "p50 Orla", row.title == peerCalls:
 			target = ""
 		case strings.HasPrefix(target, "?"):
 			target = r.get(row.title, "target each", row.of...) + ", " + r.get(row.title, "verdict", row.of...)
@@ -143,7 +148,7 @@ func summaries(r results) []table {
 		}
 		rest.add(row.what, r.get(row.title, row.column, row.of...), target)
 	}
-	return []table{simple, capsule, peers, rest}
+	return map[string][]table{"BENCHMARKS.md": {rest}, "benchmarks/calls.md": {simple, capsule, peers}}
 }
 
 // plain lays a table out in Markdown without padding.
@@ -159,22 +164,28 @@ func plain(t table) string {
 	return strings.ReplaceAll(b.String(), "|  |", "| |")
 }
 
-// docs/BENCHMARKS.md shows rows of docs/benchmarks/results.md. UPDATE=1 copies
-// them, after a run with -out.
+// Pages in docs show rows of docs/benchmarks/results.md. UPDATE=1 copies them, after
+// a run with -out.
 func TestTheSummaryIsOfTheResults(t *testing.T) {
 	docs := filepath.Join("..", "..", "..", "docs")
 	all, err := os.ReadFile(filepath.Join(docs, "benchmarks", "results.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(docs, "BENCHMARKS.md")
+	for page, tables := range summaries(parseResults(string(all))) {
+		checkPage(t, filepath.Join(docs, filepath.FromSlash(page)), string(all), tables)
+	}
+}
+
+// checkPage compares the tables of a page with those of the results, or replaces them.
+func checkPage(t *testing.T, path, all string, tables []table) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(text)
 	update := os.Getenv("UPDATE") != ""
-	for _, want := range summaries(parseResults(string(all))) {
+	for _, want := range tables {
 		now := plain(want)
 		if strings.Contains(now, "?") {
 			t.Errorf("results.md lacks rows for\n%s", now)
@@ -183,17 +194,17 @@ func TestTheSummaryIsOfTheResults(t *testing.T) {
 		shown := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(head) + "\n(?:\\|.*\n)+").FindString(page)
 		switch {
 		case shown == "":
-			t.Errorf("the page has no table %s", head)
+			t.Errorf("%s has no table %s", path, head)
 		case shown != now && update:
 			page = strings.Replace(page, shown, now, 1)
 		case shown != now:
-			t.Errorf("the page shows\n%s\nthe results are (UPDATE=1 writes them)\n%s", shown, now)
+			t.Errorf("%s shows\n%s\nthe results are (UPDATE=1 writes them)\n%s", path, shown, now)
 		}
 	}
 	machine := regexp.MustCompile(`on \w+/\w+ with \d+ cores and go[\d.]*\d`)
-	if now, shown := machine.FindString(string(all)), machine.FindString(page); now != shown || now == "" {
+	if now, shown := machine.FindString(all), machine.FindString(page); now != shown || now == "" {
 		if !update {
-			t.Errorf("the page says %q, the results say %q", shown, now)
+			t.Errorf("%s says %q, the results say %q", path, shown, now)
 		}
 		page = strings.Replace(page, shown, now, 1)
 	}
