@@ -90,7 +90,8 @@ func measureGrowth(ctx context.Context, b *bench) ([]table, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%d tools, %s: %w", n, s.name, err)
 			}
-			toHalf, reloadToHalf, target, checks := "", "", "", []check(nil)
+			var toHalf, reloadToHalf, target string
+			var checks []check
 			if n == b.scale.growth {
 				target = fmt.Sprintf("≤ %s, %s", millis(maxManyStart), millis(maxManyReload))
 				checks = []check{{"start", float64(now.start), float64(maxManyStart)}, {"reload", float64(now.reload), float64(maxManyReload)}}
