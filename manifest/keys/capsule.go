@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -148,13 +149,21 @@ func (d *Description) warnOfIdleKeys() {
 		d.warnOfIdleCapsuleKeys()
 		return
 	}
-	for field := range reflect.TypeFor[Capsule]().Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if d.Doc.Has("runtime." + name) {
-			d.warn(name, "has no effect without runtime.mode: capsule")
+	for _, key := range capsuleKeys() {
+		if d.Doc.Has(key) {
+			d.warn(strings.TrimPrefix(key, "runtime."), "has no effect without runtime.mode: capsule")
 		}
 	}
 }
+
+// capsuleKeys are the keys below runtime that only capsules have.
+var capsuleKeys = sync.OnceValue(func() (all []string) {
+	for field := range reflect.TypeFor[Capsule]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		all = append(all, "runtime."+name)
+	}
+	return all
+})
 
 func (d *Description) warnOfIdleCapsuleKeys() {
 	for _, name := range simpleOnly {
