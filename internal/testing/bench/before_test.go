@@ -35,9 +35,9 @@ func TestL1BuildsAreCompared(t *testing.T) {
 	}
 }
 
-// A call that takes more CPU than it may fails the run, after two more comparisons.
+// A call that takes more CPU than it may fails the run, if it does in three comparisons.
 func TestL1ASlowerBuildFails(t *testing.T) {
-	spent := []time.Duration{0, 0}
+	spent, looks, once := []time.Duration{0, 0}, 0, false
 	each := []time.Duration{time.Millisecond, 2 * time.Millisecond}
 	subjects := make([]subject, 2)
 	for i := range subjects {
@@ -47,13 +47,20 @@ func TestL1ASlowerBuildFails(t *testing.T) {
 				spent[i] += time.Duration(n) * each[i]
 				return slices.Repeat([]time.Duration{time.Microsecond}, n), nil
 			},
-			cpu: func() (cpu, error) { return cpu{own: spent[i]}, nil },
+			cpu: func() (cpu, error) {
+				if looks++; once && looks > 2*len(each) { // after the first comparison
+					each[1] = each[0]
+				}
+				return cpu{own: spent[i]}, nil
+			},
 		}
 	}
 	for _, c := range []struct {
 		most  float64
+		once  bool // only in the first comparison
 		fails bool
-	}{{0, false}, {1.10, true}, {2.10, false}} {
+	}{{0, false, false}, {1.10, false, true}, {2.10, false, false}, {1.10, true, false}} {
+		looks, once, each[1] = 0, c.once, 2*time.Millisecond
 		b := &bench{compared: compared{most: c.most}}
 		var rows table
 		if err := b.addBuilds(t.Context(), &rows, "a call", "stdio", time.Millisecond, 1, subjects); err != nil {
