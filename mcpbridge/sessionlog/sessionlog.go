@@ -9,15 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/orla-project/orla/internal/file/wholefile"
+	"github.com/orla-project/orla/internal/call/recovered"
 )
 
 const (
@@ -25,8 +25,10 @@ const (
 	NoteEvery = 5 * time.Minute
 	// maxRecord bounds a session's first line, in bytes. A session with a longer one ends with its process.
 	maxRecord = 8 << 10
-	// slack is how many bytes the file may have in addition to twice those that are needed.
+	// slack is how many bytes the changes may have in addition to as many as the sessions before them.
 	slack = 256 << 10
+	// again is how long after a failure it is tried again to write.
+	again = time.Second
 )
 
 // Record is what is kept of a session.
@@ -67,89 +69,6 @@ type line struct {
 	End      bool       `json:"end,omitempty"`
 }
 
-// Log is the file of the sessions of a process. A nil Log keeps nothing. Its methods may be called from any
-// goroutine. They do not fail: a session that cannot be kept ends with its process, and the log says so once.
-type Log struct {
-	path string
-	log  *slog.Logger
-	lock *os.File
-
-	mu      sync.Mutex // guards the fields that follow
-	file    *os.File   // nil after a failure, and after Close
-	size    int64      // of the file
-	needed  int64      // its size when it was written last as a whole
-	earlier map[digest]*Record
-}
-
-// Open reads the sessions of the process before, and keeps those of this one. Those that are not used for
-// longer than timeout are over, and of the others at most most are kept, the ones used last. The error says why none
-// can be kept; usually another process uses the file.
-func Open(path string, timeout time.Duration, most int, log *slog.Logger) (*Log, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		_ = lock.Close() // it was only looked at
-		return nil, errors.New("another Orla that serves the same folder of tools keeps its sessions there")
-	}
-	l := &Log{path: path, log: log, lock: lock, earlier: map[digest]*Record{}}
-	l.earlier, err = read(path)
-	if err == nil {
-		drop(l.earlier, timeout, most)
-		err = l.rewriteLocked(l.earlier)
-	}
-	if err != nil {
-		_ = lock.Close() // err is more useful
-		return nil, err
-	}
-	return l, nil
-}
-
-// drop removes the sessions that are over, and all but most of the others.
-func drop(all map[digest]*Record, timeout time.Duration, most int) {
-	var used []time.Time
-	for id, r := range all {
-		if time.Since(r.Used) > timeout+NoteEvery {
-			delete(all, id)
-			continue
-		}
-		used = append(used, r.Used)
-	}
-	if len(used) <= most {
-		return
-	}
-	slices.SortFunc(used, func(a, b time.Time) int { return b.Compare(a) })
-	for id, r := range all {
-		if r.Used.Before(used[most]) || len(all) > most && r.Used.Equal(used[most]) {
-			delete(all, id)
-		}
-	}
-}
-
-// read returns the sessions in a file. A line that cannot be read is left out: the process may have been
-// killed while it wrote it.
-func read(path string) (map[digest]*Record, error) {
-	all := map[digest]*Record{}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return all, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for text := range bytes.Lines(raw) {
-		var one line
-		if json.Unmarshal(text, &one) == nil {
-			one.apply(all)
-		}
-	}
-	return all, nil
-}
-
 // apply makes the change.
 func (c *line) apply(all map[digest]*Record) {
 	if c.Begin != nil {
@@ -175,27 +94,106 @@ func (c *line) apply(all map[digest]*Record) {
 	}
 }
 
-// rewriteLocked replaces the file by one with these sessions alone.
-func (l *Log) rewriteLocked(all map[digest]*Record) error {
-	var raw []byte
-	for id, r := range all {
-		text, err := json.Marshal(line{ID: id, Begin: r})
-		if err != nil { // strings, and JSON that was read
-			return err
-		}
-		raw = append(append(raw, text...), '\n')
+// Log is the files of the sessions of a process: one with all sessions at one moment, and one, or for a moment
+// two, with the changes since then. A nil Log keeps nothing. Its methods may be called from any goroutine. They do
+// not fail: a session that cannot be kept ends with its process, and the log says so.
+type Log struct {
+	path string
+	log  *slog.Logger
+	lock *os.File
+
+	writing sync.WaitGroup // a gather
+
+	mu        sync.Mutex // guards the fields that follow
+	changes   changes
+	needed    int64 // the size of the file with all sessions
+	gathering bool
+	failed    time.Time           // when a line could not be written last; zero if the last one could
+	ended     map[digest]struct{} // sessions whose end could not be written
+	earlier   map[digest]*Record
+}
+
+// changes is the file that lines are added to.
+type changes struct {
+	file   *os.File // nil after Close
+	number int      // in its name
+	size   int64
+	torn   bool // the last line may be a part of one
+}
+
+// Open reads the sessions of the process before, and keeps those of this one. Those that are not used for
+// longer than timeout are over. Of the others at most most are kept: the caller with the most loses those that it has used
+// longest ago. The error says why none can be kept; usually another process uses the file.
+func Open(path string, timeout time.Duration, most int, log *slog.Logger) (*Log, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
 	}
-	if err := wholefile.Write(l.path, raw); err != nil {
-		return err
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0)
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		_ = lock.Close() // it was only looked at
+		return nil, errors.New("another Orla that serves the same folder of tools keeps its sessions there")
+	}
+	l := &Log{path: path, log: log, lock: lock, ended: map[digest]struct{}{}}
+	if err := l.begin(timeout, most); err != nil {
+		_ = lock.Close() // err is more useful
+		return nil, err
+	}
+	return l, nil
+}
+
+// begin reads what is there, and makes one file of it.
+func (l *Log) begin(timeout time.Duration, most int) error {
+	numbers, err := l.changesThere()
 	if err != nil {
 		return err
 	}
-	if l.file != nil {
-		_ = l.file.Close() // nobody needs it any more
+	all := map[digest]*Record{}
+	if err := readInto(all, l.path); err != nil {
+		return err
 	}
-	l.file, l.size, l.needed = file, int64(len(raw)), int64(len(raw))
+	for _, n := range numbers {
+		l.changes.number = n
+		if err := readInto(all, l.changesPath(n)); err != nil {
+			return err
+		}
+	}
+	drop(all, timeout, most)
+	if l.needed, err = write(l.path, all); err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if err := os.Remove(l.changesPath(n)); err != nil {
+			return err
+		}
+	}
+	l.earlier = all
+	return l.nextLocked()
+}
+
+// drop removes the sessions that are over, and all but most of the others.
+func drop(all map[digest]*Record, timeout time.Duration, most int) {
+	maps.DeleteFunc(all, func(_ digest, r *Record) bool { return time.Since(r.Used) > timeout+NoteEvery })
+	over := len(all) - most
+	if over <= 0 {
+		return
+	}
+	for _, id := range excess(all, over) {
+		delete(all, id)
+	}
+}
+
+// nextLocked begins a new file of changes.
+func (l *Log) nextLocked() error {
+	file, err := os.OpenFile(l.changesPath(l.changes.number+1), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	l.closeLocked()
+	l.changes.number++
+	l.changes.file, l.changes.size, l.changes.torn = file, 0, false
 	return nil
 }
 
@@ -204,28 +202,114 @@ func (l *Log) add(c line) {
 	if l == nil {
 		return
 	}
-	text, err := json.Marshal(c)
-	if err != nil || len(text) > maxRecord {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text) // ends the line
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(c) != nil || c.Begin != nil && text.Len() > maxRecord {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file == nil {
+	if l.changes.file == nil {
 		return
 	}
-	n, err := l.file.Write(append(text, '\n'))
-	l.size += int64(n)
-	if err == nil && l.size > 2*l.needed+slack {
-		var all map[digest]*Record
-		if all, err = read(l.path); err == nil {
-			err = l.rewriteLocked(all)
+	if c.End && !l.failed.IsZero() {
+		l.ended[c.ID] = struct{}{}
+	}
+	if !l.failed.IsZero() && !l.recoverLocked() {
+		return
+	}
+	if err := l.writeLocked(text.Bytes()); err != nil {
+		if c.End {
+			l.ended[c.ID] = struct{}{}
+		}
+		l.log.Warn("sessions cannot be kept, and those that begin now end with this process", "path", l.path, "err", err)
+		l.failed = time.Now()
+		return
+	}
+	if l.changes.size > l.needed+slack && !l.gathering {
+		l.gatherLocked()
+	}
+}
+
+// recoverLocked tries, a while after a failure, to write which sessions have ended since. It reports whether changes
+// can be written again.
+func (l *Log) recoverLocked() bool {
+	if time.Since(l.failed) < again {
+		return false
+	}
+	for id := range l.ended {
+		if l.writeLocked(fmt.Appendf(nil, `{"id":%q,"end":true}`+"\n", id)) != nil {
+			l.failed = time.Now()
+			return false
+		}
+		delete(l.ended, id)
+	}
+	l.failed = time.Time{}
+	l.log.Info("sessions are kept again", "path", l.path)
+	return true
+}
+
+func (l *Log) writeLocked(text []byte) error {
+	if l.changes.torn {
+		text = append([]byte("\n"), text...)
+	}
+	n, err := l.changes.file.Write(text)
+	l.changes.size += int64(n)
+	l.changes.torn = err != nil
+	return err
+}
+
+// gatherLocked has all sessions written as one file, while changes go to another one: whoever adds a change does not wait.
+func (l *Log) gatherLocked() {
+	before := l.changes.number
+	if err := l.nextLocked(); err != nil {
+		l.log.Warn("the file of sessions cannot be written anew", "path", l.path, "err", err)
+		l.needed = l.changes.size // try again when there is as much more
+		return
+	}
+	l.gathering = true
+	l.writing.Go(func() {
+		defer recovered.To(l.log, "gather the sessions in one file", nil)
+		size, err := l.gather(before)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.gathering = false
+		if err != nil { // the next start reads all files
+			l.log.Warn("the file of sessions cannot be written anew", "path", l.path, "err", err)
+			size = l.needed + l.changes.size
+		}
+		l.needed = size
+	})
+}
+
+// gather makes one file of that with all sessions and those with the changes up to a number.
+func (l *Log) gather(last int) (size int64, err error) {
+	numbers, err := l.changesThere()
+	if err != nil {
+		return 0, err
+	}
+	all := map[digest]*Record{}
+	if err := readInto(all, l.path); err != nil {
+		return 0, err
+	}
+	for _, n := range numbers {
+		if n <= last {
+			err = errors.Join(err, readInto(all, l.changesPath(n)))
 		}
 	}
 	if err != nil {
-		l.log.Warn("sessions cannot be kept any more, and end with this process", "path", l.path, "err", err)
-		_ = l.file.Close() // err is more useful
-		l.file = nil
+		return 0, err
 	}
+	if size, err = write(l.path, all); err != nil {
+		return 0, err
+	}
+	for _, n := range numbers {
+		if n <= last {
+			err = errors.Join(err, os.Remove(l.changesPath(n)))
+		}
+	}
+	return size, err
 }
 
 // Begun keeps a new session.
@@ -302,16 +386,35 @@ func (l *Log) Forget(over func(*Record) bool) {
 	}
 }
 
-// Close syncs the file. Nothing is kept any more.
+// Close syncs the files. Nothing is kept any more. Sessions that have ended and whose end cannot be written take all others
+// with them.
 func (l *Log) Close() {
 	if l == nil {
 		return
 	}
+	l.writing.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file != nil {
-		_ = errors.Join(l.file.Sync(), l.file.Close()) // the sessions end, if the machine does
-		l.file = nil
+	if l.changes.file == nil {
+		return
 	}
+	l.failed = time.Time{}
+	for id := range l.ended {
+		if err := l.writeLocked(fmt.Appendf(nil, `{"id":%q,"end":true}`+"\n", id)); err != nil {
+			l.log.Warn("no session is kept: it cannot be written which have ended", "path", l.path, "err", err)
+			_ = errors.Join(os.Remove(l.path), os.Remove(l.changesPath(l.changes.number))) // there is nothing else to try
+			break
+		}
+	}
+	_ = l.changes.file.Sync() // the sessions end, if the machine does
+	l.closeLocked()
 	_ = l.lock.Close() // as above
+}
+
+// closeLocked closes the file of changes.
+func (l *Log) closeLocked() {
+	if l.changes.file != nil {
+		_ = l.changes.file.Close() // what was written is in the file
+		l.changes.file = nil
+	}
 }

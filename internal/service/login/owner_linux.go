@@ -37,10 +37,13 @@ func ownerOf(end, other netip.AddrPort) (uid int, known bool) {
 
 // ownerIn looks for a connection in the lines of a table of the kernel's (proc_pid_net(5)).
 func ownerIn(lines *bufio.Scanner, end, other netip.AddrPort) (uid int, found bool) {
-	const local, remote, owner = 1, 2, 7
+	const local, remote, owner, inode = 1, 2, 7, 9
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
-		if len(fields) > owner && addressOf(fields[local]) == plain(end) && addressOf(fields[remote]) == plain(other) {
+		if len(fields) > inode && addressOf(fields[local]) == plain(end) && addressOf(fields[remote]) == plain(other) {
+			if fields[inode] == "0" { // it was closed, and the kernel shows root as the user
+				return nobody, true
+			}
 			uid, err := strconv.Atoi(fields[owner])
 			return uid, err == nil
 		}

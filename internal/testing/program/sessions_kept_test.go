@@ -86,7 +86,7 @@ func TestQ2ClientsGoOnAfterARestart(t *testing.T) {
 	var updates, messages, asked atomic.Int32
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
 		ResourceUpdatedHandler: func(context.Context, *mcp.ResourceUpdatedNotificationRequest) { updates.Add(1) },
-		LoggingMessageHandler:  func(context.Context, *mcp.LoggingMessageRequest) { messages.Add(1) },
+		LoggingMessageHandler:  func(context.Context, *mcp.LoggingMessageRequest) { messages.Add(1) }, //nolint:staticcheck // deprecated by the newest era only
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			asked.Add(1)
 			return &mcp.ElicitResult{Action: "decline"}, nil

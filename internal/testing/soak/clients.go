@@ -122,8 +122,7 @@ func (c *client) one(ctx context.Context) (kind string, err error) {
 
 // unless passes on an error that is not an answer: a crash is one.
 func unless(err error) error {
-	var answered *answerError
-	if errors.As(err, &answered) {
+	if _, answered := errors.AsType[*answerError](err); answered {
 		return nil
 	}
 	return err
@@ -159,8 +158,10 @@ func (c *client) turn(ctx context.Context) error {
 		c.c.happened("end a session")
 		return resp.Body.Close()
 	}
-	resp, _, err := c.post(ctx, "initialize", map[string]any{"protocolVersion": withSessions, "capabilities": map[string]any{"elicitation": map[string]any{}},
-		"clientInfo": map[string]any{"name": "soak", "version": "1"}}, withSessions)
+	resp, _, err := c.post(ctx, "initialize", map[string]any{
+		"protocolVersion": withSessions, "capabilities": map[string]any{"elicitation": map[string]any{}},
+		"clientInfo": map[string]any{"name": "soak", "version": "1"},
+	}, withSessions)
 	if err != nil {
 		return err
 	}
@@ -191,9 +192,11 @@ func (c *client) ask(ctx context.Context, method string, params map[string]any) 
 	version := withSessions
 	if c.session == "" {
 		version = stateless
-		params["_meta"] = map[string]any{"io.modelcontextprotocol/protocolVersion": stateless,
+		params["_meta"] = map[string]any{
+			"io.modelcontextprotocol/protocolVersion":    stateless,
 			"io.modelcontextprotocol/clientInfo":         map[string]any{"name": "soak", "version": "1"},
-			"io.modelcontextprotocol/clientCapabilities": map[string]any{}}
+			"io.modelcontextprotocol/clientCapabilities": map[string]any{},
+		}
 	}
 	_, result, err := c.post(ctx, method, params, version)
 	return result, err

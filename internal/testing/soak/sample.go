@@ -50,13 +50,12 @@ func (w *world) measure() (s sample, err error) {
 // sizeOf returns the bytes of the files in a folder. Files that go away meanwhile do not count.
 func sizeOf(dir string) (total float64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return nil
+		if err == nil && !d.IsDir() {
+			if info, gone := d.Info(); gone == nil {
+				total += float64(info.Size())
+			}
 		}
-		if info, err := d.Info(); err == nil {
-			total += float64(info.Size())
-		}
-		return nil
+		return nil //nolint:nilerr // as said above
 	})
 	return total
 }

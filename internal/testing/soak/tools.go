@@ -59,8 +59,10 @@ func beCapsule(name string, in io.Reader, out io.Writer) error {
 		var result any
 		switch m.Method {
 		case "initialize":
-			result = map[string]any{"protocolVersion": m.Params.ProtocolVersion, "serverInfo": map[string]any{"name": "soak", "version": "1"},
-				"capabilities": map[string]any{"tools": map[string]any{"listChanged": true}}}
+			result = map[string]any{
+				"protocolVersion": m.Params.ProtocolVersion, "serverInfo": map[string]any{"name": "soak", "version": "1"},
+				"capabilities": map[string]any{"tools": map[string]any{"listChanged": true}},
+			}
 		case "tools/list":
 			result = map[string]any{"tools": []any{map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}}}
 		case "tools/call":

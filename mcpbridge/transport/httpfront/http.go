@@ -122,7 +122,11 @@ func New(b *mcpbridge.Bridge, settings Settings) *Front {
 
 // Keep keeps the sessions in a file, and goes on with those that are there (SPEC Q2). It must be called
 // before the first request, or not at all. The caller closes the file, after CloseSessions.
-func (h *Front) Keep(in *sessionlog.Log) { h.sessions.kept = in }
+// Sessions of callers that do not have access now are forgotten.
+func (h *Front) Keep(in *sessionlog.Log) {
+	h.sessions.kept = in
+	in.Forget(func(r *sessionlog.Record) bool { return r.Access != h.accessDigest(r.Caller) })
+}
 
 // Handle adds a handler that is not MCP, at a pattern of http.ServeMux. next checks who may call
 // it: Host, Origin and token are not checked here. The log does not show the wildcards of the
@@ -186,6 +190,7 @@ func (h *Front) Drain() { h.draining.Store(true) }
 // Calls that have ended are still answered. The next process can go on with the sessions that are kept.
 func (h *Front) CloseSessions() {
 	h.awaitCalls()
+	h.sessions.closing.Store(true)
 	h.sse.closeAll()
 	for _, s := range h.sessions.remove(func(*usage) bool { return true }) {
 		h.sessions.kept.Used(s.ID)

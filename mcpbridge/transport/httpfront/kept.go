@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -57,6 +58,9 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 	mine := func(k *sessionlog.Record) bool {
 		return k != nil && k.Caller == caller && k.Access == h.accessDigest(caller)
 	}
+	if h.sessions.closing.Load() && h.sessions.kept != nil {
+		return nil, stopping
+	}
 	if !mine(h.sessions.kept.Earlier(id)) {
 		return h.sessions.find(id, caller), nil // another request may have been faster
 	}
@@ -89,6 +93,9 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 	}
 	return u, nil
 }
+
+// stopping refuses requests of sessions with which the next process goes on.
+var stopping = &noRoom{http.StatusServiceUnavailable, fault.NotReady, "Orla is stopping; the session goes on when it is started again"}
 
 // over refuses a request whose session there is not.
 func (s sender) over(w http.ResponseWriter) {

@@ -81,6 +81,23 @@ func TestQ2SessionsOutliveTheProcess(t *testing.T) {
 	}
 }
 
+// SPEC Q2: while Orla stops, no client hears that a session is over with which the next process goes on.
+func TestQ2RequestsDuringTheStop(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.log")
+	h, kill := keptFront(t, path, nil)
+	id := begins(t, h, "ann/ops")
+	h.CloseSessions()
+	out := sendAs(h, "ann/ops", aPing, session, id)
+	if out.Code != http.StatusServiceUnavailable || out.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", out.Code, out.Body)
+	}
+	kill()
+	h, _ = keptFront(t, path, nil)
+	if out := sendAs(h, "ann/ops", aPing, session, id); out.Code != http.StatusOK {
+		t.Errorf("%d %s", out.Code, out.Body)
+	}
+}
+
 // SPEC Q2: requests that come at the same moment resume one session.
 func TestQ2ResumedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.log")
@@ -133,6 +150,9 @@ func TestQ2SessionsEndWithTheirToken(t *testing.T) {
 	h, _ = keptFront(t, path, nil)
 	if out := sendAs(h, "ann/ops", aPing, session, issued); out.Code != http.StatusNotFound {
 		t.Errorf("in the next process: %d %s", out.Code, out.Body)
+	}
+	if out := sendAs(h, "static", aPing, session, static); out.Code != http.StatusNotFound {
+		t.Errorf("with the first token again: %d %s", out.Code, out.Body)
 	}
 }
 

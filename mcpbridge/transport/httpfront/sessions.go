@@ -3,6 +3,7 @@ package httpfront
 import (
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -13,6 +14,7 @@ import (
 type sessions struct {
 	kept     *sessionlog.Log // nil if sessions end with the process; set before the first request
 	resuming sync.Mutex      // held while a session of an earlier process is resumed
+	closing  atomic.Bool     // the next process goes on with the sessions
 
 	mu      sync.Mutex        // guards the fields that follow, and those of a usage
 	known   map[string]*usage // by their ids

@@ -21,10 +21,24 @@ const (
 
 // sequences are what terminals send for keys.
 var sequences = []struct{ sent, key string }{
-	{"\x1b[A", keyUp}, {"\x1bOA", keyUp}, {"\x1b[B", keyDown}, {"\x1bOB", keyDown},
-	{"\x1b[5~", keyPageUp}, {"\x1b[6~", keyPageDown},
-	{"\x1b[H", keyHome}, {"\x1bOH", keyHome}, {"\x1b[1~", keyHome}, {"\x1b[F", keyEnd}, {"\x1bOF", keyEnd}, {"\x1b[4~", keyEnd},
-	{"\r", keyEnter}, {"\n", keyEnter}, {"\x7f", keyBackspace}, {"\b", keyBackspace}, {"\x03", keyInterrupt}, {"\x04", keyInterrupt},
+	{"\x1b[A", keyUp},
+	{"\x1bOA", keyUp},
+	{"\x1b[B", keyDown},
+	{"\x1bOB", keyDown},
+	{"\x1b[5~", keyPageUp},
+	{"\x1b[6~", keyPageDown},
+	{"\x1b[H", keyHome},
+	{"\x1bOH", keyHome},
+	{"\x1b[1~", keyHome},
+	{"\x1b[F", keyEnd},
+	{"\x1bOF", keyEnd},
+	{"\x1b[4~", keyEnd},
+	{"\r", keyEnter},
+	{"\n", keyEnter},
+	{"\x7f", keyBackspace},
+	{"\b", keyBackspace},
+	{"\x03", keyInterrupt},
+	{"\x04", keyInterrupt},
 }
 
 // keysIn returns the keys in what a terminal sent at once. A sequence that it does not know is no key.

@@ -41,8 +41,16 @@ func TestO5Table(t *testing.T) {
 		t.Fatalf("%q is selected at the begin", s.selected)
 	}
 	for _, c := range []struct{ keys, want string }{
-		{"up", "alpha"}, {"down", "beta"}, {"j j", "tool001"}, {"k", "tool000"}, {"end", "tool099"}, {"down", "tool099"},
-		{"page up", "tool092"}, {"g", "alpha"}, {"page down", "tool005"}, {"G", "tool099"},
+		{"up", "alpha"},
+		{"down", "beta"},
+		{"j j", "tool001"},
+		{"k", "tool000"},
+		{"end", "tool099"},
+		{"down", "tool099"},
+		{"page up", "tool092"},
+		{"g", "alpha"},
+		{"page down", "tool005"},
+		{"G", "tool099"},
 	} {
 		if strings.HasPrefix(c.keys, "page") {
 			s.press(c.keys)

@@ -3,7 +3,6 @@ package top
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"time"
@@ -246,7 +245,7 @@ func (p *program) readLogs(ctx context.Context, tool string) {
 			wrong = err
 			break
 		}
-		text := p.orla.Readable(json.RawMessage(line))
+		text := p.orla.Readable(line)
 		p.tell(ctx, func() { p.screen.line(tool, text) })
 	}
 	if ctx.Err() == nil {
