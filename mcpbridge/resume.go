@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/subscription"
@@ -30,6 +31,10 @@ func (b *Bridge) Resume(ctx context.Context, s *client.Session, says wire.Declar
 	s.Inbox.SetReader(callerOf(&from))
 	var news []subscription.Left
 	for _, uri := range follows {
+		target := func() *rules.Target { return b.catalog.Catalog().TargetOfResource(uri) }
+		if b.opts.Rules.May(callerOf(&from), target) != nil {
+			continue // it may have been allowed when it began
+		}
 		f := b.subscriptions.Use(uri)
 		if err := b.subscriptions.Add(f, s.Inbox, from.As); err != nil {
 			b.log.Warn("a client that comes back does not follow a resource any more", "uri", uri, "err", err)
