@@ -107,6 +107,40 @@ func (p *project) must(err error) {
 	}
 }
 
+// SPEC M4: a link in a repository does not make an install remove the files that it leads to, nor other files.
+func TestM4ALinkInPlaceOfTheStage(t *testing.T) {
+	p := newProject(t)
+	victim, tools := filepath.Join(p.dir, "victim"), filepath.Join(p.dir, "tools")
+	for _, dir := range []string{victim, tools} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(victim, "a"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../victim", filepath.Join(tools, ".orla")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.store.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "not a folder") {
+		t.Errorf("a link: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(victim, "a")); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(tools, ".orla")), os.Rename(victim, filepath.Join(tools, ".orla"))); err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.store.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if _, err := os.Stat(filepath.Join(tools, ".orla", "a")); err != nil {
+		t.Errorf("what is not a stage: %v", err)
+	}
+}
+
 // found is what Orla would serve.
 func (p *project) found(settings ...config.Setting) manifest.Result {
 	p.Helper()

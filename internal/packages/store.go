@@ -60,6 +60,12 @@ func (s Store) Open(ctx context.Context) (*Session, error) {
 	if err := os.MkdirAll(filepath.Join(s.Dir, work), 0o755); err != nil {
 		return nil, err
 	}
+	// A repository can have a link there, to a folder with other files.
+	if info, err := os.Lstat(filepath.Join(s.Dir, work)); err != nil {
+		return nil, err
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a folder but a link or a file, and packages are brought there; remove it", filepath.Join(s.Dir, work))
+	}
 	if ignore := filepath.Join(s.Dir, work, ignoreName); !exists(ignore) {
 		if err := os.WriteFile(ignore, []byte("*\n"), 0o644); err != nil { //nolint:gosec // git reads it
 			return nil, err
@@ -154,7 +160,7 @@ func (s *Session) sweep() error {
 				}
 			}
 		}
-		if entry.Name() != lockName && entry.Name() != ignoreName {
+		if strings.HasPrefix(entry.Name(), stageStart) || strings.HasPrefix(entry.Name(), oldStart) {
 			_ = os.RemoveAll(path) // what cannot be removed is hidden, and does no harm
 		}
 	}
