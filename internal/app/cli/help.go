@@ -13,7 +13,7 @@ import (
 // groups are the groups of commands in `orla --help`.
 var groups = []struct{ id, title, commands string }{
 	{"run", "Run tools:", "serve dev call"},
-	{"look", "See what runs:", "tools status console logs events audit"},
+	{"look", "See what runs:", "tools status top console logs events audit"},
 	{"make", "Make and check tools:", "new wasm import validate schema"},
 	{"packages", "Install tools of others:", "install list search info update use uninstall verify pack cache tool"},
 	{"operate", "Operate:", "start stop restart reload login logout approvals pins can config doctor"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
 const rootExample = `  orla                                  serve ./tools on http://127.0.0.1:8080/mcp
@@ -138,7 +140,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	}
 	f := &exit.Error{Code: exit.Usage, Err: fmt.Errorf("there is no command %q", args[0]), Hint: exit.UsageHint}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		f.Hint = "did you mean orla " + near[0] + "?"
+		f.Hint = "did you mean orla " + cmp.Or(yamldoc.Nearest(args[0], near), near[0]) + "?"
 	}
 	return f
 }

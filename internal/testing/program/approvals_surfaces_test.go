@@ -344,7 +344,7 @@ func TestT87DecisionsThatDoNotCount(t *testing.T) {
 	if status, answer := a.request(http.MethodPost, "/v1/approvals/ap-none/approve", `{"digest":"x"}`); status != http.StatusNotFound {
 		t.Errorf("an unknown id: %d %s", status, answer)
 	}
-	for rule, want := range map[string]string{", approvers: [passkey]": "no console", ", approvers: [client]": "only the person at the client"} {
+	for rule, want := range map[string]string{", approvers: [passkey]": "the rule wants a passkey", ", approvers: [client]": "only the person at the client"} {
 		testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "rule.yaml", fmt.Sprintf(wipeRule, rule))
 		a.mustOrla("reload", "--socket", a.socket)
 		next := a.waiting() // the call goes on to wait, under the new rules
