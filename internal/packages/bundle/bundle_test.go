@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"gopkg.in/yaml.v3" //nolint:depguard // it reads what was written as another program would
+
 	"github.com/orla-project/orla/internal/packages/bundle"
 	"github.com/orla-project/orla/internal/packages/registry"
 	"github.com/orla-project/orla/internal/testing/leaks"
@@ -197,11 +199,19 @@ func TestM3ServersOfARegistry(t *testing.T) {
 		pack(`,"runtimeArguments":[{"type":"named","name":"--node-options","value":"--require=/tmp/x"}]`):                                                                                         "!which Orla does not use",
 		pack(`,"runtimeArguments":[{"type":"named","name":"--package","value":" "}]`):                                                                                                             "!install another package",
 		oci(""): `"docker.io/a/thing:1.2.3"]`,
-		oci(`,"environmentVariables":[{"name":"TOKEN","isRequired":true,"isSecret":true}]`):                           "secretRef: \"packages/thing:TOKEN\"",
-		oci(`,"runtimeArguments":[{"type":"named","name":"-e","value":"URL={u}","variables":{"u":{"default":"x"}}}]`): "- name: \"URL\"\n      value: \"x\"",
+		oci(`,"environmentVariables":[{"name":"TOKEN","isRequired":true,"isSecret":true}]`):                           "\\nTOKEN=$IMAGE_ENV_0\\n",
+		oci(`,"environmentVariables":[{"name":"API_KEY","isRequired":true,"isSecret":true}]`):                         "- name: \"IMAGE_ENV_0\"\n      secretRef: \"packages/thing:API_KEY\"",
+		oci(`,"runtimeArguments":[{"type":"named","name":"-e","value":"URL={u}","variables":{"u":{"default":"x"}}}]`): "- name: \"IMAGE_ENV_0\"\n      value: \"x\"",
+		oci(`,"environmentVariables":[{"name":"LEVEL","value":"a\nDOCKER_HOST=x"}]`):                                  "!has a line break",
+		oci(`,"environmentVariables":[{"name":"A","value":"1"},{"name":"A","value":"2"}]`):                            "!twice",
 		oci(`,"runtimeArguments":[{"type":"named","name":"--privileged"}]`):                                           "!is not accepted",
 		oci(`,"runtimeArguments":[{"type":"named","name":"--network","value":"host"}]`):                               "!is not accepted",
 		oci(`,"runtimeArguments":[{"type":"positional","value":"--security-opt=seccomp=unconfined"}]`):                "!is not accepted",
+		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "oci-archive:/tmp/x.tar", 1):                              "!not the name of an image",
+		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "oci:1/y", 1):                                             "!not the name of an image",
+		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "dir:x", 1):                                               "!not the name of an image",
+		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "docker://a/x", 1):                                        "!not the name of an image",
+		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "localhost:5000/a/thing:1.2.3", 1):                        `"localhost:5000/a/thing:1.2.3"]`,
 		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "--privileged:1", 1):                                      "!not the name of an image",
 		remote(""): "endpoint: \"https://example.com/mcp\"",
 		remote(`,"headers":[{"name":"Authorization","isRequired":true,"isSecret":true}]`):                                                                    "profile: bearer\n    secretRef: \"packages/thing:header\"",
@@ -238,6 +248,95 @@ func TestM3ServersOfARegistry(t *testing.T) {
 		if err := valid(t, m); err != nil || !strings.Contains(all, want) || m.Name != "thing" || m.Version != "1.2.3" {
 			t.Errorf("%s: %v\n%s", raw, err, all)
 		}
+	}
+}
+
+// SPEC M3, M7: a server of a registry chooses no folder, device or network of this machine for its image, in no form of the flag, and
+// also not with what somebody answers: nothing in what was agreed to would say so.
+func TestM3ImagesGetNothingOfThisMachine(t *testing.T) {
+	engine(t)
+	const before = `{"name":"a/thing","version":"1.2.3","description":"x","packages":[{"registryType":"oci","identifier":"docker.io/a/thing:1.2.3","transport":{"type":"stdio"},"runtimeArguments":[`
+	named := func(flag, more string) string {
+		return `{"type":"named","name":"` + flag + `"` + more + `}`
+	}
+	for _, arg := range []string{
+		named("-v", `,"value":"/:/host"`), named("--volume", `,"value":"/:/host"`), named("--volume=/:/host", ""),
+		named("--mount", `,"value":"type=bind,source=/var/run/docker.sock,target=/s"`),
+		named("-v", `,"value":"{folder}:/data","variables":{"folder":{"isRequired":true,"format":"filepath"}}`),
+		named("-v", `,"isRequired":true,"format":"string"`),
+		named("--device", `,"value":"/dev/mem"`), named("--privileged", ""), named("--privileged=true", ""), named("--network=host", ""), named("--net", `,"value":"host"`),
+		named("--pid=host", ""), named("--env-file", `,"value":"/etc/shadow"`), named("--cap-add=ALL", ""), named("--volumes-from", `,"value":"x"`),
+		named("-iv", `,"value":"/:/host"`), named("-v/:/host", ""), named("--rm=false", ""), named("--init=x", ""), named("-e", `,"value":"A=b"`) + "," + named("--user", `,"value":"0"`),
+		`{"type":"positional","value":"-v=/:/host"}`, `{"type":"positional","value":"--"}`, `{"type":"positional","value":"docker.io/evil/thing"}`,
+	} {
+		m, err := made(t, before+arg+`]}]}`, bundle.Options{})
+		if err == nil || !strings.Contains(err.Error(), "is not accepted") {
+			t.Errorf("%s: %v, %+v", arg, err, m)
+		}
+	}
+}
+
+// SPEC M3: a server of a registry names variables for its image, and never for the engine: by these it could make the engine run a
+// program or send everything elsewhere.
+func TestM3VariablesOfAnImageAreNotThoseOfTheEngine(t *testing.T) {
+	needs.Programs(t, "sh")
+	dir := t.TempDir()
+	program := filepath.Join(dir, "podman")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nenv >"+dir+"/env\nfor a in \"$@\"; do echo \"$a\"; done >"+dir+"/args\ncat /dev/fd/3 >"+dir+"/file\ncat\n"), 0o755); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	const odd = "a $HOME `id` $(id) \\ ' \" IMAGE=END"
+	text, _ := json.Marshal(odd) //nolint:errcheck // a string
+	m, err := made(t, `{"name":"a/thing","version":"1.2.3","description":"x","packages":[{"registryType":"oci","identifier":"docker.io/a/thing:1.2.3","transport":{"type":"stdio"},
+		"environmentVariables":[{"name":"CONTAINERS_CONF","value":"/tmp/evil.conf"},{"name":"DOCKER_HOST","isRequired":true,"isSecret":true},{"name":"ODD","value":`+string(text)+`}]}]}`, bundle.Options{Engine: "podman"})
+	if err == nil {
+		err = valid(t, m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server struct {
+		Spec struct {
+			Command string
+			Args    []string
+			Env     []struct {
+				Name, Value string
+				SecretRef   string `yaml:"secretRef"`
+			}
+		}
+	}
+	if err := yaml.Unmarshal(m.Resource, &server); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), server.Spec.Command, server.Spec.Args...)
+	cmd.Env, cmd.Stdin = append(os.Environ(), "HOME=/h"), strings.NewReader("input")
+	for _, v := range server.Spec.Env {
+		if v.SecretRef != "" {
+			v.Value = m.Secrets[v.SecretRef[strings.LastIndex(v.SecretRef, ":")+1:]]
+		}
+		cmd.Env = append(cmd.Env, v.Name+"="+v.Value)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "input" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if got, want := read("file"), "CONTAINERS_CONF=/tmp/evil.conf\nDOCKER_HOST=s3cret\nODD="+odd+"\n"; got != want {
+		t.Errorf("the image gets %q; want %q", got, want)
+	}
+	for _, name := range []string{"CONTAINERS_CONF=", "DOCKER_HOST=", "ODD="} {
+		if strings.Contains("\n"+read("env"), "\n"+name) {
+			t.Errorf("the engine has the variable %s", name)
+		}
+	}
+	if args := read("args"); strings.Contains(args, "s3cret") || !strings.HasPrefix(args, "run\n") || !strings.HasSuffix(args, "\n--env-file=/dev/fd/3\ndocker.io/a/thing:1.2.3\n") {
+		t.Errorf("the engine is called with %q", args)
 	}
 }
 

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/packages/registry"
 )
 
-var imageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?$`)
+// imageName is the name of an image in a registry. A first part with a colon is a host with a port: podman would take another one for a
+// transport, such as oci-archive, and then the rest for a path of this machine.
+var imageName = regexp.MustCompile(`^((localhost|[A-Za-z0-9][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+)(:[0-9]+)?/)?([A-Za-z0-9][A-Za-z0-9._-]*/)+[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$`)
 
 // image makes an McpServer that an engine runs from an image.
 func (m maker) image(p registry.Package, a *asker) (*Made, error) {
@@ -23,28 +26,17 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 		return nil, fmt.Errorf("%q is not the name of an image", line(image, 100))
 	}
 	made := &Made{Name: m.opts.Name, Version: semantic(m.server.Version), namespace: secretNamespace, Secrets: map[string]string{}}
-	// Whatever Orla's environment is, only the variables that are named here reach the server.
 	flags := []string{"run", "--interactive", "--rm", "--init", "--cap-drop=ALL", "--security-opt=no-new-privileges"}
-	var env []variable
-	var fromSecret []string
+	var env imageVariables
 	add := func(name string, v value) error {
 		if ignore, err := checkVariable(name); err != nil || ignore {
 			return err
 		}
-		flags = append(flags, "--env="+name) // with the value of the engine's own environment
-		if v.secret {
-			made.Secrets[name] = v.text
-			fromSecret = append(fromSecret, name)
-			return nil
-		}
-		env = append(env, variable{name, text(v.text)})
-		return nil
+		return env.add(name, v)
 	}
-	more, err := m.engineArguments(p, a, made, add)
-	if err != nil {
+	if err := m.engineArguments(p, a, made, add); err != nil {
 		return nil, err
 	}
-	flags = append(flags, more...)
 	for _, v := range p.EnvironmentVariables {
 		got, err := a.input(v.Name, v.Input)
 		if err == nil && got.there {
@@ -53,6 +45,9 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if len(env) > 0 {
+		flags = append(flags, "--env-file=/dev/fd/3")
 	}
 	flags = append(flags, image)
 	args, err := a.arguments(p.PackageArguments)
@@ -73,66 +68,109 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# Written by Orla: a server of an MCP registry, %s.\n", line(m.server.Name, 200))
 	head(&out, "McpServer", made.Name, "")
-	fmt.Fprintf(&out, "spec:\n  transport: stdio\n  command: %s\n  args: %s\n", scalar(m.opts.Engine), list(flags))
-	if len(env)+len(fromSecret) > 0 {
+	command := m.opts.Engine
+	if len(env) > 0 {
+		command, flags = "sh", append([]string{"-c", env.script(), "orla", m.opts.Engine}, flags...)
+	}
+	fmt.Fprintf(&out, "spec:\n  transport: stdio\n  command: %s\n  args: %s\n", scalar(command), list(flags))
+	if len(env) > 0 {
 		out.WriteString("  env:\n")
 	}
-	for _, v := range env {
-		value, _ := v.value.plain()
-		fmt.Fprintf(&out, "    - name: %s\n      value: %s\n", scalar(v.name), scalar(value))
-	}
-	for _, name := range fromSecret {
-		fmt.Fprintf(&out, "    - name: %s\n      secretRef: %s\n", scalar(name), scalar(secretNamespace+"/"+made.Name+":"+name))
+	for i, v := range env {
+		if v.secret {
+			made.Secrets[v.name] = v.text
+			fmt.Fprintf(&out, "    - name: %s\n      secretRef: %s\n", scalar(env.key(i)), scalar(secretNamespace+"/"+made.Name+":"+v.name))
+			continue
+		}
+		fmt.Fprintf(&out, "    - name: %s\n      value: %s\n", scalar(env.key(i)), scalar(v.text))
 	}
 	out.WriteString("  pin: hold\n")
 	made.Resource = out.Bytes()
 	return made, a.err()
 }
 
-// engineArguments reads what a server wants of docker. Only variables and folders that somebody names are accepted.
-func (m maker) engineArguments(p registry.Package, a *asker, made *Made, add func(string, value) error) (flags []string, err error) {
+// imageVariables are the variables of an image. They must not be those of its engine, which the server could make run another program
+// (CONTAINERS_CONF) or send everything elsewhere (DOCKER_HOST): the engine has them under names of Orla's, and a shell hands them on
+// in a pipe.
+type imageVariables []imageVariable
+
+type imageVariable struct {
+	name string
+	value
+}
+
+func (env *imageVariables) add(name string, v value) error {
+	switch {
+	case slices.ContainsFunc(*env, func(other imageVariable) bool { return other.name == name }):
+		return fmt.Errorf("it sets the variable %s twice", name)
+	case strings.ContainsAny(v.text, "\r\n"):
+		return fmt.Errorf("the value of its variable %s has a line break, which cannot be given to an image", name)
+	}
+	*env = append(*env, imageVariable{name, v})
+	return nil
+}
+
+// key returns the name that a variable has for the engine.
+func (env imageVariables) key(i int) string { return fmt.Sprintf("IMAGE_ENV_%d", i) }
+
+// script runs its arguments with the variables in descriptor 3. A shell does not expand a second time what it has put in.
+func (env imageVariables) script() string {
+	var out strings.Builder
+	out.WriteString("exec \"$@\" 3<<END_OF_VARIABLES\n")
+	for i, v := range env {
+		fmt.Fprintf(&out, "%s=$%s\n", v.name, env.key(i))
+	}
+	out.WriteString("END_OF_VARIABLES\n")
+	return out.String()
+}
+
+// engineArguments reads what a server wants of docker. It accepts only variables, and what changes nothing, which Orla leaves out: a flag
+// that is not known could show the image anything of this machine, and nobody would have agreed to that.
+func (m maker) engineArguments(p registry.Package, a *asker, made *Made, add func(string, value) error) error {
+	refused := func(flag string) error {
+		return fmt.Errorf("its argument %q for docker is not accepted: an image of a registry gets variables, and no folders, devices or settings of this machine; "+
+			"if you trust it, write an McpServer of your own that runs it", line(flag, 60))
+	}
+	for _, arg := range p.RuntimeArguments { // before anything is asked
+		if !slices.Contains(engineFlags, arg.Name) && arg.Type == "named" {
+			return refused(arg.Name)
+		}
+	}
 	args, err := a.arguments(p.RuntimeArguments)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := 0; i < len(args); i++ {
 		flag, inline, has := strings.Cut(args[i].text, "=")
-		v := value{text: inline, there: has, secret: args[i].secret}
 		next := func() value {
 			if !has && i+1 < len(args) {
 				i++
 				return args[i]
 			}
-			return v
+			return value{text: inline, there: has, secret: args[i].secret}
 		}
-		switch flag {
-		case "-i", "--interactive", "--rm", "--init", "run":
-		case "-p", "--publish":
+		switch {
+		case !slices.Contains(engineFlags, flag):
+			return refused(args[i].text)
+		case flag == "-p" || flag == "--publish":
 			made.Notes = append(made.Notes, "it wants the port "+line(next().text, 60)+" of this machine, which it does not get")
-		case "--name":
+		case flag == "--name":
 			next()
-		case "-e", "--env":
+		case flag == "-e" || flag == "--env":
 			v := next()
 			name, text, _ := strings.Cut(v.text, "=")
 			if err := add(name, value{text, true, v.secret}); err != nil {
-				return nil, err
+				return err
 			}
-		case "-v", "--volume", "--mount":
-			v := next().text
-			if !strings.Contains(v, "/") || line(v, 1000) != v {
-				return nil, fmt.Errorf("it wants the folder %q, which is not valid", line(v, 60))
-			}
-			if flag != "--mount" {
-				flag = "--volume"
-			}
-			flags = append(flags, flag+"="+v)
-			made.Notes = append(made.Notes, "it sees "+line(v, 200))
-		default:
-			return nil, fmt.Errorf("its argument %q for docker is not accepted", line(args[i].text, 60))
+		case has:
+			return refused(args[i].text)
 		}
 	}
-	return flags, nil
+	return nil
 }
+
+// engineFlags are the flags of docker that a server may have.
+var engineFlags = []string{"-i", "--interactive", "--rm", "--init", "run", "-p", "--publish", "--name", "-e", "--env"}
 
 // remote makes an McpServer of a server elsewhere.
 func (m maker) remote(r registry.Transport, a *asker) (*Made, error) {
