@@ -57,24 +57,32 @@ func foldersOf(cfg *config.Loaded, home string) (list []toolsIn) {
 // MachineOf returns what permissions depend on.
 func MachineOf(cfg *config.Loaded, home string) permission.Machine {
 	m := permission.Machine{Home: home}
-	add := func(path string) {
-		if path = config.Absolute(path); path != "" && !slices.Contains(m.Private, path) {
-			m.Private = append(m.Private, path)
+	add := func(list *[]string, paths ...string) {
+		for _, path := range paths {
+			if path = config.Absolute(path); path != "" && !slices.Contains(*list, path) {
+				*list = append(*list, path)
+			}
 		}
 	}
 	for _, in := range foldersOf(cfg, home) {
-		add(in.dir)
-		add(in.file)
+		add(&m.Private, in.dir)
+		add(&m.Files, in.file)
 	}
-	for _, path := range []string{cfg.SecretsDir, cfg.StateDir, cfg.File} {
-		add(path)
-	}
+	add(&m.Private, cfg.SecretsDir, cfg.StateDir)
 	if home != "" {
-		add(filepath.Join(home, ".orla"))
+		add(&m.Private, filepath.Join(home, ".orla"))
+	}
+	add(&m.Files, cfg.File, cfg.LogFile, cfg.K8sKubeconfig, cfg.Tracing.HeadersFile, cfg.Approvals.Webhook.SecretFile)
+	if path := cfg.AuditPath(); filepath.IsAbs(path) { // and not the journal
+		add(&m.Files, path)
+	}
+	if cfg.Socket != config.NoSocket {
+		add(&m.Files, cfg.Socket)
 	}
 	for _, token := range cfg.Auth.Tokens {
-		add(token.File)
+		add(&m.Files, token.File)
 	}
+	m.Private = append(m.Private, m.Files...)
 	return m
 }
 

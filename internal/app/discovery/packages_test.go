@@ -92,6 +92,33 @@ func (p *project) tool(name string) (*manifest.Tool, string) {
 	return nil, strings.Join(why, "\n")
 }
 
+// SPEC M7: each file that Orla's configuration names belongs to Orla itself.
+func TestM7FilesOfOrlaItself(t *testing.T) {
+	p := newProject(t)
+	p.configure("log_file: " + p.dir + "/log\naudit_log: audit\nsocket: sock\ntool_k8s_kubeconfig: kube\ntracing: {headers_file: " + p.dir + "/headers}\nauth: {tokens: [{name: a, file: " + p.dir + "/token}]}\n" +
+		"approvals: {webhook: {url: 'https://example.com/x', secret_file: " + p.dir + "/hook}}\n")
+	l := &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home")}
+	cfg, err := l.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := discovery.MachineOf(cfg, l.Home)
+	for _, name := range []string{"log", "audit", "sock", "kube", "headers", "token", "hook", "orla.yaml", lockfile.Name} {
+		if path := filepath.Join(p.dir, name); !slices.Contains(m.Files, path) || !slices.Contains(m.Private, path) {
+			t.Errorf("%s is not one of %v", name, m.Files)
+		}
+	}
+	p.configure("audit_log: journal\nsocket: none\n")
+	if cfg, err = l.Load(); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range discovery.MachineOf(cfg, l.Home).Files {
+		if name := filepath.Base(file); name == "journal" || name == "none" {
+			t.Errorf("%s is a file", file)
+		}
+	}
+}
+
 // SPEC M7, N4 and R6: an installed package is sandboxed with what was granted, its definitions are held, and its
 // dependencies are installed without scripts, whatever its manifest says.
 func TestM7InstalledPackagesAreSandboxed(t *testing.T) {

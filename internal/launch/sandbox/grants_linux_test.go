@@ -44,6 +44,11 @@ func TestM7Grants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, file := range []string{"token", "write/own.yaml"} {
+		if err := os.WriteFile(at(file), []byte("secret"), 0o644); err != nil { //nolint:gosec // the same
+			t.Fatal(err)
+		}
+	}
 	if err := os.WriteFile(at("tools/secret"), []byte("secret"), 0o644); err != nil { //nolint:gosec // the same
 		t.Fatal(err)
 	}
@@ -62,11 +67,14 @@ try other 'cat DIR/other/f'
 try make-other 'echo x >DIR/other/new'
 try tools 'cat DIR/tools/secret'
 try make-tools 'echo x >DIR/tools/new'
+try token 'grep -q . DIR/token'
+try config 'grep -q . DIR/write/own.yaml'
+try change-config 'rm -f DIR/write/own.yaml; mv DIR/write/own.yaml DIR/write/moved; ln DIR/write/own.yaml DIR/write/linked; grep -q . DIR/write/moved DIR/write/linked'
 try passwd 'grep -q ^daemon /etc/passwd'
 `
 	script = strings.ReplaceAll(script, "DIR", dir)
 	spec := launch.Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Input: []byte{}, Whole: true, Expose: []string{at("write/own")}}
-	hidden := []string{at("tools")}
+	hidden := []string{at("tools"), at("token"), at("write/own.yaml"), at("gone")}
 	yes := func(opts sandbox.Options) (list []string) {
 		t.Helper()
 		for line := range strings.Lines(said(t, host.Launcher(opts), spec)) {
@@ -97,6 +105,13 @@ try passwd 'grep -q ^daemon /etc/passwd'
 	t.Run("all", func(t *testing.T) {
 		if got := yes(sandbox.Options{Reads: []string{"/"}}); !slices.Contains(got, "passwd") || slices.Contains(got, "make") {
 			t.Errorf("it may %v", got)
+		}
+	})
+	t.Run("Orla's own files", func(t *testing.T) {
+		for _, file := range []string{"token", "write/own.yaml"} {
+			if text, err := os.ReadFile(at(file)); err != nil || string(text) != "secret" {
+				t.Errorf("%s is now %q, %v", file, text, err)
+			}
 		}
 	})
 	t.Run("a folder that became a link", func(t *testing.T) {

@@ -65,7 +65,7 @@ type Options struct {
 	// Paths are further visible folders and files of the machine, as absolute paths. Paths that do not
 	// exist are ignored.
 	Paths []string
-	// Hidden are folders of the machine, as absolute paths, of which only Paths and the Spec's paths are
+	// Hidden are folders and files of the machine, as absolute paths, of which only Paths and the Spec's paths are
 	// visible, even if the folders belong to the system's programs.
 	Hidden []string
 	// Reads and Writes are granted: paths of the machine, absolute and without links, that are visible too, and those

@@ -19,7 +19,7 @@ type view struct {
 	binds map[string]string // the machine's paths that are bound read-only, by their path inside; links in these are resolved
 	links map[string]string
 	files map[string]string
-	veils map[string]bool // visible folders that are empty except for binds below them
+	veils map[string]bool // visible folders that are empty except for binds below them, true; and visible files that are empty, false
 	// writes are the binds that the process can change; true for a folder.
 	writes map[string]bool
 }
@@ -85,14 +85,14 @@ func (v view) system(path string) {
 	}
 }
 
-// hide empties a folder, if it is visible.
+// hide empties a folder or a file, if it is visible. The process does not start if that fails then.
 func (v view) hide(path string) {
 	folder, err := filepath.EvalSymlinks(path)
 	if err != nil || !filepath.IsAbs(folder) {
 		return // it is not there
 	}
-	if info, err := os.Stat(folder); err == nil && info.IsDir() && v.sees(folder) {
-		v.veils[folder] = true
+	if info, err := os.Stat(folder); err == nil && v.sees(folder) {
+		v.veils[folder] = info.IsDir()
 	}
 }
 
@@ -158,7 +158,7 @@ func (v view) locate(path string) (string, bool) {
 		if source, ok := v.binds[dir]; ok {
 			return source + path[len(dir):], true
 		}
-		if v.veils[dir] {
+		if _, hidden := v.veils[dir]; hidden {
 			return "", false
 		}
 	}
@@ -223,8 +223,10 @@ func (v view) entries() []shim.Entry {
 		if source, ok := v.binds[path]; ok {
 			_, writable := v.writes[path]
 			p.bind(path, source, writable)
-		} else {
+		} else if v.veils[path] {
 			p.veil(path)
+		} else {
+			p.add(shim.Entry{Kind: shim.Device, Path: path, Data: os.DevNull})
 		}
 	}
 	for _, path := range p.veils {

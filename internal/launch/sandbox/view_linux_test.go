@@ -59,6 +59,36 @@ func TestT72View(t *testing.T) {
 	}
 }
 
+// TestM7HidesFiles: a file of Orla's own in a granted folder is hidden as a folder is, after what shows it.
+func TestM7HidesFiles(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, link := filepath.Join(top, "token"), filepath.Join(top, "link")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("token", link); err != nil {
+		t.Fatal(err)
+	}
+	v, err := newView(nil, nil)
+	if err == nil {
+		err = v.open(Options{Reads: []string{top}, Hidden: []string{link}}, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := v.entries()
+	shown := slices.IndexFunc(entries, func(e shim.Entry) bool { return e.Kind == shim.Bind && e.Path == top })
+	covered := slices.IndexFunc(entries, func(e shim.Entry) bool {
+		return e.Kind == shim.Device && e.Path == token && e.Data == "/dev/null"
+	})
+	if v.sees(token) || shown < 0 || covered < shown {
+		t.Errorf("the folder is shown by entry %d, and the file covered by %d", shown, covered)
+	}
+}
+
 // TestT72ShowsAllSettings: what an operator shows wins over what a sandbox has of its own.
 func TestT72ShowsAllSettings(t *testing.T) {
 	v, err := newView([]string{"/etc"}, nil)

@@ -77,6 +77,15 @@ func TestM7Terms(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the terms are %+v, %v; want %+v", got, err, want)
 	}
+	// A file of Orla's own that is replaced is not hidden any more from a process that runs.
+	own := permission.Machine{Home: home, Private: append(slices.Clone(m.Private), filepath.Join(data, "token")), Files: []string{filepath.Join(data, "token"), filepath.Join(dir, "tools", "orla.lock")}}
+	reads := all(t, "filesystem:read:"+data, "filesystem:read:"+link, "filesystem:read:"+data+"/x", "filesystem:read:~/docs")
+	if those, reasons := own.Unenforced(reads); !slices.Equal(permission.Texts(those), []string{"filesystem:read:" + data, "filesystem:read:" + link}) || !strings.Contains(reasons[0], data+"/token") {
+		t.Errorf("unenforced are %v %v", those, reasons)
+	}
+	if those, _ := (permission.Machine{Home: home, Private: m.Private, Files: []string{filepath.Join(dir, "tools", "orla.lock")}}).Unenforced(all(t, "filesystem:read")); len(those) > 0 {
+		t.Errorf("unenforced are %v, although the file is in a folder that is hidden", those)
+	}
 	for _, text := range []string{"filesystem:read:" + link, "filesystem:write:" + link + "/x", "filesystem:read:" + dir + "/tools/a", "filesystem:read:~/orla.lock"} {
 		if got, err := m.Of(all(t, text)); err == nil {
 			t.Errorf("%s is granted: %+v", text, got)

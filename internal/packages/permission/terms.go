@@ -14,6 +14,8 @@ type Machine struct {
 	// Private are the files and folders of Orla itself, absolute. Nothing in them is granted, and who can change
 	// them is not limited by what Orla grants.
 	Private []string
+	// Files are those of Private that are files, some of which are replaced while a process runs.
+	Files []string
 }
 
 // Terms is what an isolated process may do.
@@ -148,10 +150,34 @@ func (m Machine) Unenforced(list []Permission) (those []Permission, reasons []st
 			if why := m.reaches(p.Target); why != "" {
 				add(p, "%s", why)
 			}
-		case Read, Env:
+		case Read:
+			if file := m.shows(p.Target); file != "" {
+				add(p, "the tool could read %s, which belongs to Orla itself: it is hidden when the tool starts, but not after somebody has replaced it", file)
+			}
+		case Env:
 		}
 	}
 	return those, reasons
+}
+
+// shows returns a file of Orla itself that is below a target, and not in a folder of Orla itself; "" if there is none.
+func (m Machine) shows(target string) string {
+	path, err := m.expand(target)
+	if err != nil {
+		return ""
+	}
+	path = withoutLinks(path)
+	for _, file := range m.Files {
+		file = withoutLinks(file)
+		inFolder := slices.ContainsFunc(m.Private, func(folder string) bool {
+			folder = withoutLinks(folder)
+			return file != folder && Below(file, folder)
+		})
+		if Below(file, path) && !inFolder {
+			return file
+		}
+	}
+	return ""
 }
 
 // reaches says why a process that can change the files at a target can get more than it was granted; "" if it
