@@ -83,7 +83,34 @@ func MachineOf(cfg *config.Loaded, home string) permission.Machine {
 		add(&m.Files, token.File)
 	}
 	m.Private = append(m.Private, m.Files...)
+	m.Programs = programs()
 	return m
+}
+
+// keeps are the variables by which programs are told where they keep what they run or read: the settings and caches of this user, and
+// those of the installers of dependencies.
+var keeps = []string{
+	"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "UV_TOOL_DIR", "PIP_CACHE_DIR",
+	"npm_config_cache", "NPM_CONFIG_CACHE", "PNPM_HOME", "GOPATH", "GOBIN", "GOCACHE", "GOMODCACHE", "CARGO_HOME",
+}
+
+// programs returns the folders in which this user's programs are, or keep what they run.
+func programs() (folders []string) {
+	add := func(path string) {
+		if path = filepath.Clean(path); filepath.IsAbs(path) && path != "/" && !slices.Contains(folders, path) {
+			folders = append(folders, path)
+		}
+	}
+	for _, path := range filepath.SplitList(os.Getenv("PATH")) {
+		add(path)
+	}
+	if path, err := os.UserCacheDir(); err == nil {
+		add(path)
+	}
+	for _, name := range keeps {
+		add(os.Getenv(name))
+	}
+	return folders
 }
 
 func readPackages(cfg *config.Loaded, home string) *packages {

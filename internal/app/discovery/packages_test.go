@@ -119,6 +119,32 @@ func TestM7FilesOfOrlaItself(t *testing.T) {
 	}
 }
 
+// SPEC M7: the folders of programs and of what they keep are those of PATH and of caches, however they are named.
+func TestM7FoldersOfPrograms(t *testing.T) {
+	p := newProject(t)
+	t.Setenv("PATH", "/usr/bin::relative:"+p.dir+"/bin:"+p.dir+"/bin")
+	t.Setenv("XDG_CACHE_HOME", p.dir+"/cache")
+	t.Setenv("UV_CACHE_DIR", p.dir+"/uv")
+	l := &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home")}
+	cfg, err := l.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := discovery.MachineOf(cfg, l.Home).Programs
+	for _, want := range []string{"/usr/bin", p.dir + "/bin", p.dir + "/cache", p.dir + "/uv"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is not one of %v", want, got)
+		}
+	}
+	if slices.ContainsFunc(got, func(path string) bool { return !filepath.IsAbs(path) || path == "/" }) {
+		t.Errorf("they are %v", got)
+	}
+	p.add("writes", "1.0.0", "", func(e *lockfile.Package) { e.Permissions = []string{"filesystem:write:" + p.dir + "/bin"} })
+	if got, why := p.tool("writes"); got != nil || !strings.Contains(why, "--accept-unenforced") {
+		t.Errorf("a tool that can change programs is served: %s", why)
+	}
+}
+
 // SPEC M7, N4 and R6: an installed package is sandboxed with what was granted, its definitions are held, and its
 // dependencies are installed without scripts, whatever its manifest says.
 func TestM7InstalledPackagesAreSandboxed(t *testing.T) {

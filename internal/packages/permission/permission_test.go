@@ -97,8 +97,13 @@ func TestM7Terms(t *testing.T) {
 	}
 	// Who can change Orla's files, or what the user's other programs do, is not held to anything.
 	asked := all(t, "filesystem:write", "filesystem:write:~", "filesystem:write:"+dir, "filesystem:write:~/.config", "filesystem:write:~/docs", "filesystem:write:~/.cache/x", "filesystem:write:"+data, "network", "network:x", "filesystem:read", "env:A")
+	programs := permission.Machine{Home: home, Programs: []string{filepath.Join(home, "bin"), filepath.Join(dir, "opt", "bin"), filepath.Join(link, "cache")}}
+	writes := all(t, "filesystem:write:~/bin", "filesystem:write:~/bin/uv", "filesystem:write:~/binary", "filesystem:write:"+dir+"/opt", "filesystem:write:"+dir+"/opt/bin2", "filesystem:write:"+data+"/cache/uv", "filesystem:read:~/bin")
+	if those, _ := programs.Unenforced(writes); !slices.Equal(permission.Texts(those), []string{"filesystem:write:" + data + "/cache/uv", "filesystem:write:" + dir + "/opt", "filesystem:write:~/bin", "filesystem:write:~/bin/uv"}) {
+		t.Errorf("unenforced are %v", those)
+	}
 	those, reasons := m.Unenforced(asked)
-	if want := []string{"filesystem:write", "filesystem:write:" + dir, "filesystem:write:~", "filesystem:write:~/.config", "network:x"}; !slices.Equal(permission.Texts(those), want) || len(reasons) != len(want) {
+	if want := []string{"filesystem:write", "filesystem:write:" + dir, "filesystem:write:~", "filesystem:write:~/.cache/x", "filesystem:write:~/.config", "network:x"}; !slices.Equal(permission.Texts(those), want) || len(reasons) != len(want) {
 		t.Errorf("unenforced are %v %v; want %v", those, reasons, want)
 	}
 }

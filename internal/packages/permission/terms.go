@@ -16,6 +16,9 @@ type Machine struct {
 	Private []string
 	// Files are those of Private that are files, some of which are replaced while a process runs.
 	Files []string
+	// Programs are the folders in which this user's programs are, or keep what they run: who can change those can run
+	// anything, too.
+	Programs []string
 }
 
 // Terms is what an isolated process may do.
@@ -193,9 +196,14 @@ func (m Machine) reaches(target string) string {
 			return fmt.Sprintf("the tool could change files of Orla itself, such as %s, and so what it may do", private)
 		}
 	}
+	for _, folder := range m.Programs {
+		if folder = withoutLinks(folder); Below(folder, path) || Below(path, folder) {
+			return fmt.Sprintf("the tool could change programs, or what programs keep, in %s, and so run anything as this user", folder)
+		}
+	}
 	home := withoutLinks(m.Home)
 	rest, inside := strings.CutPrefix(path, home+"/")
-	settings := inside && strings.HasPrefix(rest, ".") && rest != ".cache" && !strings.HasPrefix(rest, ".cache/")
+	settings := inside && strings.HasPrefix(rest, ".")
 	if path == "/" || m.Home != "" && (Below(home, path) || settings) {
 		return "the tool could change what other programs of this user do, and so what it may do"
 	}
