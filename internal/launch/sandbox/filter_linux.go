@@ -39,6 +39,23 @@ var hugePages = [...]struct{ call, arg, flag uint32 }{
 // no filter can check them; it fails with ENOSYS, so programs use clone.
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
+// modeCall is a call that sets the mode of a file: the argument that has it, and the one with the flags that say whether it does; -1 for
+// always.
+type modeCall struct {
+	call        uint32
+	mode, flags int
+}
+
+// modes are those calls. openat2 has its mode in memory; it fails with ENOSYS, so programs use openat.
+var modes = []modeCall{
+	{unix.SYS_FCHMOD, 1, -1}, {unix.SYS_FCHMODAT, 2, -1}, {unix.SYS_FCHMODAT2, 2, -1}, {unix.SYS_MKNODAT, 2, -1}, {unix.SYS_OPENAT, 3, 2},
+}
+
+const (
+	setID = unix.S_ISUID | unix.S_ISGID
+	makes = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+)
+
 // Offsets in struct seccomp_data.
 const (
 	atCall = 0
@@ -73,8 +90,8 @@ func (p *program) when(value uint32, then func()) { p.unless(unix.BPF_JEQ, value
 // filter returns the seccomp filter in the kernel's format. It allows the calls that it does not
 // name: the kernel checks the rights of each process, and this one has none. A list of allowed calls
 // would break programs with each new libc. unixSockets says whether the process can make unix sockets; pairs of them it can
-// make in any case.
-func filter(unixSockets bool) string {
+// make in any case. setIDs says whether it can make programs that run as their owner: not if it can change files of the machine.
+func filter(unixSockets, setIDs bool) string {
 	var p program
 	p.load(atArch)
 	p.unless(unix.BPF_JEQ, auditArch, func() { p.do(unix.BPF_JMP|unix.BPF_JA, 1) })
@@ -99,6 +116,9 @@ func filter(unixSockets bool) string {
 			p.unless(unix.BPF_JSET, huge.flag, func() { p.ret(deny | uint32(unix.ENOMEM)) })
 			p.ret(allow)
 		})
+	}
+	if !setIDs {
+		p.noSetID()
 	}
 	p.when(unix.SYS_IOCTL, func() { // input to a terminal; the process has none
 		p.load(atArgs + 8)
@@ -127,6 +147,24 @@ func filter(unixSockets bool) string {
 		out = binary.NativeEndian.AppendUint32(out, i.K)
 	}
 	return string(out)
+}
+
+// noSetID refuses modes of files by which others would run them as their owner.
+func (p *program) noSetID() {
+	p.when(unix.SYS_OPENAT2, func() { p.ret(deny | uint32(unix.ENOSYS)) })
+	for _, m := range append(modes, modesHere...) {
+		p.when(m.call, func() {
+			if m.flags >= 0 {
+				p.load(atArgs + 8*uint32(m.flags))                 //nolint:gosec // the number of an argument
+				p.do(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, makes) // the next instruction, or
+				(*p)[len(*p)-1].Jt = 1                             // the one after it
+				p.ret(allow)                                       // it makes no file
+			}
+			p.load(atArgs + 8*uint32(m.mode)) //nolint:gosec // the number of an argument
+			p.unless(unix.BPF_JSET, setID, func() { p.ret(deny | uint32(unix.EPERM)) })
+			p.ret(allow)
+		})
+	}
 }
 
 // sockets allows Unix and internet sockets of the ordinary types. Without a grant the process has no network that

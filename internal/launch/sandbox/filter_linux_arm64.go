@@ -7,4 +7,7 @@ const (
 	otherABI  = 0 // no other ABI
 )
 
-var forbiddenHere []uint32
+var (
+	modesHere     []modeCall
+	forbiddenHere []uint32
+)

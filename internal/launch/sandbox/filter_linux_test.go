@@ -57,7 +57,7 @@ func judge(t *testing.T, filter string, arch, call uint32, args ...uint64) uint3
 // TestT72Filter: the filter of system calls refuses what it is to refuse, also
 // by the ways around it: other kinds of machines, other numbers of the same one, clone3.
 func TestT72Filter(t *testing.T) {
-	f := filter(true)
+	f := filter(true, true)
 	const eperm, enosys, family = deny | uint32(unix.EPERM), deny | uint32(unix.ENOSYS), deny | uint32(unix.EAFNOSUPPORT)
 	for _, c := range []struct {
 		name string
@@ -114,6 +114,39 @@ func TestT72Filter(t *testing.T) {
 				t.Errorf("call %d by x32: %#x; want ENOSYS", call, got)
 			}
 		}
+	}
+}
+
+// TestM7NoSetID: a process that can change files of the machine cannot leave a program there that runs as its user, by no call that
+// sets the mode of a file. It can change files otherwise.
+func TestM7NoSetID(t *testing.T) {
+	const eperm, enosys = deny | uint32(unix.EPERM), deny | uint32(unix.ENOSYS)
+	f, free := filter(false, false), filter(true, true)
+	for _, m := range append(modes, modesHere...) {
+		for mode, want := range map[uint64]uint32{0o644: allow, 0o1777: allow, 0o4755: eperm, 0o2755: eperm, 0o106644: eperm, 1<<32 | 0o4755: eperm} {
+			args := make([]uint64, 6)
+			args[m.mode] = mode
+			if m.flags >= 0 {
+				args[m.flags] = unix.O_RDWR
+				if got := judge(t, f, auditArch, m.call, args...); got != allow {
+					t.Errorf("call %d opens with mode %o: %#x", m.call, mode, got)
+				}
+				args[m.flags] = unix.O_TMPFILE | unix.O_RDWR
+				if got := judge(t, f, auditArch, m.call, args...); got != want {
+					t.Errorf("call %d makes a temporary file with mode %o: %#x; want %#x", m.call, mode, got, want)
+				}
+				args[m.flags] = unix.O_CREAT | unix.O_WRONLY
+			}
+			if got := judge(t, f, auditArch, m.call, args...); got != want {
+				t.Errorf("call %d with mode %o: %#x; want %#x", m.call, mode, got, want)
+			}
+			if got := judge(t, free, auditArch, m.call, args...); got != allow {
+				t.Errorf("call %d with mode %o, where no file of the machine can be changed: %#x", m.call, mode, got)
+			}
+		}
+	}
+	if got := judge(t, f, auditArch, unix.SYS_OPENAT2); got != enosys {
+		t.Errorf("openat2 is %#x; want ENOSYS", got)
 	}
 }
 

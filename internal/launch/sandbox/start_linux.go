@@ -174,7 +174,7 @@ func planOf(spec launch.Spec, v view, opts Options) shim.Plan {
 		Drop:     os.Geteuid() == 0,
 		ID:       ID,
 		Landlock: landlock(landlockVersion(), v.written(), opts.Network),
-		Filter:   filter(!opts.opens()),
+		Filter:   filter(!opts.opens(), len(opts.Writes) == 0),
 		Limits: []shim.Rlimit{
 			{Resource: unix.RLIMIT_CORE, Most: 0},
 			{Resource: unix.RLIMIT_NOFILE, Most: 4096},
