@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -87,6 +88,45 @@ func OnThisMachine(text string) bool {
 		return Loopback(host)
 	}
 	return u.Scheme == "file" || Loopback(u.Hostname())
+}
+
+// MayBeThisMachine reports whether a URL names a service on this machine in any spelling, or one that only the network next to it has: it
+// is for refusing what others name. A name that an own server of names says is this machine is not seen.
+func MayBeThisMachine(text string) bool {
+	host, _, _ := strings.Cut(text[strings.Index(text, "@")+1:], ":")
+	if u, err := url.Parse(text); err == nil && u.Scheme != "" && (u.Host != "" || u.Scheme == "file") {
+		if host = u.Hostname(); u.Scheme == "file" {
+			return true
+		}
+	}
+	host = strings.ToLower(strings.TrimRight(host, "."))
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if address, err := netip.ParseAddr(host); err == nil {
+		return near(address)
+	}
+	if last != "" && last[0] >= '0' && last[0] <= '9' {
+		return true // another form of an address of IPv4, which nobody needs
+	}
+	return last == "localhost" || last == "localdomain" || slices.Contains([]string{"", "localhost6", "ip6-localhost", "ip6-loopback"}, host)
+}
+
+// near reports whether an address is one of this machine, or of the network next to it.
+func near(address netip.Addr) bool {
+	address = address.Unmap().WithZone("")
+	if address.IsLoopback() || address.IsUnspecified() || address.IsLinkLocalUnicast() || address.IsMulticast() {
+		return true
+	}
+	if bytes := address.As16(); address.Is6() && [12]byte(bytes[:12]) == [12]byte{} {
+		return true // an old form of an address of IPv4
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(own, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr().Unmap().WithZone("") == address
+	})
 }
 
 // checkRef returns why a name is neither that of a tag nor a commit, or nil.

@@ -285,6 +285,29 @@ func TestM4AddressesAndRefs(t *testing.T) {
 		if got := origin.OnThisMachine(text); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
+		if got := origin.MayBeThisMachine(text); got != want {
+			t.Errorf("%s may be this machine: %v", text, got)
+		}
+	}
+	// Other spellings, by which it is reached too, but which permit nothing.
+	for _, text := range []string{
+		"https://0.0.0.0/x.git", "https://[::]/x.git", "https://127.1/x.git", "https://2130706433/x.git", "https://0x7f.1/x.git", "https://0177.0.0.1/x.git", "https://127.0.0.1./x",
+		"https://localhost./x.git", "https://LocalHost.LocalDomain/x", "https://a.localhost:443/x", "https://ip6-localhost/x", "ssh://0/x.git", "ssh://git@127.1:22/x", "git@0:x", "git@localhost.:x", "0:x",
+		"https://[::ffff:0.0.0.0]/x", "https://[::ffff:127.0.0.1]/x", "https://[::1%25lo]/x", "https://[fe80::1%25lo]/x", "https://169.254.169.254/x", "https://[::7f00:1]/x",
+	} {
+		if !origin.MayBeThisMachine(text) {
+			t.Errorf("%s is not seen as this machine", text)
+		}
+	}
+	for _, text := range []string{"https://example.com/0", "https://203.0.113.7/x", "git@example.com:0", "https://localhost.example.com/x", "https://1a.example/x", "https://[2001:db8::1]/x"} {
+		if origin.MayBeThisMachine(text) {
+			t.Errorf("%s is seen as this machine", text)
+		}
+	}
+	for _, text := range []string{"http://0.0.0.0/x", "http://a.localhost/x", "http://127.1/x"} {
+		if origin.CheckURL(text, false) == nil {
+			t.Errorf("%s is accepted without encryption", text)
+		}
 	}
 }
 

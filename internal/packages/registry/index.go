@@ -87,7 +87,7 @@ func (t toolText) entry(doc *yamldoc.Doc, at, url string, local bool) Entry {
 	}
 	if err := origin.CheckURL(t.Repository, local && origin.OnThisMachine(url)); err != nil {
 		doc.Faultf(at+".repository", "%v", err)
-	} else if origin.OnThisMachine(t.Repository) && !origin.OnThisMachine(url) {
+	} else if origin.MayBeThisMachine(t.Repository) && !origin.OnThisMachine(url) {
 		doc.Faultf(at+".repository", "a registry elsewhere cannot name a repository on this machine")
 	}
 	if len(t.Keywords) > maxKeywords {
