@@ -287,7 +287,7 @@ func TestM3VariablesOfAnImageAreNotThoseOfTheEngine(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	const odd = "a $HOME `id` $(id) \\ ' \" IMAGE=END"
-	text, _ := json.Marshal(odd) //nolint:errcheck // a string
+	text, _ := json.Marshal(odd)
 	m, err := made(t, `{"name":"a/thing","version":"1.2.3","description":"x","packages":[{"registryType":"oci","identifier":"docker.io/a/thing:1.2.3","transport":{"type":"stdio"},
 		"environmentVariables":[{"name":"CONTAINERS_CONF","value":"/tmp/evil.conf"},{"name":"DOCKER_HOST","isRequired":true,"isSecret":true},{"name":"ODD","value":`+string(text)+`}]}]}`, bundle.Options{Engine: "podman"})
 	if err == nil {
