@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/recovered"
@@ -297,8 +299,32 @@ func openToRead(dir string) error {
 		if mode == info.Mode().Perm() {
 			return nil
 		}
+		if sys, ok := info.Sys().(*syscall.Stat_t); !ok || info.Mode().IsRegular() && sys.Nlink > 1 {
+			return replaceBy(path, mode) // the other names are of a cache, or of anything
+		}
 		return os.Chmod(path, mode)
 	})
+}
+
+// replaceBy replaces a file by a copy with another mode.
+func replaceBy(path string, mode fs.FileMode) error {
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // it was only read
+	to, err := os.CreateTemp(filepath.Dir(path), ".copy-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Chmod(mode), to.Close()); err == nil {
+		err = os.Rename(to.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(to.Name()) // the whole folder is removed otherwise
+	}
+	return err
 }
 
 // publish makes a whole environment visible. It survives a crash of the machine from then on.

@@ -318,3 +318,25 @@ func TestR4AFullDisk(t *testing.T) {
 		t.Errorf("the next build: %v", err)
 	}
 }
+
+// SPEC R3: a file that has other names as well, in a cache or anywhere, keeps its mode.
+func TestR3FilesWithOtherNamesKeepTheirMode(t *testing.T) {
+	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "private")
+	if err := os.WriteFile(other, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(other, filepath.Join(dir, "linked")); err != nil {
+		t.Fatal(err)
+	}
+	if err := openToRead(dir); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]os.FileMode{other: 0o600, filepath.Join(dir, "linked"): 0o644} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", file, info.Mode(), err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "linked")); err != nil || string(text) != "x" {
+		t.Errorf("the copy has %q, %v", text, err)
+	}
+}
