@@ -150,6 +150,9 @@ type Setup struct {
 	// NoScripts says that installing runs no code of the packages. It is for tools that were installed, and never from
 	// a manifest.
 	NoScripts bool
+	// Package is the name and the digest of the installed package that the tool is of; "" for others, and never from a
+	// manifest.
+	Package string
 }
 
 // ArgumentsMode says how a call's arguments reach a simple tool (SPEC C1).

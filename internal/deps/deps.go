@@ -40,6 +40,9 @@ type Source struct {
 	Command []string
 	// NoScripts says that installing must not run code of the packages: strangers chose them.
 	NoScripts bool
+	// Package is the name and the digest of the installed package that the tool is of; "" for a tool of the user's own.
+	// Two packages never share an environment.
+	Package string
 }
 
 // Need is what a tool needs. The zero Need is nothing.
@@ -125,7 +128,10 @@ func digestOf(s Source, files []summed) (string, error) {
 	d.add(program, fmt.Sprint(info.Size()), info.ModTime().UTC().String())
 	d.add(s.Command...)
 	if s.NoScripts {
-		d.add("no scripts")
+		d.add("no scripts, careful")
+	}
+	if s.Package != "" {
+		d.add("package", s.Package)
 	}
 	for _, f := range files {
 		d.add(f.name, string(f.sum[:]))

@@ -205,3 +205,17 @@ func BenchmarkR5Unchanged(b *testing.B) {
 		}
 	}
 }
+
+// SPEC R6: two installed packages never share an environment.
+func TestR6PackagesShareNoEnvironment(t *testing.T) {
+	from := source(t, Python, "", map[string]string{"requirements.txt": "six\n"})
+	seen := map[string]bool{}
+	for _, of := range []string{"", "a h1:x", "b h1:x", "a h1:y"} {
+		from.Package = of
+		need, err := new(Files).Detect(from)
+		if err != nil || seen[need.Digest] {
+			t.Errorf("%q has the environment of another package: %v", of, err)
+		}
+		seen[need.Digest] = true
+	}
+}

@@ -272,6 +272,7 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if t.Kind == manifest.Capsule {
 		t.Runtime.Pin = cmp.Or(manifest.Pin(operator.Pin), manifest.PinHold)
 	}
+	t.Run.Setup.Package = entry.Name + " " + entry.Digest
 	if t.Run.Setup.NoScripts = !operator.Scripts; t.Run.Setup.NoScripts && t.Run.Setup.Command != nil {
 		return beyond(t, "runtime.setup: an installed package may not run a command of its own; the operator allows it with scripts: true in packages")
 	}

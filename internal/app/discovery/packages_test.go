@@ -164,6 +164,11 @@ func TestM7InstalledPackagesAreSandboxed(t *testing.T) {
 			t.Errorf("%s is %+v: %s", name, got, why)
 		}
 	}
+	one, _ := p.tool("plain")
+	two, _ := p.tool("less")
+	if one == nil || two == nil || one.Run.Setup.Package == two.Run.Setup.Package || !strings.HasPrefix(one.Run.Setup.Package, "plain h1:") {
+		t.Errorf("the packages' environments are those of %+v and %+v", one, two)
+	}
 	got, why := p.tool("capsule")
 	if got == nil || got.Runtime.Pin != manifest.PinHold {
 		t.Fatalf("the capsule is %+v: %s", got, why)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/deps"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -19,7 +20,7 @@ func Dependencies(tool manifest.Tool, clean []string) (deps.Source, bool) {
 		tool.Isolation.Isolated() && tool.Isolation.Terms.Backend != manifest.BackendNative:
 		return deps.Source{}, false
 	}
-	source := deps.Source{Script: tool.Path, Command: tool.Run.Setup.Command, NoScripts: tool.Run.Setup.NoScripts}
+	source := deps.Source{Script: tool.Path, Command: tool.Run.Setup.Command, NoScripts: tool.Run.Setup.NoScripts, Package: tool.Run.Setup.Package}
 	if folder := filepath.Dir(tool.Path); tool.Version == "" || folder == tool.Dir {
 		source.Folders = []string{folder}
 	} else {
@@ -36,9 +37,36 @@ func Dependencies(tool manifest.Tool, clean []string) (deps.Source, bool) {
 	default:
 		return deps.Source{}, false
 	}
+	if source.NoScripts { // it is run outside of the sandbox, so the package has no say in it
+		source.Interpreter = usualInterpreter(tool)
+		return source, source.Interpreter != ""
+	}
 	var err error
 	source.Interpreter, err = Interpreter(tool, Of(tool, clean))
 	return source, err == nil
+}
+
+// usualInterpreter finds the interpreter of a package from elsewhere: in the usual PATH alone, and in no folder that
+// the package has or may change; "" if there is none.
+func usualInterpreter(tool manifest.Tool) string {
+	name := tool.Interpreter.Name
+	if version, ok := strings.CutPrefix(name, "python"); name != "node" && (!ok || strings.Trim(version, "0123456789.") != "") {
+		return ""
+	}
+	found := Find(name, nil)
+	real, err := filepath.EvalSymlinks(found)
+	if found == "" || err != nil {
+		return ""
+	}
+	for _, folder := range append([]string{tool.Dir, filepath.Dir(tool.Path)}, tool.Isolation.Grants.Writes...) {
+		if at, err := filepath.EvalSymlinks(folder); err == nil {
+			folder = at
+		}
+		if folder != "" && (regularfile.Within(folder, found) || regularfile.Within(folder, real)) {
+			return ""
+		}
+	}
+	return found
 }
 
 // runsScript reports whether an interpreter is "uv run --script", in place of which Orla makes the environment

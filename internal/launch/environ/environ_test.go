@@ -102,3 +102,41 @@ func TestT7ProgramsAreFoundWhereTheProcessLooks(t *testing.T) {
 		t.Error("it is found nowhere")
 	}
 }
+
+// SPEC R6: the interpreter that installs what a package from elsewhere needs is the machine's. The package has no say in it.
+func TestR6ThePackageDoesNotChooseItsInterpreter(t *testing.T) {
+	bin, dir := t.TempDir(), t.TempDir()
+	for _, name := range []string{"python3", "python-evil", "node"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tool := manifest.Tool{Name: "a", Kind: manifest.Capsule, Path: filepath.Join(dir, "main"), Dir: dir, Interpreter: manifest.Interpreter{Name: "python3"}}
+	tool.Isolation.Mode, tool.Isolation.Terms.Backend = manifest.IsolationSandboxed, manifest.BackendNative
+	tool.Run.Env = map[string]string{"PATH": bin + ":/usr/bin:/bin"}
+	if source, ok := environ.Dependencies(tool, nil); !ok || source.Interpreter != filepath.Join(bin, "python3") {
+		t.Errorf("of a tool of one's own: %v, %v: this is no test", source, ok)
+	}
+	tool.Run.Setup.NoScripts, tool.Run.Setup.Package = true, "a h1:x"
+	usual := environ.Find("python3", nil)
+	source, ok := environ.Dependencies(tool, []string{"PATH=" + bin})
+	if source.Interpreter != usual || ok != (usual != "") || source.Package != "a h1:x" {
+		t.Errorf("got %+v, %v, want %s", source, ok, usual)
+	}
+	for _, isolated := range []manifest.IsolationMode{manifest.IsolationSandboxed, ""} {
+		tool.Isolation.Mode = isolated
+		for _, name := range []string{"python-evil", "python/../../sh", "python3-config", "pythonx"} {
+			tool.Interpreter.Name = name
+			if source, ok := environ.Dependencies(tool, []string{"PATH=" + bin}); ok {
+				t.Errorf("%s is %s", name, source.Interpreter)
+			}
+		}
+	}
+	if usual == "" {
+		return
+	}
+	tool.Interpreter.Name, tool.Isolation.Grants.Writes = "python3", []string{filepath.Dir(usual)}
+	if source, ok := environ.Dependencies(tool, nil); ok {
+		t.Errorf("the package may change %s, which installs for it", source.Interpreter)
+	}
+}
