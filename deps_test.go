@@ -73,7 +73,7 @@ var imports = map[string][]string{
 	"internal/launch/environ": {"internal/deps", "internal/file/regularfile", "manifest"},
 
 	// The packages of Python and Node that a tool's files name (docs/decisions/0047).
-	"internal/deps": {"internal/file/regularfile", "internal/file/wholefile", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
+	"internal/deps": {"internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
 	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                       // which repository or server a name stands for
@@ -151,7 +151,7 @@ var imports = map[string][]string{
 	"mcpbridge/results":             {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"},                                     // what clients get of a call
 	"mcpbridge/listing":             {"internal/call/turns", "mcpbridge/wire"},                                                                                                  // the lists that clients get
 	"mcpbridge/subscription":        {"internal/call/fault", "internal/call/rules", "internal/call/turns", "mcpbridge/client", "mcpbridge/wire", "supervisor"},                  // who follows which resources
-	"mcpbridge/sessionlog":          {"internal/call/recovered", "internal/file/regularfile", "internal/file/wholefile"},                                                                                                                // sessions that outlive a process
+	"mcpbridge/sessionlog":          {"internal/call/recovered", "internal/file/regularfile", "internal/file/wholefile"},                                                        // sessions that outlive a process
 	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                                                      // the bytes of requests
 	"mcpbridge":                     {"internal/call/rules", "mcpbridge/subscription", "mcpbridge/listing", "mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},

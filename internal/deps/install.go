@@ -37,6 +37,8 @@ type installer struct {
 // install builds the environment.
 func (i *installer) install(ctx context.Context) error {
 	switch {
+	case len(i.need.source.Command) > 0 && i.need.source.NoScripts:
+		return errors.New("runtime.setup: an installed package may not run a command of its own")
 	case len(i.need.source.Command) > 0:
 		if err := i.custom(ctx); err != nil {
 			return err
@@ -165,6 +167,13 @@ func (i *installer) environ() []string {
 		"ORLA_ENV=" + i.part,
 	}
 	list := slices.Clone(i.store.opts.Environ)
+	if i.need.source.NoScripts {
+		own = slices.DeleteFunc(own, func(kv string) bool { return kv == "UV_COMPILE_BYTECODE=1" }) // that runs the environment's Python
+		list = careful(list)
+		if filepath.Base(i.need.Lock) == "pnpm-lock.yaml" {
+			list = append(list, carefulPNPM...)
+		}
+	}
 	if home := variable(list, "HOME"); home == "" || !isFolder(home) { // of a service
 		cache := filepath.Join(i.store.opts.Dir, cacheFolder)
 		own = append(own, "HOME="+cache, "UV_CACHE_DIR="+filepath.Join(cache, "uv"), "PIP_CACHE_DIR="+filepath.Join(cache, "pip"), "npm_config_cache="+filepath.Join(cache, "npm"))

@@ -52,7 +52,11 @@ func (i *installer) node(ctx context.Context) error {
 		}
 		return errNone(fmt.Sprintf("%s needs %s, and there is no %s in PATH", i.need.Lock, name, name), fix)
 	}
-	if err := i.copyProject(); err != nil {
+	copied := i.copyProject
+	if i.need.source.NoScripts {
+		copied = i.carefulProject
+	}
+	if err := copied(); err != nil {
 		return err
 	}
 	argv := []string{program, "ci", "--omit=dev", "--no-audit", "--no-fund", "--no-update-notifier"}
@@ -61,7 +65,7 @@ func (i *installer) node(ctx context.Context) error {
 	}
 	if i.need.source.NoScripts {
 		if argv = append(argv, "--ignore-scripts"); name == "pnpm" {
-			argv = append(argv, "--ignore-pnpmfile")
+			argv = append(argv, "--ignore-pnpmfile", "--ignore-workspace")
 		} else {
 			argv = append(argv, "--git=/bin/false") // npm would run what a repository prepares
 		}
@@ -90,11 +94,7 @@ func (i *installer) copyProject() error {
 	if _, err := i.write("package.json", text); err != nil {
 		return err
 	}
-	names := []string{filepath.Base(i.need.Lock), ".npmrc", "pnpm-workspace.yaml"}
-	if i.need.source.NoScripts {
-		names = names[:1] // the others may name programs
-	}
-	for _, name := range names {
+	for _, name := range []string{filepath.Base(i.need.Lock), ".npmrc", "pnpm-workspace.yaml"} {
 		text, err := os.ReadFile(filepath.Join(i.need.dir(), name))
 		if isMissing(err) {
 			continue

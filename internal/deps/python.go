@@ -17,6 +17,9 @@ func (i *installer) python(ctx context.Context) error {
 	if uv == "" && i.need.source.NoScripts {
 		return errNone("pip may run code of the packages that it installs, which an installed tool is not granted, and there is no uv in PATH", "install it (https://docs.astral.sh/uv), or set scripts: true for the tool below packages in orla.yaml")
 	}
+	if i.need.source.NoScripts {
+		return i.carefulPython(ctx, uv)
+	}
 	base, err := i.basePython(ctx, uv)
 	if err != nil {
 		return err
@@ -31,47 +34,8 @@ func (i *installer) python(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i.need.source.NoScripts {
-		if err := noneEditable(file, map[string]bool{}); err != nil {
-			return err
-		}
-	}
-	argv := []string{uv, "pip", "install", "--python", filepath.Join(i.part, "bin", "python"), "-r", file}
-	if i.need.source.NoScripts {
-		argv = append(argv, "--no-build", "--no-sources", "--no-config")
-	}
-	_, err = i.run(ctx, step{argv: argv, dir: i.need.dir()})
+	_, err = i.run(ctx, step{argv: []string{uv, "pip", "install", "--python", filepath.Join(i.part, "bin", "python"), "-r", file}, dir: i.need.dir()})
 	return err
-}
-
-// noneEditable returns an error if a requirements.txt names a package that uv would build although it must not: uv
-// does so with those that are editable.
-func noneEditable(file string, seen map[string]bool) error {
-	if seen[file] || len(seen) > mostIncluded || filepath.Ext(file) != ".txt" && len(seen) == 0 {
-		return nil // uv reads the requirements of other files without their sources
-	}
-	seen[file] = true
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "-e") || strings.HasPrefix(line, "--e") {
-			return fmt.Errorf("%s has %q: an editable package is built, and an installed tool is not granted to run that", file, line)
-		}
-		if includedByOption.MatchString(line) && strings.Contains(line, "://") {
-			return fmt.Errorf("%s includes %q, which is elsewhere", file, line)
-		}
-	}
-	for _, included := range includesOf(text) {
-		if !filepath.IsAbs(included) {
-			included = filepath.Join(filepath.Dir(file), included)
-		}
-		if err := noneEditable(included, seen); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // uvRequirements returns the file that "uv pip install" is to read.
@@ -79,9 +43,6 @@ func (i *installer) uvRequirements(ctx context.Context, uv string) (string, erro
 	switch {
 	case i.need.Lock != "":
 		argv := []string{uv, "export", "--quiet", "--locked", "--no-header"}
-		if i.need.source.NoScripts {
-			argv = append(argv, "--no-build", "--no-editable")
-		}
 		if i.need.block != nil {
 			argv = append(argv, "--script", i.need.File)
 		} else {
@@ -154,7 +115,6 @@ func (i *installer) pip(ctx context.Context, base string) error {
 // basePython returns the Python that the environment is made with: the tool's interpreter, unless the tool
 // requires another version. Then uv finds one.
 func (i *installer) basePython(ctx context.Context, uv string) (string, error) {
-	base := i.need.source.Interpreter
 	table := i.need.block
 	if table == nil && filepath.Ext(i.need.File) == ".toml" {
 		text, err := os.ReadFile(i.need.File)
@@ -163,12 +123,20 @@ func (i *installer) basePython(ctx context.Context, uv string) (string, error) {
 		}
 		table = projectTable(text)
 	}
-	m := requiresPython.FindSubmatch(table)
-	if m == nil {
+	wanted := ""
+	if m := requiresPython.FindSubmatch(table); m != nil {
+		wanted = string(m[1])
+	}
+	return i.pythonFor(ctx, uv, wanted)
+}
+
+// pythonFor returns the tool's interpreter, or the versions to look for if that is not one of those that are wanted.
+func (i *installer) pythonFor(ctx context.Context, uv, wanted string) (string, error) {
+	base := i.need.source.Interpreter
+	if wanted == "" {
 		return base, nil
 	}
-	wanted := string(m[1])
-	out, err := i.run(ctx, step{argv: []string{base, "-c", "import sys; print('.'.join(map(str, sys.version_info[:3])))"}, dir: i.need.dir()})
+	out, err := i.run(ctx, step{argv: []string{base, "-c", "import sys; print('.'.join(map(str, sys.version_info[:3])))"}, dir: i.part})
 	if err != nil {
 		return "", err
 	}
