@@ -214,8 +214,10 @@ func (s *Session) prepare(entry lockfile.Package, from From, fetch func(stage st
 func (s *Session) compare(c *Candidate, from From) error {
 	name := c.Entry.Name
 	c.Before = s.Lock.Serving(name)
-	if c.Before != nil && c.Before.Source.Kind == lockfile.Git && (c.Before.Source.URL != c.Entry.Source.URL || c.Entry.Source.Kind != lockfile.Git) {
-		return fmt.Errorf("%s was installed from %s, and would come from %s now; orla uninstall %s comes first", name, c.Before.Source.URL, c.Entry.Source.URL, name)
+	for _, old := range s.Lock.Versions(name) {
+		if !old.Source.Same(c.Entry.Source) {
+			return fmt.Errorf("%s was installed from %s, and would come from %s now, which does not get the name, its permissions and its secrets; orla uninstall %s comes first", name, old.Source, c.Entry.Source, name)
+		}
 	}
 	if err := s.signed(c, from); err != nil {
 		return err

@@ -46,7 +46,7 @@ func (c *Candidate) Install(agreed Consent) error {
 	if err := c.seal(); err != nil {
 		return err
 	}
-	if err := s.secret(c.Entry.Name, c.Secret); err != nil {
+	if err := s.secret(c.Entry.Name, c.Secret, c.Before == nil); err != nil {
 		return err
 	}
 	if err := s.write(next); err != nil {
@@ -140,15 +140,23 @@ func (s *Session) replace(stage, target string, entry lockfile.Package) error {
 // secretFile has the Secret of a package, beside its versions. It is in no digest and no lock.
 const secretFile = "secret.yaml"
 
-// secret writes the Secret of a package, which this user alone can read.
-func (s *Session) secret(name string, text []byte) error {
-	if len(text) == 0 {
+// secret writes the Secret of a package, which this user alone can read. One without a Secret keeps that of before,
+// unless it is the first of its name: then what is there was another package's.
+func (s *Session) secret(name string, text []byte, first bool) error {
+	dir := filepath.Join(s.store.Dir, name)
+	switch {
+	case len(text) > 0:
+	case first && exists(filepath.Join(dir, secretFile)):
+		if err := s.step("remove the secret"); err != nil {
+			return err
+		}
+		return os.Remove(filepath.Join(dir, secretFile))
+	default:
 		return nil
 	}
 	if err := s.step("write the secret"); err != nil {
 		return err
 	}
-	dir := filepath.Join(s.store.Dir, name)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // a sandbox has another user
 		return err
 	}

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 // project is a folder with an orla.yaml.
 type project struct {
 	*testing.T
-	dir   string
-	store packages.Store
+	dir, sources string
+	store        packages.Store
 }
 
 func newProject(t *testing.T) *project {
@@ -49,7 +49,7 @@ func newProject(t *testing.T) *project {
 	if err := os.WriteFile(filepath.Join(dir, "orla.yaml"), []byte("tools_dir: ./tools\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &project{t, dir, storeOf(dir)}
+	return &project{t, dir, t.TempDir(), storeOf(dir)}
 }
 
 func storeOf(dir string) packages.Store {
@@ -57,10 +57,11 @@ func storeOf(dir string) packages.Store {
 	return packages.Store{Dir: tools, Lock: lock, Machine: permission.Machine{Home: filepath.Join(dir, "home"), Private: []string{tools, lock}}, Git: origin.Git{Local: true}}
 }
 
-// source writes a package, and returns its folder.
+// source writes a package into the folder of its name, in place of what is there, and returns the folder.
 func (p *project) source(name, version, more string) string {
 	p.Helper()
-	dir := filepath.Join(p.TempDir(), name)
+	dir := filepath.Join(p.sources, name)
+	p.must(os.RemoveAll(dir))
 	p.put(dir, "tool.yaml", "name: "+name+"\nversion: "+version+"\ndescription: it says its version\nentrypoint: bin/run\n"+more)
 	p.put(dir, "bin/run", "#!/bin/sh\necho "+version+"\n")
 	return dir
@@ -322,10 +323,10 @@ func (p *project) steps(what func(*packages.Session) error) (list []string) {
 // SPEC M4: whatever step fails, as on a full disk, everything is as it was, and the next one works.
 func TestM4AFailureLeavesThePreviousState(t *testing.T) {
 	p := newProject(t)
-	old, next := p.source("say", "1.0.0", ""), p.source("say", "2.0.0", "")
+	p.must(p.install(p.source("say", "1.0.0", "")))
+	next := p.source("say", "2.0.0", "")
 	update := func(s *packages.Session) error { return installLocal(t.Context(), s, next) }
 	uninstall := func(s *packages.Session) error { _, err := s.Remove("say", "2.0.0"); return err }
-	p.must(p.install(old))
 	before, err := os.ReadFile(p.store.Lock)
 	p.must(err)
 	full := errors.New("no space left on device")
@@ -391,7 +392,8 @@ func dieAt(what, step, dir, source string) {
 // SPEC M4: kill -9 at each step leaves what served before, and the next command cleans up.
 func TestM4KilledAtEachStep(t *testing.T) {
 	p := newProject(t)
-	old, next := p.source("say", "1.0.0", ""), p.source("say", "2.0.0", "")
+	p.must(p.install(p.source("say", "1.0.0", "")))
+	next := p.source("say", "2.0.0", "")
 	update := func(s *packages.Session) error { return installLocal(t.Context(), s, next) }
 	uninstall := func(s *packages.Session) error { _, err := s.Remove("say", "2.0.0"); return err }
 	kill := func(what, step string) {
@@ -403,7 +405,6 @@ func TestM4KilledAtEachStep(t *testing.T) {
 			t.Fatalf("%s at %q: %v %s", what, step, err, out)
 		}
 	}
-	p.must(p.install(old))
 	for _, step := range p.steps(update) {
 		p.must(p.do(uninstall))
 		kill("install", step)

@@ -62,6 +62,23 @@ type Source struct {
 	Server   string `json:"server,omitempty"`   // its name in an MCP registry
 }
 
+// Same reports whether two sources are one, so that a package from one of them may take the place of a package from the
+// other. A server of a registry stays the same if it comes as something else.
+func (s Source) Same(other Source) bool {
+	if s.Server != "" || other.Server != "" {
+		return s.Server == other.Server && s.URL == other.URL
+	}
+	return s.Kind == other.Kind && s.URL == other.URL
+}
+
+// String says where something came from.
+func (s Source) String() string {
+	if s.Server != "" {
+		return s.Server + " of " + s.URL
+	}
+	return s.URL
+}
+
 // Kind is a kind of source.
 type Kind string
 

@@ -28,18 +28,19 @@ func (c command) fromLocal(ctx context.Context, s *packages.Session, path string
 		return s.Local(ctx, path)
 	}
 	path = config.Absolute(path)
-	return c.fromBundle(ctx, s, lockfile.Source{Kind: lockfile.Bundle, URL: path}, path, w)
+	return c.fromBundle(ctx, s, lockfile.Source{Kind: lockfile.Bundle, URL: path}, path, "", w)
 }
 
-// fromBundle makes a package of an MCP bundle. It asks what the bundle has to know.
-func (c command) fromBundle(ctx context.Context, s *packages.Session, source lockfile.Source, file string, w wanted) (*packages.Candidate, error) {
+// fromBundle makes a package of an MCP bundle, which must have a name unless that is empty. It asks what the bundle has
+// to know.
+func (c command) fromBundle(ctx context.Context, s *packages.Session, source lockfile.Source, file, name string, w wanted) (*packages.Candidate, error) {
 	answers, err := w.answers()
 	if err != nil {
 		return nil, err
 	}
 	for {
 		var made *bundle.Made
-		candidate, err := s.Made(source, packages.From{}, func(dir string) (err error) {
+		candidate, err := s.Made(source, packages.From{Name: name}, func(dir string) (err error) {
 			made, err = bundle.Import(ctx, file, dir, answers, s.Limits())
 			return err
 		})
@@ -84,7 +85,7 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 			return nil, err
 		}
 		source.Kind = lockfile.Bundle
-		return c.fromBundle(ctx, s, source, file, w)
+		return c.fromBundle(ctx, s, source, file, made.Name, w)
 	}
 	if err := made.Pin(ctx, engine); err != nil {
 		return nil, err
