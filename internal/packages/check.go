@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -114,14 +113,11 @@ func brings(dir string) error {
 	return nil
 }
 
-// reserved are names of files and folders that mean something else in a folder of tools.
-var reserved = []string{lockfile.Name, "orla.yaml", toolfile.ManifestFile, toolfile.CapsuleFile, "tool.yml", "node_modules", "__pycache__", "venv"}
-
 // named checks the name of a package against what was asked for, and what else is in the folder of tools.
 func (s *Session) named(c Content, want, tag string) error {
 	name, version := c.Tool.Name, c.Tool.Version
 	switch {
-	case !manifest.ValidName(name) || strings.HasPrefix(name, ".") || slices.Contains(reserved, strings.ToLower(name)):
+	case !lockfile.ValidName(name):
 		return fmt.Errorf("%q is not a name for a package", name)
 	case want != "" && name != want:
 		return fmt.Errorf("the package calls itself %q, and %q was asked for", name, want)

@@ -8,11 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
-	"github.com/orla-project/orla/manifest"
 )
 
 // Remove uninstalls a version, or all versions of a package if version is "". The folder is moved away by one rename
@@ -31,6 +29,9 @@ func (s *Session) Remove(name, version string) (removed []string, err error) {
 		}
 		next.Remove(name, entry.Version)
 		if !slices.Contains(removed, entry.Version) {
+			if dir := s.folder(name, entry.Version); exists(dir) {
+				return nil, fmt.Errorf("%s has no record of an installation (%s) and may be a tool of your own; move it away or remove it yourself first", dir, lockfile.RecordName)
+			}
 			removed = append(removed, entry.Version)
 		}
 	}
@@ -81,7 +82,7 @@ var ErrNotInstalled = errors.New("it is not installed")
 
 // there lists the versions of a package that were installed, whatever the lock says.
 func (s *Session) there(name string) (versions []string) {
-	if !manifest.ValidName(name) || strings.HasPrefix(name, ".") {
+	if !lockfile.ValidName(name) {
 		return nil
 	}
 	entries, err := os.ReadDir(filepath.Join(s.store.Dir, name))

@@ -90,3 +90,23 @@ func TestM7ANameStartsAgainWithoutSecrets(t *testing.T) {
 		t.Error("a package from elsewhere has the Secret of the one before")
 	}
 }
+
+// SPEC M4: uninstall moves only folders that were installed, whatever the lock has.
+func TestM4UninstallMovesOnlyWhatWasInstalled(t *testing.T) {
+	p := newProject(t)
+	p.must(p.install(p.source("say", "1.0.0", "")))
+	p.must(p.install(p.source("say", "2.0.0", "")))
+	dir := filepath.Join(p.store.Dir, "say", "1.0.0")
+	p.must(os.Remove(filepath.Join(dir, lockfile.RecordName)))
+	for _, version := range []string{"1.0.0", ""} {
+		err := p.do(func(s *packages.Session) error { _, err := s.Remove("say", version); return err })
+		if err == nil || !strings.Contains(err.Error(), "remove it yourself") || !exists(filepath.Join(dir, "tool.yaml")) || p.serves() != "2.0.0" {
+			t.Errorf("uninstall of %q ends with %v, and %q serves", version, err, p.serves())
+		}
+	}
+	p.must(os.RemoveAll(dir))
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }))
+	if exists(filepath.Join(p.store.Dir, "say")) {
+		t.Error("something is left of it")
+	}
+}

@@ -157,9 +157,17 @@ var (
 	content = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) })
 )
 
+// reserved are names of files and folders that mean something else in a folder of tools.
+var reserved = []string{Name, "orla.yaml", "tool.yaml", "tool.yml", "orla-tool.json", "node_modules", "__pycache__", "venv"}
+
+// ValidName reports whether a package may have a name: it is that of a folder in a folder of tools.
+func ValidName(name string) bool {
+	return manifest.ValidName(name) && !strings.HasPrefix(name, ".") && !slices.Contains(reserved, strings.ToLower(name))
+}
+
 // check calls wrong for each fault of a package.
 func (p *Package) check(wrong func(key, format string, args ...any)) {
-	if !manifest.ValidName(p.Name) {
+	if !ValidName(p.Name) {
 		wrong(".name", "%q is not the name of a package", p.Name)
 	}
 	if !manifest.ValidVersion(p.Version) {
