@@ -172,7 +172,7 @@ func (s *Session) inspect(c *Candidate, from From, tag string) (err error) {
 		display = "package"
 	}
 	if c.Entry.Source.Kind == lockfile.Server && exists(filepath.Join(c.stage, ServerFile)) {
-		c.Content, err = checkServer(c.stage, from.Version)
+		c.Content, err = checkServer(c.stage, from.Version, c.Entry.Source.URL)
 	} else {
 		c.Content, err = s.check(c.stage, display)
 	}

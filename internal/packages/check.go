@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/discover"
@@ -46,6 +47,9 @@ func (s *Session) check(stage, display string) (Content, error) {
 	}
 	for _, text := range c.About.Permissions {
 		p, err := permission.Parse(text)
+		if err == nil && p.Kind == permission.Remote {
+			err = fmt.Errorf("%s is only for remote servers of a registry", p)
+		}
 		if err == nil {
 			p, err = s.store.Machine.Resolve(p)
 		}
@@ -70,8 +74,9 @@ func (s *Session) check(stage, display string) (Content, error) {
 // ServerFile is the file of a package that is an McpServer, which Orla has written.
 const ServerFile = "server.yaml"
 
-// checkServer reads the McpServer in a stage. One that is an image has the network of its engine.
-func checkServer(stage, version string) (c Content, err error) {
+// checkServer reads the McpServer in a stage. One that is an image has the network of its engine; one that is elsewhere
+// gets what its tools are called with.
+func checkServer(stage, version, registry string) (c Content, err error) {
 	dir, err := filepath.EvalSymlinks(stage)
 	if err != nil {
 		return c, err
@@ -90,9 +95,16 @@ func checkServer(stage, version string) (c Content, err error) {
 	if c.Tool.Version = version; !manifest.ValidVersion(version) {
 		return c, fmt.Errorf("%q is not a version", version)
 	}
-	if c.Tool.Runtime.Remote == nil {
-		c.Asked = []permission.Permission{{Kind: permission.Network}}
+	asked := permission.Permission{Kind: permission.Network}
+	if remote := c.Tool.Runtime.Remote; remote != nil {
+		if asked, err = permission.RemoteOf(remote.Endpoint); err != nil {
+			return c, err
+		}
+		if asked.Near() && !origin.OnThisMachine(registry) {
+			return c, fmt.Errorf("its server %s is not a name in public networks: only a registry on this machine may name a server in a local network or on this machine", asked.Target)
+		}
 	}
+	c.Asked = []permission.Permission{asked}
 	return c, nil
 }
 

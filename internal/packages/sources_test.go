@@ -1,8 +1,10 @@
 package packages_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,5 +110,50 @@ func TestM4UninstallMovesOnlyWhatWasInstalled(t *testing.T) {
 	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }))
 	if exists(filepath.Join(p.store.Dir, "say")) {
 		t.Error("something is left of it")
+	}
+}
+
+// SPEC M3 and M7: that a server is elsewhere has to be agreed to, and a registry elsewhere cannot name one on this machine
+// or in a local network.
+func TestM7RemoteServersAreAgreedTo(t *testing.T) {
+	far := "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: far}\nspec: {transport: http, endpoint: 'https://HOST/mcp'}\n"
+	install := func(p *project, registry, host string, agreed packages.Consent) error {
+		source := lockfile.Source{Kind: lockfile.Server, URL: registry, Registry: registry, Server: "io.example/far"}
+		return p.do(func(s *packages.Session) error {
+			c, err := s.Made(source, packages.From{Name: "far", Version: "1.0.0"}, func(dir string) error {
+				p.put(dir, "server.yaml", strings.ReplaceAll(far, "HOST", host))
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			return c.Install(agreed)
+		})
+	}
+	const elsewhere = "https://r.example.com"
+	p := newProject(t)
+	if err := install(p, elsewhere, "mcp.example.com", packages.Consent{}); !errors.Is(err, packages.ErrConsent) || exists(p.store.Lock) {
+		t.Errorf("without consent it ends with %v", err)
+	}
+	p.must(install(p, elsewhere, "MCP.example.com:8443", packages.Consent{Permissions: true}))
+	lock, err := lockfile.Read(p.store.Lock)
+	p.must(err)
+	if got := lock.Serving("far").Permissions; !slices.Equal(got, []string{"remote:mcp.example.com:8443"}) || len(p.found().Tools) != 1 {
+		t.Errorf("it was granted %v, and there is %+v", got, p.found())
+	}
+	p.put(filepath.Join(p.store.Dir, "far", "1.0.0"), "server.yaml", strings.ReplaceAll(far, "HOST", "other.example.com"))
+	if found := p.found(); len(found.Tools) != 0 {
+		t.Errorf("another host than that which was granted is served: %+v", found.Tools)
+	}
+	for _, host := range []string{"127.0.0.1:8443", "127.1", "2130706433", "0x7f000001", "0.0.0.0", "10.0.0.1", "192.168.1.1", "169.254.169.254", "[::1]:8443", "[fd00::1]", "localhost",
+		"localhost.", "a.localhost", "localhost.localdomain", "printer", "printer.local", "metadata.google.internal", "host.docker.internal", "router.lan", "router.home.arpa"} {
+		if err := install(newProject(t), elsewhere, host, all); err == nil {
+			t.Errorf("a registry elsewhere may name a server at %s", host)
+		}
+	}
+	p.must(install(newProject(t), "http://127.0.0.1:8080", "127.0.0.1:8443", all))
+	q := newProject(t)
+	if err := q.install(q.source("say", "1.0.0", "permissions: ['remote:mcp.example.com']\n")); err == nil {
+		t.Error("a tool may ask for what is a remote server's")
 	}
 }

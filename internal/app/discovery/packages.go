@@ -279,8 +279,11 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if t.Isolation.PullSecret != (manifest.Isolation{}).PullSecret {
 		return beyond(t, "runtime.image_pull_secret: an installed package may not use secrets of this Orla")
 	}
-	if t.Runtime.Remote != nil {
-		return nil // no process of this machine
+	if remote := t.Runtime.Remote; remote != nil { // no process of this machine
+		if host, err := permission.RemoteOf(remote.Endpoint); err != nil || len(permission.More([]permission.Permission{host}, granted)) > 0 {
+			return beyond(t, "its server is %s, and it was not granted to send calls there; uninstall it and install it again", remote.Endpoint)
+		}
+		return nil
 	}
 	if entry.Source.Kind == lockfile.Server && t.Runtime.Generated {
 		// Orla wrote this resource, which runs an image by an engine with flags that isolate it.

@@ -20,6 +20,7 @@ const (
 	Write   Kind = "filesystem:write"
 	Network Kind = "network"
 	Env     Kind = "env"
+	Remote  Kind = "remote" // of an McpServer elsewhere: Orla itself sends calls to the host
 )
 
 // Permission is one permission. The zero Permission is none.
@@ -44,8 +45,8 @@ func Parse(text string) (Permission, error) {
 	if len(text) > MaxLength {
 		return Permission{}, fmt.Errorf("is longer than %d bytes", MaxLength)
 	}
-	for _, kind := range [...]Kind{Read, Write, Network, Env} {
-		if text == string(kind) && kind != Env {
+	for _, kind := range [...]Kind{Read, Write, Network, Env, Remote} {
+		if text == string(kind) && kind != Env && kind != Remote {
 			return Permission{Kind: kind}, nil
 		}
 		target, ok := strings.CutPrefix(text, string(kind)+":")
@@ -55,7 +56,7 @@ func Parse(text string) (Permission, error) {
 		p := Permission{kind, target}
 		return p, p.check()
 	}
-	return Permission{}, fmt.Errorf("%q is not a permission: those are filesystem:read[:PATH], filesystem:write[:PATH], network[:HOST] and env:NAME", text)
+	return Permission{}, fmt.Errorf("%q is not a permission: those are filesystem:read[:PATH], filesystem:write[:PATH], network[:HOST] and env:NAME, and remote:HOST of a remote server", text)
 }
 
 // check returns what is wrong with the target.
@@ -66,6 +67,10 @@ func (p Permission) check() error {
 	case Network:
 		if !host().MatchString(p.Target) {
 			return fmt.Errorf("%q is not a host, such as api.example.com", p.Target)
+		}
+	case Remote:
+		if !host().MatchString(p.Target) || strings.HasPrefix(p.Target, "*") {
+			return fmt.Errorf("%q is not the host of a server, such as mcp.example.com", p.Target)
 		}
 	case Env:
 		switch {
@@ -135,6 +140,8 @@ func (p Permission) Explain() string {
 		return "connect to every host, and to the services of this machine"
 	case p.Kind == Network:
 		return "connect to " + p.Target
+	case p.Kind == Remote:
+		return "Orla sends what its tools are called with, and its secrets, to " + p.Target
 	}
 	return "read the environment variable " + p.Target
 }

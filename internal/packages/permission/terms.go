@@ -38,6 +38,7 @@ func (m Machine) Of(granted []Permission) (t Terms, err error) {
 			t.Network = true
 		case Env:
 			t.Env = append(t.Env, p.Target)
+		case Remote: // no process has it
 		case Read, Write:
 			path, err := m.real(p.Target)
 			if err == nil {
@@ -157,7 +158,7 @@ func (m Machine) Unenforced(list []Permission) (those []Permission, reasons []st
 			if file := m.shows(p.Target); file != "" {
 				add(p, "the tool could read %s, which belongs to Orla itself: it is hidden when the tool starts, but not after somebody has replaced it", file)
 			}
-		case Env:
+		case Env, Remote:
 		}
 	}
 	return those, reasons

@@ -29,7 +29,9 @@ func describe(candidate *packages.Candidate) string {
 		text.WriteString(terminal.Printable(fmt.Sprintf(format, args...)) + "\n")
 	}
 	line("%s %s", e.Name, e.Version)
-	line("  %s", terminal.FirstLine(candidate.Tool.Description))
+	if about := terminal.FirstLine(candidate.Tool.Description); about != "" {
+		line("  %s", about)
+	}
 	line("  from %s%s", e.Source.URL, ofRegistry(e.Source))
 	if e.Source.Kind == lockfile.Git {
 		line("  %s", revision(e))
