@@ -68,6 +68,9 @@ func (s *Session) check(stage, display string) (Content, error) {
 	if len(c.Tool.Run.Setup.Command) > 0 {
 		return c, fmt.Errorf("%s: runtime.setup: a package may not run a command of its own while it is installed", at)
 	}
+	if p := c.Tool.Runtime.ToolPrefix; p != nil && *p != c.Tool.Name+"__" {
+		return c, fmt.Errorf("%s: runtime.tool_prefix: a package may not choose %q, since its tools could pass for those of others: leave it out, or set %q", at, *p, c.Tool.Name+"__")
+	}
 	return c, brings(dir)
 }
 

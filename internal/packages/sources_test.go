@@ -157,3 +157,21 @@ func TestM7RemoteServersAreAgreedTo(t *testing.T) {
 		t.Error("a tool may ask for what is a remote server's")
 	}
 }
+
+// SPEC M7 and D7: the tools of a package cannot have names that begin like those of another capsule.
+func TestM7ToolPrefixesOfPackages(t *testing.T) {
+	p := newProject(t)
+	capsule := func(prefix string) string {
+		return "runtime: {mode: capsule, handshake: mcp, tool_prefix: '" + prefix + "'}\n"
+	}
+	for _, prefix := range []string{"bank__", "", "say_"} {
+		if err := p.install(p.source("say", "1.0.0", capsule(prefix))); err == nil || !strings.Contains(err.Error(), "runtime.tool_prefix") {
+			t.Errorf("with the prefix %q it ends with %v", prefix, err)
+		}
+	}
+	p.must(p.install(p.source("say", "1.0.0", capsule("say__"))))
+	p.put(filepath.Join(p.store.Dir, "say", "1.0.0"), "tool.yaml", "name: say\nversion: 1.0.0\ndescription: it says\nentrypoint: bin/run\n"+capsule("bank__"))
+	if found := p.found(); len(found.Tools) != 0 {
+		t.Errorf("it is served: %+v", found.Tools)
+	}
+}

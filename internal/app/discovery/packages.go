@@ -276,6 +276,9 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if t.Run.Setup.NoScripts = !operator.Scripts; t.Run.Setup.NoScripts && t.Run.Setup.Command != nil {
 		return beyond(t, "runtime.setup: an installed package may not run a command of its own; the operator allows it with scripts: true in packages")
 	}
+	if p := t.Runtime.ToolPrefix; p != nil && *p != t.Name+"__" {
+		return beyond(t, "runtime.tool_prefix: an installed package may not choose %q, since its tools could pass for those of others", *p)
+	}
 	if t.Isolation.PullSecret != (manifest.Isolation{}).PullSecret {
 		return beyond(t, "runtime.image_pull_secret: an installed package may not use secrets of this Orla")
 	}
