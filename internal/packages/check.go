@@ -27,6 +27,9 @@ type Content struct {
 	Warnings []error
 }
 
+// mostPermissions bounds what a person has to read.
+const mostPermissions = 32
+
 // check reads a package in a stage as discovery would, and refuses what no package may bring (RFC 3 §5.4).
 func (s *Session) check(stage, display string) (Content, error) {
 	var c Content
@@ -44,6 +47,9 @@ func (s *Session) check(stage, display string) (Content, error) {
 	}
 	if c.About, err = toolfile.ReadAbout(dir, at); err != nil {
 		return c, err
+	}
+	if n := len(c.About.Permissions); n > mostPermissions {
+		return c, fmt.Errorf("%s: permissions: it asks for %d, and a package may ask for at most %d, which somebody can read", at, n, mostPermissions)
 	}
 	for _, text := range c.About.Permissions {
 		p, err := permission.Parse(text)

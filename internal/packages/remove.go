@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
@@ -63,7 +64,16 @@ func (s *Session) Remove(name, version string) (removed []string, err error) {
 			return nil, err
 		}
 	}
-	if err := s.write(next); err != nil {
+	err = s.write(next)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		for _, v := range removed {
+			_ = os.RemoveAll(away(v)) // makes room, and without its folder nothing is served
+		}
+		if err = s.write(next); err != nil {
+			return nil, fmt.Errorf("its files were removed, and %s still names it; try again with more space: %w", s.store.Lock, err)
+		}
+	}
+	if err != nil {
 		back()
 		return nil, err
 	}

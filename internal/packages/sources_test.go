@@ -2,10 +2,12 @@ package packages_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/orla-project/orla/internal/packages"
@@ -174,4 +176,53 @@ func TestM7ToolPrefixesOfPackages(t *testing.T) {
 	if found := p.found(); len(found.Tools) != 0 {
 		t.Errorf("it is served: %+v", found.Tools)
 	}
+}
+
+// SPEC M4: on a full disk a package can be uninstalled: its files make room for the lock.
+func TestM4UninstallOnAFullDisk(t *testing.T) {
+	p := newProject(t)
+	p.must(p.install(p.source("say", "1.0.0", "")))
+	dir := filepath.Join(p.store.Dir, "say")
+	p.store.Step = func(name string) error {
+		if left, err := filepath.Glob(filepath.Join(p.store.Dir, ".orla", "old-*")); name == "write the lock" && (len(left) > 0 || err != nil) {
+			return &os.PathError{Op: "write", Path: p.store.Lock, Err: syscall.ENOSPC}
+		}
+		return nil
+	}
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }))
+	lock, err := lockfile.Read(p.store.Lock)
+	if err != nil || len(lock.Packages) != 0 || exists(dir) || len(p.rest()) != 0 {
+		t.Errorf("the lock has %+v, %v, and %v is left", lock, err, p.rest())
+	}
+	p.store.Step = nil
+	p.must(p.install(p.source("say", "1.0.0", "")))
+	p.store.Step = func(name string) error {
+		if name == "write the lock" {
+			return syscall.ENOSPC // of others, too
+		}
+		return nil
+	}
+	err = p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err })
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "its files were removed") || p.serves() != "" || exists(filepath.Join(dir, "1.0.0")) {
+		t.Errorf("it ends with %v, and %q serves", err, p.serves())
+	}
+	p.store.Step = nil
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }))
+}
+
+// SPEC M7: nobody reads a long list of permissions, so a package may not have one.
+func TestM7LongListsOfPermissions(t *testing.T) {
+	p := newProject(t)
+	list := func(n int) string {
+		var text strings.Builder
+		text.WriteString("permissions:\n")
+		for i := range n {
+			fmt.Fprintf(&text, "  - filesystem:read:/srv/%d\n", i)
+		}
+		return text.String()
+	}
+	if err := p.install(p.source("say", "1.0.0", list(33))); err == nil || !strings.Contains(err.Error(), "at most 32") {
+		t.Errorf("it ends with %v", err)
+	}
+	p.must(p.install(p.source("say", "1.0.0", list(32))))
 }

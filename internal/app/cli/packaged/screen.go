@@ -82,6 +82,9 @@ func asked(text *strings.Builder, title string, list, more []permission.Permissi
 	for _, p := range more {
 		isNew[p] = len(more) < len(list)
 	}
+	forAll := func(p permission.Permission) bool { return p.Target == "" }
+	one := func(p permission.Permission) bool { return p.Target != "" }
+	list = append(slices.DeleteFunc(slices.Clone(list), one), slices.DeleteFunc(slices.Clone(list), forAll)...) // the widest come first
 	for _, p := range list {
 		mark := ""
 		if isNew[p] {
