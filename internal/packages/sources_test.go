@@ -147,8 +147,10 @@ func TestM7RemoteServersAreAgreedTo(t *testing.T) {
 	if found := p.found(); len(found.Tools) != 0 {
 		t.Errorf("another host than that which was granted is served: %+v", found.Tools)
 	}
-	for _, host := range []string{"127.0.0.1:8443", "127.1", "2130706433", "0x7f000001", "0.0.0.0", "10.0.0.1", "192.168.1.1", "169.254.169.254", "[::1]:8443", "[fd00::1]", "localhost",
-		"localhost.", "a.localhost", "localhost.localdomain", "printer", "printer.local", "metadata.google.internal", "host.docker.internal", "router.lan", "router.home.arpa"} {
+	for _, host := range []string{
+		"127.0.0.1:8443", "127.1", "2130706433", "0x7f000001", "0.0.0.0", "10.0.0.1", "192.168.1.1", "169.254.169.254", "[::1]:8443", "[fd00::1]", "localhost",
+		"localhost.", "a.localhost", "localhost.localdomain", "printer", "printer.local", "metadata.google.internal", "host.docker.internal", "router.lan", "router.home.arpa",
+	} {
 		if err := install(newProject(t), elsewhere, host, all); err == nil {
 			t.Errorf("a registry elsewhere may name a server at %s", host)
 		}
