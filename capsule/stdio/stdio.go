@@ -3,8 +3,11 @@
 package stdio
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/pace"
@@ -42,10 +45,11 @@ type Process interface {
 	Kill()
 }
 
-// Options configures a Connection. All are required.
+// Options configures a Connection. All but Before are required.
 type Options struct {
 	MaxMessage int           // bytes of a line from the process
 	Stall      time.Duration // how long it may leave a message unread
+	Before     *State        // what the program before has given of the connection; nil for none
 }
 
 // Connection is a connection with one process: a capsule.Process.
@@ -57,6 +61,9 @@ type Connection struct {
 	readers sync.WaitGroup
 	read    chan struct{} // closed when its stdout has been read to the end
 	logged  chan struct{} // closed when its stderr has
+
+	leaving atomic.Bool // Give was called
+	text    []byte      // of a line on its stderr that has not ended; set by Listen if leaving
 }
 
 // New returns a connection with a process that was just started.
@@ -67,7 +74,11 @@ func New(p Process, opts Options) *Connection {
 // Open implements capsule.Connection.
 func (c *Connection) Open(opts rpc.Options) *rpc.Conn {
 	stdin, stdout, _ := c.Streams()
-	c.conn = linerpc.New(stdin, stdout, linerpc.Options{Options: opts, MaxMessage: c.opts.MaxMessage, Stall: c.opts.Stall})
+	var unread []byte
+	if b := c.opts.Before; b != nil {
+		opts.Before, unread = &b.Calls, b.Unread
+	}
+	c.conn = linerpc.New(stdin, stdout, linerpc.Options{Options: opts, MaxMessage: c.opts.MaxMessage, Stall: c.opts.Stall, Unread: unread})
 	return c.conn.Conn
 }
 
@@ -83,11 +94,20 @@ func (c *Connection) Listen(logged func(line []byte, dropped int), panicked func
 		defer close(c.logged)
 		defer c.contain(panicked)
 		var unasked pace.Pace
-		// That it ended is all that matters.
-		_ = tail.Lines(unasked.Reader(stderr), maxLogLine, func(line []byte, dropped int) {
+		text := unasked.Reader(stderr)
+		if b := c.opts.Before; b != nil {
+			text = io.MultiReader(bytes.NewReader(b.Text), text)
+		}
+		rest, dropped, _ := tail.Until(text, maxLogLine, func(line []byte, dropped int) { // that it ended is all that matters
 			logged(line, dropped)
 			unasked.Wait(nil, 1, 0)
 		})
+		switch {
+		case c.leaving.Load():
+			c.text = rest
+		case rest != nil:
+			logged(rest, dropped)
+		}
 	})
 }
 

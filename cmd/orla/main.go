@@ -6,11 +6,17 @@ package main
 
 import (
 	"os"
+	"runtime"
 
 	"github.com/orla-project/orla/internal/app/cli"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/launch/mainthread"
 )
 
+func init() { runtime.LockOSThread() } // main runs on the main thread, and keeps it
+
 func main() {
-	os.Exit(int(cli.Run(os.Args[1:], terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})))
+	os.Exit(mainthread.Run(func() int {
+		return int(cli.Run(os.Args[1:], terminal.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	}))
 }

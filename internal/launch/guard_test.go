@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
+	guards "github.com/orla-project/orla/internal/launch/guard"
 )
 
 // SPEC D3: what is started before there is a guard would outlive an Orla that is
@@ -46,3 +48,5 @@ func (g lateGuard) Await(ctx context.Context) error {
 }
 
 func (lateGuard) Dismiss() {}
+
+func (lateGuard) Leave() *guards.State { return nil }

@@ -25,6 +25,7 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/guard"
+	"github.com/orla-project/orla/internal/launch/mainthread"
 	"github.com/orla-project/orla/internal/launch/trees"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	Guard []string
 	// Cgroup is the parent of the cgroups for processes with Spec.Cell. If nil, they have none.
 	Cgroup *cgroup.Root
+	// Before is what the program before has given; nil for none.
+	Before *State
 	// Log receives the failures of the guard, and processes that SIGKILL does not end. Required.
 	Log *slog.Logger
 }
@@ -56,8 +59,9 @@ type Local struct {
 	cgroup *cgroup.Root
 	cells  cells
 	procs  sync.WaitGroup
-	mu     sync.Mutex // guards closed, and procs.Add against Close
+	mu     sync.Mutex // guards the fields that follow, and procs.Add against Close
 	closed bool
+	given  []int // the processes that were given to the program that follows
 }
 
 // forks has the goroutines and threads that fork processes.
@@ -81,6 +85,8 @@ type guardian interface {
 	Await(ctx context.Context) error
 	// Dismiss ends the guard process.
 	Dismiss()
+	// Leave leaves it to the program that follows.
+	Leave() *guard.State
 }
 
 // Spec describes one process to start.
@@ -125,7 +131,8 @@ type Spec struct {
 	// it, for Launchers that start processes through one.
 	Sys func(*syscall.SysProcAttr)
 
-	stay bool // the caller has locked its thread and keeps it until the process ends
+	stay  bool // the caller has locked its thread and keeps it until the process ends
+	brief bool // the caller waits for the end of the process: no other program is executed before it
 }
 
 type spawn struct {
@@ -148,22 +155,23 @@ type spawned struct {
 // NewLocal returns a Local. The caller must Close it.
 func NewLocal(opts Options) (*Local, error) {
 	reserveThreads()
+	before := cmp.Or(opts.Before, &State{})
 	l := &Local{
 		log:      opts.Log,
-		instance: rand.Text(),
+		instance: cmp.Or(before.Instance, rand.Text()),
 		outer:    os.Getenv(trees.MarkVariable),
 		forks:    forks{spawns: make(chan spawn), stays: make(chan struct{}, stays())},
-		reaper:   newReaper(strayPause),
+		reaper:   newReaper(strayPause, before.children()...),
 		cgroup:   opts.Cgroup,
 	}
-	l.tags = trees.NewTagger(l.instance, l.outer != "")
+	l.tags = trees.NewTagger(l.instance, l.outer != "", before.LastTag)
 	var err error
 	if l.groups, err = guard.NewGroups(opts.Guard != nil); err != nil {
 		opts.Log.Warn("no memory can be shared with the guard process; it goes by the environment of processes alone", "err", err)
 	}
 	l.finder = trees.NewFinder(l.instance, l.groups.List)
 	if opts.Guard != nil {
-		l.guard = guard.Start(guard.Options{Argv: opts.Guard, Instance: l.instance, Groups: l.groups, Children: l.reaper, Tags: l.tags, Log: opts.Log})
+		l.guard = guard.Start(guard.Options{Argv: opts.Guard, Instance: l.instance, Groups: l.groups, Children: onMain{l.reaper}, Tags: l.tags, Before: before.Guard, Log: opts.Log})
 	}
 	ready := make(chan struct{})
 	l.spawner.Go(func() { l.spawnLoop(ready) })
@@ -173,7 +181,8 @@ func NewLocal(opts Options) (*Local, error) {
 
 // spawnLoop starts the processes whose callers do not keep their thread, all from one thread that
 // lives until Close: the kernel sends the parent death signal when the thread that forked ends, not
-// the process (golang/go#27505).
+// the process (golang/go#27505). Processes that may outlive this program are started on the main thread,
+// if that is kept.
 func (l *Local) spawnLoop(ready chan<- struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -271,6 +280,7 @@ func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
 		traces:  traces{mark: mark, tag: s.tag, slot: s.slot},
 		stop:    stop{ended: make(chan struct{}), ending: make(chan *ending, 1), kill: make(chan struct{})},
 		outcome: outcome{exited: make(chan struct{}), gone: make(chan struct{})},
+		leaving: leaving{left: make(chan struct{})},
 	}
 	p.grace = cmp.Or(p.grace, DefaultGrace)
 	p.applied = l.apply(s, cell, spec.Limits)
@@ -317,6 +327,12 @@ func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr
 		}
 		return made
 	}
+	if !spec.brief {
+		var made spawned
+		if mainthread.Do(func() { made = l.fork(s) }) {
+			return made
+		}
+	}
 	reply := make(chan spawned, 1)
 	s.reply = reply
 	select {
@@ -331,19 +347,27 @@ func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr
 // Close waits until every process is reaped and its group is gone, and then ends the guard. It does
 // not stop processes: their owners do. Start fails from now on.
 func (l *Local) Close() {
+	if !l.end() {
+		return
+	}
+	if l.guard != nil {
+		l.guard.Dismiss()
+	}
+	l.reaper.close()
+	l.groups.Close()
+}
+
+// end is Close, but for the guard. It reports false if Close was called before.
+func (l *Local) end() bool {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		return
+		return false
 	}
 	l.closed = true
 	l.mu.Unlock()
 	l.procs.Wait()
 	close(l.spawns)
 	l.spawner.Wait()
-	if l.guard != nil {
-		l.guard.Dismiss()
-	}
-	l.reaper.close()
-	l.groups.Close()
+	return true
 }

@@ -19,7 +19,8 @@ func sysProcAttr(*int) *syscall.SysProcAttr {
 func leadsNamespace(*syscall.SysProcAttr) bool { return false }
 
 // awaitExit returns when the process has ended, and leaves it unreaped.
-func awaitExit(pid, _ int) {
+func (p *LocalProcess) awaitExit() {
+	pid := p.pid
 	kq, err := unix.Kqueue()
 	if err != nil {
 		return // wait4 waits instead

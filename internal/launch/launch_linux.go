@@ -21,36 +21,42 @@ func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 // (pid_namespaces(7)).
 func leadsNamespace(attr *syscall.SysProcAttr) bool { return attr.Cloneflags&unix.CLONE_NEWPID != 0 }
 
-// awaitExit returns when the process has ended, and does not reap it. It waits until the pidfd is
+// awaitExit returns when the process has ended, and does not reap it, or when it was given away. It waits until the pidfd is
 // readable, by the runtime's poller, without blocking a thread. Before Linux 5.4, and behind the
 // seccomp filters of some containers, there are no pidfds; then it blocks a thread.
-func awaitExit(pid, pidfd int) {
-	if pidfd >= 0 && pollExit(pid, pidfd) {
+func (p *LocalProcess) awaitExit() {
+	if p.pidfd >= 0 && p.pollExit() {
 		return
 	}
-	for hasEnded(pid, 0) == unknown {
+	for hasEnded(p.pid, 0) == unknown {
 	}
 }
 
 // pollExit waits for the end by polling a pidfd, which it closes. It reports false if that is not
 // possible.
-func pollExit(pid, pidfd int) bool {
-	if neverBlock(pidfd) != nil {
-		_ = unix.Close(pidfd) // nothing was done with it
+func (p *LocalProcess) pollExit() bool {
+	if neverBlock(p.pidfd) != nil {
+		_ = unix.Close(p.pidfd) // nothing was done with it
 		return false
 	}
-	f := os.NewFile(uintptr(pidfd), "pidfd")
+	f := os.NewFile(uintptr(p.pidfd), "pidfd")
 	defer func() { _ = f.Close() }() // nothing can be written to it
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return false
 	}
+	p.mu.Lock()
+	p.watch = f
+	p.mu.Unlock()
 	ended := false
 	err = raw.Read(func(uintptr) bool {
-		ended = hasEnded(pid, unix.WNOHANG) == yes
+		ended = hasEnded(p.pid, unix.WNOHANG) == yes
 		return ended
 	})
-	return err == nil && ended
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watch = nil
+	return p.given || err == nil && ended
 }
 
 // answer is what the kernel reports about a process.

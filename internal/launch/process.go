@@ -28,6 +28,14 @@ type LocalProcess struct {
 	traces
 	stop
 	outcome
+	leaving
+}
+
+// leaving is how a process is given to the program that follows.
+type leaving struct {
+	watch *os.File      // its pidfd while attend waits for its end; guarded by stop.mu, as the field that follows
+	given bool          // nothing is done with it any more
+	left  chan struct{} // closed by attend when given
 }
 
 // streams are Orla's ends of a process's pipes.
@@ -141,7 +149,14 @@ func (p *LocalProcess) openStreams() {
 
 // attend waits until the process ends, and does everything that follows.
 func (p *LocalProcess) attend() {
-	awaitExit(p.pid, p.pidfd) // a zombie remains, so no other process can get the pid
+	p.awaitExit() // a zombie remains, so no other process can get the pid
+	p.mu.Lock()
+	p.over = !p.given
+	p.mu.Unlock()
+	if p.given {
+		close(p.left)
+		return
+	}
 	p.depart(func(rest func()) { rest() })
 }
 

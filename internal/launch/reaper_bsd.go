@@ -9,7 +9,7 @@ const strayPause = time.Duration(0)
 // reaper does nothing here: its cases exist only on Linux.
 type reaper struct{}
 
-func newReaper(time.Duration) *reaper { return &reaper{} }
+func newReaper(time.Duration, ...int) *reaper { return &reaper{} }
 
 func (*reaper) Starting(start func() (pid int, err error)) (int, error) { return start() }
 

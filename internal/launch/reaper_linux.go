@@ -36,8 +36,12 @@ type reaper struct {
 	over sync.WaitGroup
 }
 
-func newReaper(pause time.Duration) *reaper {
+// newReaper returns a reaper. own are children of the program before that this one waits for.
+func newReaper(pause time.Duration, own ...int) *reaper {
 	r := &reaper{pause: pause, first: os.Getpid() == 1, own: map[int]struct{}{}, done: make(chan struct{})}
+	for _, pid := range own {
+		r.own[pid] = struct{}{}
+	}
 	if r.first {
 		r.pause = orphanPause
 	}

@@ -20,6 +20,7 @@ const maxStays = 16
 // run implements Run. A caller that keeps its thread avoids the most expensive part of a short call:
 // threads that wake each other, one for the fork and one each for the two streams and the end.
 func (l *Local) run(ctx context.Context, spec Spec, stdout, stderr func([]byte)) (Ran, error) {
+	spec.brief = true
 	select {
 	case l.stays <- struct{}{}:
 		defer func() { <-l.stays }()

@@ -18,6 +18,18 @@ type Limits struct {
 	Pids   int     // processes and threads
 }
 
+// State is a Group that is given to the program that follows in this process (docs/decisions/0051).
+type State struct {
+	Name    string `json:"name"`
+	Applied Limits `json:"applied"`
+}
+
+// Kept is what is to stay of a Root of the program before.
+type Kept struct {
+	Dir   string   `json:"dir"`   // of the Root
+	Names []string `json:"names"` // of the Groups
+}
+
 // Usage is the resource usage of the processes of a Group.
 type Usage struct {
 	Memory    int64 // bytes, without page cache that can be freed at once; 0 if not counted

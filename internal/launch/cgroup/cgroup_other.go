@@ -31,8 +31,17 @@ func (*Root) Close() {}
 // New returns nil.
 func (*Root) New(string, Limits) (*Group, error) { return nil, nil }
 
+// Reopen returns nil: this system has no cgroups.
+func Reopen(Kept, *slog.Logger) (root *Root, reason string) { return nil, "there are no cgroups here" }
+
+// Adopt returns nil.
+func (*Root) Adopt(State) *Group { return nil }
+
 // Group is the cgroup of one tree of processes. This system has no cgroups.
 type Group struct{}
+
+// Give returns nil.
+func (*Group) Give(*Root) (*State, bool) { return nil, true }
 
 // Applied returns no limits.
 func (*Group) Applied() Limits { return Limits{} }

@@ -130,8 +130,8 @@ func ownerOf(dir string) int {
 	return int(st.Uid)
 }
 
-// take makes a Root of a delegated cgroup that pid is in.
-func take(dir string, pid int, log *slog.Logger) (*Root, error) {
+// take makes a Root of a delegated cgroup that pid is in. kept are the names of Groups that stay.
+func take(dir string, pid int, log *slog.Logger, kept ...string) (*Root, error) {
 	lock, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -150,20 +150,20 @@ func take(dir string, pid int, log *slog.Logger) (*Root, error) {
 		r.Close()
 		return nil, err
 	}
-	r.sweep()
+	r.sweep(kept)
 	r.enable()
 	return r, nil
 }
 
-// sweep kills and removes what an earlier Orla left.
-func (r *Root) sweep() {
+// sweep kills and removes what an earlier Orla left, but for the Groups of some names.
+func (r *Root) sweep(kept []string) {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		r.log.Warn("look for cgroups of an earlier Orla", "err", err)
 		return
 	}
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), groupPrefix) {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), groupPrefix) || slices.Contains(kept, e.Name()) {
 			continue
 		}
 		g := &Group{dir: filepath.Join(r.dir, e.Name())}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/launch/carry"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/trees"
 )
@@ -33,13 +34,20 @@ type Children interface {
 	Forget(pid int)
 }
 
-// Options configures a Guard. All fields are required.
+// State is a guard process that the program before has left; see Guard.Leave.
+type State struct {
+	PID  int `json:"pid"`
+	Pipe int `json:"pipe"` // the descriptor whose end the process waits for
+}
+
+// Options configures a Guard. All fields but Before are required.
 type Options struct {
 	Argv     []string // the command line of the guard process; the program is an absolute path
 	Instance string
 	Groups   *Groups
 	Children Children
 	Tags     *trees.Tagger
+	Before   *State // the guard process of the program before, which is dismissed when another one watches; nil for none
 	Log      *slog.Logger
 }
 
@@ -47,8 +55,12 @@ type Options struct {
 type Guard struct {
 	Options
 	begun   chan struct{} // closed when the first guard process has started, or failed to
-	done    chan struct{} // closed by Dismiss
+	done    chan struct{} // closed by Dismiss and Leave
 	stopped sync.WaitGroup
+
+	mu   sync.Mutex // guards the fields that follow
+	left bool       // done was closed by Leave
+	now  *State     // what Leave returns; nil without a process
 }
 
 // Start keeps a guard process running until Dismiss.
@@ -122,29 +134,89 @@ func (g *Guard) runOnce(begun func()) error {
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() {
-		err := cmd.Wait()
-		g.Children.Forget(cmd.Process.Pid)
-		ended <- err
-	}()
+	if before := g.Before; before != nil {
+		g.Before = nil
+		g.stopped.Go(func() { g.dismissBefore(before) })
+	}
+	ended := g.awaitEnd(cmd.Process)
 	select {
 	case err := <-ended:
 		return err
 	case <-g.done:
 	}
+	if g.leave(pid, w) {
+		return nil
+	}
+	return g.dismiss(cmd.Process, w, ended)
+}
+
+// awaitEnd returns a channel that receives why a guard process has ended.
+func (g *Guard) awaitEnd(p *os.Process) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Wait()
+		g.Children.Forget(p.Pid)
+		ended <- err
+	}()
+	return ended
+}
+
+// dismiss says goodbye to a guard process, and waits for its end.
+func (g *Guard) dismiss(p *os.Process, w io.Writer, ended <-chan error) error {
 	if _, err := w.Write([]byte{goodbye}); err != nil {
 		g.Log.Warn("dismiss the guard process", "err", err)
 	}
-	_ = cmd.Process.Signal(syscall.SIGCONT) // a stopped process cannot end; it may have ended
+	_ = p.Signal(syscall.SIGCONT) // a stopped process cannot end; it may have ended
 	select {
 	case err := <-ended:
 		return err
 	case <-time.After(dismissPatience):
 	}
-	g.Log.Warn("the guard process does not end; killing it", "pid", pid)
-	_ = cmd.Process.Kill() // it may have just ended
+	g.Log.Warn("the guard process does not end; killing it", "pid", p.Pid)
+	_ = p.Kill() // it may have just ended
 	return <-ended
+}
+
+// dismissBefore ends the guard process of the program before: another one watches now.
+func (g *Guard) dismissBefore(before *State) {
+	w, err := carry.File(before.Pipe, "guard")
+	if err != nil {
+		g.Log.Warn("dismiss the guard process", "err", err)
+		return
+	}
+	defer func() { _ = w.Close() }() // nobody reads it any more
+	p, err := os.FindProcess(before.PID)
+	if err != nil {
+		return // it has ended
+	}
+	_ = g.dismiss(p, w, g.awaitEnd(p)) // how it ended does not matter
+}
+
+// leave keeps a guard process for the program that follows, if Leave asks for that.
+func (g *Guard) leave(pid int, w *os.File) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.left {
+		return false
+	}
+	fd, err := carry.Dup(w)
+	if err != nil {
+		g.Log.Warn("the guard process is not kept", "err", err)
+		return false
+	}
+	g.now = &State{PID: pid, Pipe: fd}
+	return true
+}
+
+// Leave is called in place of Dismiss when another program is to be executed in this process. It leaves the guard
+// process alone, and returns how that program finds it; nil if there is none.
+func (g *Guard) Leave() *State {
+	g.mu.Lock()
+	g.left = true
+	g.mu.Unlock()
+	close(g.done)
+	g.stopped.Wait()
+	return g.now
 }
 
 // Dismiss ends the guard process.

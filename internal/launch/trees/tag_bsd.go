@@ -6,7 +6,10 @@ package trees
 type Tagger struct{}
 
 // NewTagger returns a Tagger that gives no tags.
-func NewTagger(string, bool) *Tagger { return nil }
+func NewTagger(string, bool, uint32) *Tagger { return nil }
+
+// Last returns 0.
+func (*Tagger) Last() uint32 { return 0 }
 
 // Fork is a fork that has begun.
 type Fork struct{}

@@ -45,9 +45,11 @@ const patience = 250 * time.Millisecond
 
 // NewTagger returns a Tagger for an instance of Orla. nested says that Orla runs in a tool of
 // another Orla; then all processes keep the tag of that tool, so that the outer Orla finds them. An
-// Orla that has a tag itself is nested, whatever its environment says.
-func NewTagger(instance string, nested bool) *Tagger {
+// Orla that has a tag itself is nested, whatever its environment says. last is what Last returned in the program
+// before this one; 0 if there was none.
+func NewTagger(instance string, nested bool, last uint32) *Tagger {
 	t := &Tagger{}
+	t.last.Store(last)
 	if nested || !ownLimit() {
 		return t
 	}
@@ -78,6 +80,9 @@ func isTag(limit uint64) bool { return limit != unix.RLIM_INFINITY && limit>>32 
 
 // HasInstance reports whether a tag belongs to an instance.
 func HasInstance(tag, instance uint64) bool { return instance != 0 && tag>>32 == instance>>32 }
+
+// Last returns the lower half of the last tag that was given.
+func (t *Tagger) Last() uint32 { return t.last.Load() }
 
 func (t *Tagger) next() uint64 { return t.instance | uint64(t.last.Add(1)) }
 

@@ -60,7 +60,7 @@ func TestTagsOfTwoTaggersDiffer(t *testing.T) {
 	if !ownLimit() {
 		t.Skip("this process has a tag")
 	}
-	a, b := NewTagger("a", false), NewTagger("b", false)
+	a, b := NewTagger("a", false, 0), NewTagger("b", false, 0)
 	beganA := a.Begin()
 	began := make(chan *Fork)
 	go func() { began <- b.Begin() }()
@@ -86,7 +86,7 @@ func TestAForkThatHangsStopsNoOther(t *testing.T) {
 	if !ownLimit() {
 		t.Skip("this process has a tag")
 	}
-	tags := NewTagger("a", false)
+	tags := NewTagger("a", false, 0)
 	hangs := tags.Begin()
 	other := tags.Begin()               // returns after patience
 	late, own := sleeper(t), sleeper(t) // at the worst, the first one was not forked before

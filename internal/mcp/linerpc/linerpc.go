@@ -8,6 +8,8 @@ package linerpc
 import (
 	"errors"
 	"io"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/pace"
@@ -29,6 +31,8 @@ type Options struct {
 	// Stall is how long the process may leave a message in the pipe without
 	// reading from it. Past it the stream is given up. Required.
 	Stall time.Duration
+	// Unread is the begin of a line that an earlier Conn has read; see Leave.
+	Unread []byte
 }
 
 // errStalled is why a Conn is over whose process does not read.
@@ -42,13 +46,18 @@ type Conn struct {
 	w   *writer
 	out Stream
 	max int // bytes of a line
+
+	unread  []byte      // see Options.Unread, and Leave
+	leaving atomic.Bool // Leave was called
+	whole   bool        // all that was read is in unread, or was taken; set by Serve if leaving
+	served  chan struct{}
 }
 
 // New returns a Conn that writes to in and reads from out. The streams stay the
 // caller's to close.
 func New(in, out Stream, opts Options) *Conn {
 	w := newWriter(in, opts.Stall)
-	c := &Conn{Conn: rpc.New(w, opts.Options), w: w, out: out, max: opts.MaxMessage}
+	c := &Conn{Conn: rpc.New(w, opts.Options), w: w, out: out, max: opts.MaxMessage, unread: opts.Unread, served: make(chan struct{})}
 	w.conn = c.Conn
 	return c
 }
@@ -56,10 +65,16 @@ func New(in, out Stream, opts Options) *Conn {
 // Serve reads until the process closes its stdout, or a read deadline passes,
 // and returns why it ended. Calls stay pending until Close.
 func (c *Conn) Serve() error {
+	defer close(c.served)
 	var pauses pace.Pace // of what nobody has asked for
 	lines := lineReader{r: c.out, max: c.max, dropped: func(n int) { pauses.Wait(c.Over(), 0, n) }}
+	lines.buf, lines.end = c.unread, len(c.unread)
 	for {
 		line, err := lines.next()
+		if c.leaving.Load() && !line.cut && errors.Is(err, os.ErrDeadlineExceeded) {
+			c.unread, c.whole = line.data, true
+			return err
+		}
 		unasked := 0
 		if line.cut {
 			c.tooLong(line.data, line.tail)
@@ -72,5 +87,28 @@ func (c *Conn) Serve() error {
 		if unasked > 0 {
 			pauses.Wait(c.Over(), unasked, len(line.data))
 		}
+	}
+}
+
+// errLeft is why a Conn is over that Leave has ended.
+var errLeft = errors.New("another program goes on with the process")
+
+// Leave ends the Conn, and leaves the process as it is: what was to be sent is sent, whole lines that have come are
+// taken, and the begin of a line that has not ended is returned. Another Conn can go on after that. It reports false
+// if this does not succeed within a time; the Conn is over then too. No call should be pending.
+func (c *Conn) Leave(within time.Duration) (unread []byte, ok bool) {
+	late := time.NewTimer(within)
+	defer late.Stop()
+	if !c.w.finish(late.C) {
+		c.GiveUp(errLeft)
+		return nil, false
+	}
+	c.leaving.Store(true)
+	_ = c.out.SetReadDeadline(time.Unix(1, 0)) // ends the wait of Serve
+	select {
+	case <-c.served:
+		return c.unread, c.whole
+	case <-late.C:
+		return nil, false
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -46,6 +47,30 @@ func (w *writer) Close() {
 	_ = w.in.SetWriteDeadline(time.Unix(1, 0)) // ends a write that hangs; a closed stream has none
 	w.mu.Unlock()
 	w.rests.Wait()
+}
+
+// finish lets nothing be sent any more after what waits for its turn. It reports false if that takes too long.
+func (w *writer) finish(late <-chan time.Time) bool {
+	for {
+		select {
+		case w.writing <- struct{}{}:
+		case <-w.conn.Over():
+			return false
+		case <-late:
+			return false
+		}
+		w.mu.Lock()
+		done := !w.posting && len(w.posts) == 0
+		if done {
+			w.conn.GiveUp(errLeft)
+		}
+		w.mu.Unlock()
+		<-w.writing
+		if done {
+			return true
+		}
+		runtime.Gosched() // who posts takes its turn
+	}
 }
 
 // overLocked reports whether nothing is to be written any more.

@@ -62,6 +62,16 @@ type Options struct {
 	// Pings says that the other side answers a ping, also by an error. By these it is known
 	// what it is not busy with any more; see Request.Late.
 	Pings bool
+	// Before is what an earlier Conn with the other side has left; nil for none.
+	Before *State
+}
+
+// State is what is known of the other side after some calls; see Conn.State.
+type State struct {
+	LastID    int64  `json:"last_id"`
+	Client    string `json:"client,omitempty"` // the first client it was asked for; see Sole
+	Shared    bool   `json:"shared,omitempty"`
+	Overtaken bool   `json:"overtaken,omitempty"` // see SideBySide
 }
 
 // Errors of a Call that say what happened to it.
@@ -140,13 +150,26 @@ type drain struct {
 
 // New returns a Conn over a transport.
 func New(t Transport, opts Options) *Conn {
-	return &Conn{
+	c := &Conn{
 		transport: t, opts: opts,
 		calls: table{pending: map[int64]*Pending{}, used: time.Now()},
 		notes: turns.NewShares(maxAllNotes),
 		over:  make(chan struct{}),
 		made:  time.Now(),
 	}
+	if b := opts.Before; b != nil {
+		c.calls.last, c.served = b.LastID, served{b.Client, b.Shared}
+		c.overtaken.Store(b.Overtaken)
+	}
+	return c
+}
+
+// State returns what another Conn with the same other side has to know. It may be called when nothing is sent
+// any more.
+func (c *Conn) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return State{LastID: c.calls.last, Client: c.served.first, Shared: c.served.shared, Overtaken: c.overtaken.Load()}
 }
 
 // Close ends pending and future calls with the error why. It returns when nothing is written any more. Only

@@ -20,6 +20,15 @@ const (
 // line is only valid during the call. Nothing is read during it either, so each must return quickly,
 // or the writer of r blocks. Lines returns the error that ended the reading; io.EOF is not an error.
 func Lines(r io.Reader, limit int, each func(line []byte, dropped int)) error {
+	rest, dropped, err := Until(r, limit, each)
+	if rest != nil {
+		each(rest, dropped)
+	}
+	return err
+}
+
+// Until is Lines, but returns the text after the last newline; nil if there is none.
+func Until(r io.Reader, limit int, each func(line []byte, dropped int)) (rest []byte, dropped int, err error) {
 	in := bufio.NewReaderSize(r, readSize)
 	give := func(start []byte, length int) {
 		if length > len(start) {
@@ -43,15 +52,19 @@ func Lines(r io.Reader, limit int, each func(line []byte, dropped int)) error {
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
-		if err == nil || length > 0 {
-			give(start, length)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			if length == 0 {
+				return nil, 0, err
+			}
+			if length > len(start) {
+				start = whole(start)
+			}
+			return start, length - len(start), err
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
+		give(start, length)
 		length = 0
 		if start = start[:0]; cap(start) > keptSize {
 			start = nil
