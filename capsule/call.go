@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/protocol"
+	"github.com/orla-project/orla/capsule/refusal"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/trace"
@@ -396,7 +397,7 @@ func (c *Capsule) notReady(s *status) error {
 		if !c.wasReady.Load() {
 			code = fault.StartFailed
 		}
-		code = cmp.Or(refusedBy(s.cause), code)
+		code = cmp.Or(refusal.By(s.cause), code)
 		fmt.Fprintf(&text, ": %s", s.reason)
 	case Created, Starting, Ready, Reloading, Stopping:
 		fmt.Fprintf(&text, "; a call waits for it %s at most", c.tool.Runtime.QueueTimeout)

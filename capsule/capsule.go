@@ -16,6 +16,7 @@ package capsule
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/files"
+	"github.com/orla-project/orla/capsule/handover"
 	"github.com/orla-project/orla/capsule/offers"
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/records"
@@ -89,6 +91,8 @@ type Options struct {
 	// Shared reports whether several callers may call the capsule. If so, a caller is not
 	// shown its stderr, which may be about the call of another one. If nil, there is one.
 	Shared func() bool
+	// Taken is the process of the program before to go on with; nil for none.
+	Taken *handover.Taken
 	// Log is required.
 	Log *slog.Logger
 }
@@ -109,6 +113,7 @@ type Capsule struct {
 	signals
 	facts
 	serving
+	giving
 }
 
 // settings are what New was given.
@@ -198,6 +203,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		},
 		signals: signals{kick: make(chan trigger, 1), wake: make(chan struct{}, 1), updates: make(chan string, 64)},
 		asked:   wishes{changed: make(chan struct{}, 1)},
+		giving:  giving{gives: make(chan chan json.RawMessage)},
 	}
 	c.lateCall, c.lateRequest = c.places.Give, c.requests.Give
 	if c.connect == nil {
@@ -208,6 +214,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	})
 	c.orders.init()
 	c.seen = c.orders.last.Load()
+	c.take(opts.Taken)
 	// A lazy capsule whose tools are unknown has to be started once: nobody can call it.
 	if tool.Runtime.Start == manifest.StartLazy && c.Offers().Known {
 		c.amend(func(s *status) { s.starts = byCall })
@@ -301,8 +308,13 @@ func (c *Capsule) Serve(ctx context.Context) error {
 
 	c.recall()
 	restarts := restarts.New(c.tool.Runtime.Restart)
-	for c.awaitStart(ctx, restarts) {
-		if end := c.liveUntilHeld(ctx, restarts); end.reload {
+	for c.goesOn(ctx) || c.awaitStart(ctx, restarts) {
+		end := c.liveUntilHeld(ctx, restarts)
+		if end.given {
+			<-ctx.Done()
+			break
+		}
+		if end.reload {
 			restarts.Forgive() // the files are new, so earlier failures do not count
 		}
 		c.pause(ctx, restarts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/orla-project/orla/capsule/handover"
 	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/mcp/rpc"
@@ -69,7 +70,9 @@ func (c *Capsule) startProcess(ctx context.Context) (Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.piped(p), nil
+	connection := c.piped(p)
+	connection.Origin = handover.Origin(c.tool, &spec)
+	return connection, nil
 }
 
 func (c *Capsule) piped(p stdio.Process) *stdio.Connection {

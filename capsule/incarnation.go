@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/protocol"
+	"github.com/orla-project/orla/capsule/refusal"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/rpc"
@@ -37,7 +37,7 @@ type incarnation struct {
 
 	greeted   atomic.Bool    // the first message has come, or the handshake is MCP's
 	greetings chan greeting  // receives its first message
-	hello     hello          // the params of its orla.hello
+	hello     protocol.Hello // the params of its orla.hello
 	silent    bool           // it did not answer a request for a list; owned by followLists
 	insisted  bool           // it was asked once more, with more patience; owned by followLists
 	unheard   bool           // an MCP server did not answer a request for a list; owned by followLists
@@ -46,6 +46,8 @@ type incarnation struct {
 	stray atomic.Pointer[string] // the first line that is not a message; nil if there was none
 
 	stderr tail.Buffer // its last lines
+
+	again bool // the program before has had it already
 
 	helpers sync.WaitGroup // what runs while it is READY
 	unwell  chan error     // receives why it has to be ended, from ping or a panic
@@ -56,7 +58,7 @@ type incarnation struct {
 
 // greeting is the first message of a capsule.
 type greeting struct {
-	hello hello
+	hello protocol.Hello
 	err   error // why it is not a valid hello; else nil
 }
 
@@ -64,24 +66,15 @@ type greeting struct {
 // of a line that came in place of one.
 const maxHello = 128
 
-// hello is the params of orla.hello (RFC 2 §9).
-type hello struct {
-	Name         string   `json:"name"`
-	Version      string   `json:"version"`
-	Capabilities []string `json:"capabilities"`
-}
-
 // begin starts a process and begins to read from it. order is the number of the last order
 // of an operator before it.
 func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	began := time.Now() // before the start: the process may have missed every change after this
-	connection, err := c.connect(ctx)
+	connection, taken, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	c.started++
-	c.mu.Unlock()
+	c.startedWith(taken)
 	in := &incarnation{
 		c: c, connection: connection, order: order, began: began,
 		greetings: make(chan greeting, 1),
@@ -92,9 +85,17 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	}
 	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
 	pid := in.pid()
-	c.log.Info("started", "tool", c.tool.Name, "pid", pid) // before it is heard
+	if taken == nil {
+		c.log.Info("started", "tool", c.tool.Name, "pid", pid) // before it is heard
+	} else {
+		in.goOn(taken)
+		c.log.Info("taken over", "tool", c.tool.Name, "pid", pid)
+	}
 	c.noteLimits(in.applied())
 	in.conn = c.orla.With(connection.Open(rpc.Options{Handler: in, Clean: c.clean, Pings: c.pings()}))
+	if taken != nil {
+		in.conn.GoOn(taken.Peer)
+	}
 	in.relay = clients.New(in.conn.Conn, c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
 	connection.Listen(func(line []byte, dropped int) { c.logStderr(pid, &in.stderr, line, dropped) }, in.panicked) //nolint:contextcheck // its life is not the start's
 	return in, nil
@@ -123,6 +124,9 @@ func (in *incarnation) panicked(p any) {
 // greet waits for the end of the handshake (SPEC D4, D8). An error is a failure of the
 // start, or ctx's.
 func (in *incarnation) greet(ctx context.Context) error {
+	if in.again {
+		return nil
+	}
 	within := in.c.tool.Runtime.StartupTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, within, errSilent)
 	defer cancel()
@@ -141,7 +145,7 @@ func (in *incarnation) greet(ctx context.Context) error {
 	case errors.Is(err, errSilent):
 		return in.withStray(fmt.Errorf("no orla.hello within %s", within))
 	}
-	return shortened(err)
+	return refusal.Shortened(err)
 }
 
 // withStray adds to the error of a failed handshake what the capsule printed instead.
@@ -420,11 +424,4 @@ func (c *Capsule) exited(began time.Time, text string) {
 			return
 		}
 	}
-}
-
-// offersLists reports whether the hello has a capability with a list.
-func (h hello) offersLists() bool {
-	return slices.ContainsFunc(h.Capabilities, func(c string) bool {
-		return c == "tools" || c == "resources" || c == "prompts"
-	})
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/records"
+	"github.com/orla-project/orla/capsule/refusal"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
@@ -97,7 +97,7 @@ func (in *incarnation) learn(ctx context.Context, first bool) (records.Offered, 
 	switch {
 	case in.tellsNothing():
 		return records.Offered{}, ctx.Err() == nil
-	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first:
+	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first && !in.again:
 		asking, cancel := context.WithTimeout(ctx, 2*protocol.AskPatience) // for each of the two questions
 		err := in.conn.Negotiate(asking)
 		cancel()
@@ -112,7 +112,7 @@ func (in *incarnation) learn(ctx context.Context, first bool) (records.Offered, 
 // what it offers, or it is one tool.
 func (in *incarnation) tellsNothing() bool {
 	r := in.c.tool.Runtime
-	return r.Declared || r.Handshake == manifest.HandshakeHello && !in.hello.offersLists()
+	return r.Declared || r.Handshake == manifest.HandshakeHello && !in.hello.OffersLists()
 }
 
 // ask requests every list that the capsule says it has. If an MCP server does not answer
@@ -122,7 +122,7 @@ func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
 	ok, in.unheard = true, false
 	caps, patience := in.conn.Capabilities(), listPatience
 	if caps == nil { // all that is known is its hello
-		caps = in.hello.capabilities()
+		caps = in.hello.Capability()
 		if !in.insisted {
 			patience = protocol.AskPatience
 		}
@@ -143,7 +143,7 @@ func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
 				items = before
 			}
 		}
-		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", shortened(err))
+		in.c.log.Info("a capsule does not list what it offers", "tool", in.c.tool.Name, "method", method, "err", refusal.Shortened(err))
 		return items
 	}
 	if caps.Tools != nil {
@@ -169,22 +169,6 @@ func refused(err error) bool {
 
 // missed reports whether a request was not sent because the process was ending.
 func missed(err error) bool { return errors.Is(err, rpc.ErrNotSent) }
-
-// capabilities converts the capabilities of a hello to those of MCP.
-func (h hello) capabilities() *mcp.ServerCapabilities {
-	caps := &mcp.ServerCapabilities{}
-	for _, name := range h.Capabilities {
-		switch name {
-		case "tools":
-			caps.Tools = &mcp.ToolCapabilities{}
-		case "resources":
-			caps.Resources = &mcp.ResourceCapabilities{}
-		case "prompts":
-			caps.Prompts = &mcp.PromptCapabilities{}
-		}
-	}
-	return caps
-}
 
 // listen asks a process that speaks 2026-07-28 to say when its lists, and the resources
 // that clients follow, have changed, until ctx ends.

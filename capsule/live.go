@@ -22,6 +22,7 @@ type ending struct {
 	reason string        // for the log
 	ready  time.Duration // how long it was READY
 	run    run           // the process; zero if there was none
+	given  bool          // another program goes on with it
 }
 
 // live runs one process from its start until nothing of it is left, and returns why it
@@ -29,10 +30,15 @@ type ending struct {
 // process that is ending.
 func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending {
 	reason := c.startReason(c.status.Load())
+	if c.taken != nil {
+		reason = "Orla was upgraded, and goes on with its process"
+	}
 	var in *incarnation
 	err := c.install(ctx)
 	c.become(status{state: Starting, reason: reason})
-	c.began = time.Now()
+	if c.began = time.Now(); c.taken != nil {
+		c.began = c.taken.Began
+	}
 	c.stderr.Store(nil) // the lines of earlier processes
 	if err == nil {
 		in, err = c.begin(ctx, c.seen.n)
@@ -57,6 +63,9 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 		}
 	} else {
 		end, in = c.attend(ctx, in, restarts, &retired)
+	}
+	if end.given {
+		return end
 	}
 	// The cause is read once: an operator may stop the capsule at any moment, and everything
 	// that follows has to agree on the cause.
@@ -153,6 +162,16 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			return fail(err)
 		case <-ctx.Done():
 			return fail(nil)
+		case answer := <-c.gives:
+			changes := coming != nil || waits.Done != nil || len(c.kick) > 0 // there is to be another process
+			e, in := fail(nil)
+			if e.reason = "Orla is upgraded"; changes {
+				answer <- nil
+				return e, in
+			}
+			end()
+			e.given = c.giveAway(in, answer)
+			return e, in
 		case change := <-c.files.Changed():
 			c.noteChange(change)
 		case t := <-c.kick:

@@ -118,6 +118,14 @@ func refusal(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)}
 }
 
+// Refuse answers all requests of the capsule that are open with an error, and refuses new ones: Orla is about to
+// execute another program, and the capsule goes on.
+func (r *Relay) Refuse() {
+	for _, key := range r.questions.close() {
+		r.conn.Reply(turns.Owner{}, json.RawMessage(key), nil, refusal("Orla is being upgraded; ask again"))
+	}
+}
+
 // Asked answers a request of the capsule. It asks a client first, if the request is for one.
 func (r *Relay) Asked(id json.RawMessage, method string, params json.RawMessage) {
 	switch method {

@@ -139,13 +139,16 @@ func (r *Relay) Cancel(params json.RawMessage) {
 // Close ends all requests of the capsule, and refuses new ones.
 func (r *Relay) Close() { r.questions.close() }
 
-func (q *questions) close() {
+// close returns the ids of the requests that were open.
+func (q *questions) close() (open []string) {
 	q.mu.Lock()
 	q.closed = true
-	for _, cancel := range q.open {
+	for key, cancel := range q.open {
 		(*cancel)()
+		open = append(open, key)
 	}
 	clear(q.open)
 	q.mu.Unlock()
 	q.wg.Wait()
+	return open
 }

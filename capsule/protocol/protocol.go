@@ -68,6 +68,25 @@ type Peer struct {
 // With returns the Peer on a connection. Negotiate has to be called next.
 func (o *Orla) With(conn *rpc.Conn) *Peer { return &Peer{Conn: conn, orla: o} }
 
+// State is what is known of a Peer after Negotiate.
+type State struct {
+	Stateless    bool                    `json:"stateless,omitempty"`
+	Capabilities *mcp.ServerCapabilities `json:"capabilities,omitempty"`
+	Probing      int32                   `json:"probing,omitempty"`
+}
+
+// State returns what another Orla has to know of the peer to go on without Negotiate.
+func (p *Peer) State() State {
+	return State{Stateless: p.Stateless(), Capabilities: p.caps, Probing: p.orla.probing.state.Load()}
+}
+
+// GoOn is called in place of Negotiate, with the State of the same peer.
+func (p *Peer) GoOn(s State) {
+	p.caps = s.Capabilities
+	p.stateless.Store(s.Stateless)
+	p.orla.probing.state.Store(s.Probing)
+}
+
 // Stateless reports whether the peer speaks 2026-07-28.
 func (p *Peer) Stateless() bool { return p.stateless.Load() }
 

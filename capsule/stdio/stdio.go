@@ -55,6 +55,8 @@ type Options struct {
 // Connection is a connection with one process: a capsule.Process.
 type Connection struct {
 	Process
+	// Origin says what started the process, for whoever takes it over.
+	Origin string
 
 	opts    Options
 	conn    *linerpc.Conn // set by Open

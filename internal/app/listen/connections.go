@@ -27,6 +27,7 @@ type connections struct {
 	open    int
 	pending holders // by address
 	callers holders // by caller
+	away    []int   // the descriptors of connections that were given away
 }
 
 // holders is connections by who has them.
@@ -221,6 +222,8 @@ type conn struct {
 
 	headers headers // of who serves the connection
 
+	between
+
 	holders *holders // which counts it; guarded by all.mu, as what follows
 	share   *share
 	element *list.Element
@@ -229,6 +232,7 @@ type conn struct {
 }
 
 func (c *conn) Close() error {
+	c.giveAway()
 	c.used()
 	c.all.remove(c)
 	return c.Conn.Close()
@@ -248,6 +252,9 @@ func Admitted(ctx context.Context, caller string) {
 func followed(c net.Conn, state http.ConnState) {
 	if c, ok := c.(*conn); ok {
 		c.busy.Store(state == http.StateActive)
+		if state == http.StateIdle {
+			c.ended(c.headers.next > 0)
+		}
 		if state == http.StateIdle || state == http.StateClosed {
 			c.ready()
 		}

@@ -136,7 +136,7 @@ func (h *headers) readBody(p []byte) {
 // Read implements net.Conn. It refuses a request with too many lines of headers, or for
 // whose headers there is no room.
 func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.readNext(p)
 	h := &c.headers
 	switch {
 	case n == 0 || len(p) == 1: // so net/http looks whether the client is there
@@ -243,7 +243,13 @@ func (c *conn) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 // answered for a long time.
 func HeadersRead(ctx context.Context) {
 	c, ok := ctx.Value(connKey{}).(*conn)
-	if !ok || c.headers.request == nil {
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	c.taken = true
+	c.mu.Unlock()
+	if c.headers.request == nil {
 		return
 	}
 	clear(c.headers.request.Header) // which copies of the request have as well

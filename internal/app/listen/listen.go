@@ -48,6 +48,7 @@ type Server struct {
 	current  net.Listener
 	given    []net.Listener
 	instead  string // the address that given stand for; current is nil there
+	left     *State // what Give returns; nil before Pause
 	serving  sync.WaitGroup
 	fresh    sync.WaitGroup // connections on which nothing was asked yet
 }

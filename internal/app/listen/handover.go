@@ -1,0 +1,254 @@
+package listen
+
+import (
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/orla-project/orla/internal/launch/carry"
+)
+
+// State is what a Server gives to the one of the program that follows (docs/decisions/0051). Sockets are descriptors.
+type State struct {
+	Address string `json:"address"`           // as configured
+	Current int    `json:"current,omitempty"` // the socket that listens there; 0 for none
+	Given   []int  `json:"given,omitempty"`   // the sockets that systemd gave
+	Instead string `json:"instead,omitempty"` // the address that these stand for
+	Conns   []int  `json:"conns,omitempty"`   // connections on which no request has begun
+}
+
+// Pause accepts no more connections, and begins no more requests on those that there are: both wait in the kernel.
+// Requests that have begun go on. Give must follow.
+func (w *Server) Pause() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := &State{Address: w.address, Instead: w.instead}
+	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
+		if l == nil {
+			continue
+		}
+		fd, err := dupListener(l)
+		if err != nil {
+			return err
+		}
+		if l == w.current {
+			s.Current = fd
+		} else {
+			s.Given = append(s.Given, fd)
+		}
+	}
+	w.stopping, w.left = true, s
+	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
+		if l != nil {
+			_ = l.Close() // it only stops accepting: the duplicate listens
+		}
+	}
+	return nil
+}
+
+// Hold keeps what was accepted before Pause from beginning another request.
+func (w *Server) Hold() {
+	w.serving.Wait() // all that is accepted is counted then
+	w.conns.pause()
+}
+
+func dupListener(l net.Listener) (int, error) {
+	if wrapped, ok := l.(*listener); ok {
+		l = wrapped.Listener
+	}
+	open, ok := l.(syscall.Conn)
+	if !ok {
+		return 0, os.ErrInvalid
+	}
+	return carry.Dup(open)
+}
+
+// Asking reports whether requests are being read that no front has taken yet.
+func (w *Server) Asking() bool {
+	for _, c := range w.conns.all() {
+		c.mu.Lock()
+		asking := c.begun && !c.taken
+		c.mu.Unlock()
+		if asking {
+			return true
+		}
+	}
+	return false
+}
+
+// Give returns what the program that follows takes. Shutdown must have returned.
+func (w *Server) Give() *State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left.Conns = w.conns.given()
+	return w.left
+}
+
+// Take serves what the program before has given, in place of Listen and Accept. What cannot be taken is left out.
+func (w *Server) Take(s *State) (problems []error) {
+	take := func(fd int) net.Listener {
+		l, err := carry.Listener(fd)
+		if err != nil {
+			problems = append(problems, err)
+			return nil
+		}
+		return w.serve(l)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.address, w.instead = s.Address, s.Instead
+	for _, fd := range s.Given {
+		if l := take(fd); l != nil {
+			w.given = append(w.given, l)
+		}
+	}
+	if s.Current != 0 {
+		if l := take(s.Current); l != nil {
+			w.current = l
+		}
+	}
+	before := &accepted{}
+	for _, fd := range s.Conns {
+		c, err := carry.Conn(fd)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		before.conns = append(before.conns, c)
+	}
+	if len(before.conns) > 0 {
+		w.serve(before)
+	}
+	return problems
+}
+
+// accepted is a listener whose connections were accepted before.
+type accepted struct{ conns []net.Conn }
+
+// Accept implements net.Listener.
+func (a *accepted) Accept() (net.Conn, error) {
+	if len(a.conns) == 0 {
+		return nil, net.ErrClosed
+	}
+	c := a.conns[0]
+	a.conns = a.conns[1:]
+	return c, nil
+}
+
+// Close implements net.Listener.
+func (*accepted) Close() error { return nil }
+
+// Addr implements net.Listener.
+func (*accepted) Addr() net.Addr { return &net.TCPAddr{} }
+
+// between is what is known of a connection between two requests.
+type between struct {
+	mu     sync.Mutex // guards the fields that follow
+	holds  bool       // no further request is to begin
+	peeked bool       // net/http has read a byte to see whether the client is there
+	begun  bool       // a byte of a request was read, and the request has not ended
+	taken  bool       // its front has taken it
+	held   bool       // no request is to begin; Close gives the connection away
+}
+
+// errHeld ends the wait for a request. net/http closes the connection then, without an answer.
+var errHeld = os.ErrDeadlineExceeded
+
+// hold waits for no further request. It wakes who waits for one.
+func (c *conn) hold() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds = true
+	if !c.begun {
+		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// readNext reads from the connection, unless a request would begin while it is held.
+func (c *conn) readNext(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.holds && !c.begun {
+		c.held = true
+		c.mu.Unlock()
+		return 0, errHeld
+	}
+	c.mu.Unlock()
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.begun:
+		c.peeked = c.peeked || n > 0 && len(p) == 1
+	case n > 0:
+		c.begun = true
+		if c.holds { // hold has set the deadline
+			_ = c.Conn.SetReadDeadline(time.Now().Add(headerTimeout))
+		}
+	case c.holds && os.IsTimeout(err):
+		c.held = true
+	}
+	return n, err
+}
+
+// ended notes that a request has been answered. ahead says that something of the next one may have been read.
+func (c *conn) ended(ahead bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun, c.taken, c.peeked = ahead || c.peeked, false, false
+}
+
+// giveAway keeps a duplicate of a connection that is held.
+func (c *conn) giveAway() {
+	c.mu.Lock()
+	held := c.held
+	c.mu.Unlock()
+	if open, ok := c.Conn.(syscall.Conn); ok && held {
+		c.all.keep(open)
+	}
+}
+
+// keep gives a connection away.
+func (c *connections) keep(open syscall.Conn) {
+	fd, err := carry.Dup(open)
+	if err != nil {
+		return // its client sees that it is closed
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = append(c.away, fd)
+}
+
+// all returns the connections.
+func (c *connections) all() []*conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.allLocked()
+}
+
+func (c *connections) allLocked() (all []*conn) {
+	for _, h := range []*holders{&c.pending, &c.callers} {
+		for _, s := range h.of {
+			for at := s.conns.Front(); at != nil; at = at.Next() {
+				one, _ := at.Value.(*conn)
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// pause holds all connections.
+func (c *connections) pause() {
+	for _, one := range c.all() {
+		one.hold()
+	}
+}
+
+func (c *connections) given() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away
+}
