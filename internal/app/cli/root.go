@@ -90,6 +90,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 			Here: func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) }, Explain: talk,
 		}, std),
 		newReload(flags, std),
+		newUpgrade(flags, std),
 		newValidate(flags, std),
 		newConfig(flags, std),
 		newSchema(std),

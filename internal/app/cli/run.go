@@ -5,7 +5,9 @@ package cli
 
 import (
 	"context"
+	"os"
 
+	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/app/wiring"
@@ -16,8 +18,24 @@ func Run(args []string, std terminal.Streams) exit.Code {
 	if code, hidden := wiring.RunHidden(args, std.Out); hidden {
 		return exit.Code(code)
 	}
+	ctx := context.Background()
+	var checked []byte
+	if len(args) > 0 && args[0] == daemon.CheckCommand {
+		var err error
+		if checked, err = daemon.Check(os.NewFile(checkFile, "state")); err != nil {
+			return exit.Report(&exit.Error{Code: exit.Failed, Err: err}, std.Err)
+		}
+		ctx, args = daemon.Checking(ctx), args[1:]
+	}
 	keepDescriptors()
 	root := newRoot(std)
 	root.SetArgs(args)
-	return exit.Report(root.ExecuteContext(context.Background()), std.Err)
+	code := exit.Report(root.ExecuteContext(ctx), std.Err)
+	if code == 0 && checked != nil {
+		_, _ = std.Out.Write(append(checked, '\n')) // who does not get it does not go on
+	}
+	return code
 }
+
+// checkFile is the descriptor with the state for daemon.CheckCommand.
+const checkFile = 3

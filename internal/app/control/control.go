@@ -40,6 +40,9 @@ type Backend interface {
 	// Reload reads the configuration and the folders again, and returns what
 	// that changed. An error says that nothing was changed, and why.
 	Reload(ctx context.Context) (Reload, error)
+	// Upgrade checks another binary, and has this process execute it soon after that. An error says that it does
+	// not, and why; nothing has changed then.
+	Upgrade(ctx context.Context, binary string) (Upgrade, error)
 	// Pins tells which definitions are pinned, of all providers.
 	Pins() PinList
 	// Pinned tells what is not accepted of a provider, or of one of its tools or prompts, and how it differs.

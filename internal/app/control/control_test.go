@@ -128,6 +128,13 @@ func (b *backend) Reload(context.Context) (control.Reload, error) {
 	}, nil
 }
 
+func (b *backend) Upgrade(_ context.Context, binary string) (control.Upgrade, error) {
+	if binary == "/bad" {
+		return control.Upgrade{}, &control.Error{Code: control.CodeRefused, Message: "it ended with 1"}
+	}
+	return control.Upgrade{Version: "2", Number: 1}, nil
+}
+
 func (b *backend) provider() control.PinnedProvider {
 	return control.PinnedProvider{Name: "weather", Source: "/tools/weather/tool.yaml", Pin: "hold", File: "/state/pins/weather.json", Digest: "sha256:00", Items: []control.PinnedItem{{
 		Kind: "tool", Name: "weather__now", Own: "now", State: "changed", Digest: "sha256:00", Was: "sha256:01", Accepted: time.Now(), By: "first list",

@@ -48,6 +48,7 @@ func routes() []route {
 		{"POST /v1/capsules/{name}/stop", operation(Stop), both},
 		{"POST /v1/capsules/{name}/start", operation(Start), both},
 		{"POST /v1/reload", (*Server).reload, socket},
+		{"POST /v1/upgrade", (*Server).upgrade, socket},
 		{"GET /v1/pins", (*Server).pins, both},
 		{"GET /v1/pins/{name}", (*Server).pinned, both},
 		{"POST /v1/pins/{name}/approve", (*Server).approvePins, socket},

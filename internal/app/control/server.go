@@ -31,6 +31,8 @@ type Options struct {
 	Backend Backend
 	// MaxRequest bounds the body of a request in bytes. Required.
 	MaxRequest int64
+	// Before is what the program before has given; nil for nothing.
+	Before *State
 	// Log is required.
 	Log *slog.Logger
 }
@@ -45,6 +47,10 @@ type Server struct {
 	want    wanted
 	untried []chan struct{} // one for each Point that Serve has not seen to
 	at      string          // the socket that is served; "" for none
+	leaving bool            // see Leave
+	given   *State          // see Given
+
+	before *taken // owned by Serve
 }
 
 // wanted is where to serve, and who does.
@@ -55,7 +61,11 @@ type wanted struct {
 
 // New returns a Server that has no socket yet.
 func New(opts Options) *Server {
-	return &Server{opts: opts, wake: make(chan struct{}, 1)}
+	before, err := opts.Before.take()
+	if err != nil {
+		opts.Log.Warn("the control socket is not kept", "err", err)
+	}
+	return &Server{opts: opts, wake: make(chan struct{}, 1), before: before}
 }
 
 // Point sets the socket to serve on. If that fails, the server tries again from time to time. tried is
@@ -134,12 +144,14 @@ func (s *Server) atSocket(path string) {
 
 // presence is where a Serve serves at the moment. Only its goroutine uses it.
 type presence struct {
-	server  *Server
-	web     *http.Server
-	places  chan struct{} // holds one for each connection
-	socket  *ownSocket    // nil for none
-	warned  string        // what the log was last told of a socket that cannot be had
-	serving sync.WaitGroup
+	server *Server
+	web    *http.Server
+	places chan struct{} // holds one for each connection
+	socket *ownSocket    // nil for none
+	// listener is that of the socket.
+	listener net.Listener
+	warned   string // what the log was last told of a socket that cannot be had
+	serving  sync.WaitGroup
 
 	requests requests
 }
@@ -158,13 +170,13 @@ func (p *presence) move(ctx context.Context, want wanted) {
 	case p.socket != nil && path == p.socket.path:
 		p.drop() // somebody has removed its files
 	}
-	next, listener, err := occupy(ctx, want.location, want.owner)
+	next, listener, err := p.server.obtain(ctx, want)
 	if err != nil {
 		p.tell(path, err)
 		return
 	}
 	p.drop()
-	p.warned, p.socket = "", next
+	p.warned, p.socket, p.listener = "", next, listener
 	p.server.atSocket(path)
 	p.server.opts.Log.Debug("control socket", "socket", path)
 	admitted := &doorman{Listener: listener, places: p.places, log: p.server.opts.Log, closed: make(chan struct{})}
@@ -210,6 +222,7 @@ func (p *presence) drop() {
 
 // leave gives up the socket, and returns when all requests have ended.
 func (p *presence) leave(ctx context.Context) {
+	p.give()
 	p.drop()
 	bounded, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()

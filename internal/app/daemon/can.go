@@ -35,7 +35,7 @@ func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Per
 	found := discovery.Find(cfg, home)
 	quiet := *cfg
 	quiet.AuditLog = "" // nothing is called
-	p, err := wiring.Join(&quiet, nil, slog.New(slog.DiscardHandler))
+	p, err := wiring.Join(&quiet, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return Permission{}, &exit.Error{Code: exit.Failed, Err: err}
 	}

@@ -104,7 +104,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 // used only if the tool is in them, since capsules may offer others now.
 func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifest.Tool) (*wiring.Parts, supervisor.Diff, error) {
 	join := func(remember bool) (*wiring.Parts, supervisor.Diff, error) {
-		p, err := wiring.Join(cfg, nil, slog.New(slog.DiscardHandler))
+		p, err := wiring.Join(cfg, nil, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, supervisor.Diff{}, err
 		}

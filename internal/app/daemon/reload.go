@@ -37,6 +37,12 @@ func (s *server) Serve(ctx context.Context) error {
 	for {
 		select {
 		case <-s.hup:
+			if s.upgrades.program.replaced() {
+				s.notifier.Reloading()
+				if _, err := s.prepareUpgrade(ctx, ""); err == nil {
+					continue // the new program reads everything
+				}
+			}
 			_, _ = s.reload(ctx, "SIGHUP") // the result is in the log
 		case answer := <-s.asked:
 			done, err := s.reload(ctx, requested)

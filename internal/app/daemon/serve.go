@@ -5,6 +5,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,6 +31,7 @@ import (
 	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/console"
 	"github.com/orla-project/orla/internal/kind/webhook"
+	"github.com/orla-project/orla/internal/launch/carry"
 	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/observe/telemetry"
@@ -48,7 +50,26 @@ import (
 //
 //	front: bridge, http sessions, keys of the issuer, reloader, control socket, webhook of approvals, what systemd is told
 //	back:  one service per living tool
-func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err error) {
+//
+// It may execute another program in this process in between (docs/decisions/0051).
+func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) error {
+	before, err := received()
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
+	program := ownProgram()
+	for {
+		next, err := serve(ctx, from, std, program, before)
+		if next == nil {
+			return err
+		}
+		before = next.execute() // or it does not return
+	}
+}
+
+// serve runs Orla until it ends, or until another program is to be executed with what it returns then. before is what
+// the program before has given; nil for nothing.
+func serve(ctx context.Context, from *config.Loader, std terminal.Streams, program own, before *document) (next *document, err error) {
 	log := logging.New(std.Err, systemd.JournalSocket)
 	defer log.Flush()
 	from.Serving = true
@@ -57,11 +78,14 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 		err = cfg.CheckToolsDir()
 	}
 	if err != nil {
-		return config.NotLoaded(err)
+		return nil, config.NotLoaded(err)
+	}
+	if ctx.Value(checkKey{}) != nil {
+		return nil, nil
 	}
 	logTo, err := logging.OpenFile(cfg.LogFile)
 	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: err}
+		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
 	log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
 	if cfg.LogFile != "" || cfg.LogFormat == logging.Journal { // the log is not where err is printed
@@ -73,6 +97,9 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	}
 	letGarbageGather()
 	signals := newSignals()
+	if before != nil && before.Ended {
+		signals.end <- syscall.SIGTERM
+	}
 	defer signals.stop()
 	// A reader of the log or of stdout that is gone is an error of the write,
 	// not the end of the process. Caught and not ignored: tools would inherit that.
@@ -80,11 +107,11 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 
 	self, err := guard.Program()
 	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: err}
+		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
-	p, err := wiring.Join(cfg, []string{self, wiring.GuardCommand}, log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	p, err := wiring.Join(cfg, []string{self, wiring.GuardCommand}, before.parts(), log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: err}
+		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
 	p.Holds = wiring.HoldsOf(cfg)
 	s := &server{
@@ -95,18 +122,26 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 		close(s.stopped)
 		s.secondSignal.Wait()
 	}()
-	defer p.Close()
+	defer func() {
+		if next = s.upgrades.next; next == nil {
+			p.Close()
+			return
+		}
+		next.Parts = p.Leave(s.capsules)
+	}()
+	s.upgrades.program, s.upgrades.asked = program, make(chan *document, 1)
+	s.tellBefore(before)
 
 	s.telemetry = s.newTelemetry()
 	defer s.telemetry.Close(ctx)
 	traces, err := s.tracing(cfg)
 	if err != nil {
-		return &exit.Error{Code: exit.Invalid, Err: err}
+		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.trace(ctx, traces)
 	webhook, err := wiring.Webhook(cfg)
 	if err != nil {
-		return &exit.Error{Code: exit.Invalid, Err: err}
+		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.Approving.Announcer.Use(webhook)
 	s.watchers = newWatchers(p.Hub, log.Logger)
@@ -114,20 +149,21 @@ func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) (err 
 	s.watchers.point(searching, cfg, from.Home) // before the folders are read, so that no change slips between
 	s.apply(searching, cfg, "start")
 	searched()
+	p.EndRest()
 	if err := context.Cause(searching); !errors.Is(err, errSearched) {
 		log.Info("stopped", "reason", err.Error())
-		return nil
+		return nil, nil
 	}
 	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
 		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance,
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
-	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Log: log.Logger})
+	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Before: before.control(), Log: log.Logger})
 	if cfg.Stdio {
-		return s.runStdio(ctx, cfg, std, signals)
+		return nil, s.runStdio(ctx, cfg, std, signals)
 	}
-	return s.runHTTP(ctx, cfg, signals)
+	return nil, s.runHTTP(ctx, cfg, signals, before)
 }
 
 // server is a running Orla.
@@ -143,6 +179,8 @@ type server struct {
 	callable callable // for the status
 	reloads
 	inForce
+	upgrades upgrades
+	capsules map[string]json.RawMessage // that were given away
 
 	began        time.Time
 	stopped      chan struct{}  // closed when all has stopped
@@ -189,8 +227,11 @@ func (s *server) refusing() string {
 }
 
 // runHTTP serves HTTP until a signal.
-func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signals) error {
+func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signals, before *document) error {
 	s.given = givenSockets(s.log.Logger)
+	if before != nil {
+		s.given = before.sockets(s.log.Logger)
+	}
 	settings, issued, err := s.httpSettings(cfg)
 	if err != nil {
 		return &exit.Error{Code: exit.Invalid, Err: err}
@@ -206,14 +247,25 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
 	s.serveConsole(cfg)
 	s.web = listen.New(s.http, s.log.Logger)
-	if err := s.open(ctx, cfg); err != nil {
+	if err := s.open(ctx, cfg, before); err != nil {
 		return err
 	}
 	stop := s.startTree(ctx, s.bridge, s.http, s, s.control, s.Approving.Announcer, &s.issuer)
 	s.awaitControl(ctx, cfg)
 	s.serving(s.web.URL())
+	carry.CloseRest()
 
 	ended := s.waitForEnd(ctx, signals, nil)
+	for {
+		f, ok := errors.AsType[follow](ended)
+		if !ok {
+			break
+		}
+		if s.leave(ctx, signals, stop, f.document) {
+			return nil
+		}
+		ended = s.waitForEnd(ctx, signals, nil)
+	}
 	s.http.Drain()
 	s.drain(ctx, signals)
 	s.page.Close()
@@ -236,7 +288,13 @@ func letGarbageGather() {
 }
 
 // open listens where systemd does, or else where cfg says.
-func (s *server) open(ctx context.Context, cfg *config.Loaded) error {
+func (s *server) open(ctx context.Context, cfg *config.Loaded, before *document) error {
+	if before != nil {
+		if err := s.web.Take(before.HTTP, s.given); err != nil {
+			s.log.Warn("not all sockets of the program before can be used", "err", err)
+		}
+		return s.web.Listen(ctx, cfg.Address()) // if it is another one
+	}
 	if len(s.given) == 0 {
 		err := s.web.Listen(ctx, cfg.Address())
 		if errors.Is(err, listen.ErrInUse) {
@@ -337,6 +395,8 @@ func (s *server) waitForEnd(ctx context.Context, signals *signals, client <-chan
 			}
 		case <-signals.state:
 			s.logState()
+		case next := <-s.upgrades.asked:
+			return follow{next}
 		case <-client:
 			return errClientDone
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"errors"
 	"net"
 	"os"
 	"slices"
@@ -66,18 +67,21 @@ func dupListener(l net.Listener) (int, error) {
 	return carry.Dup(open)
 }
 
-// Asking reports whether requests are being read that no front has taken yet.
-func (w *Server) Asking() bool {
+// Asking returns how many connections there are that are not given away yet, without those with a request that a
+// front has taken.
+func (w *Server) Asking() (n int) {
 	for _, c := range w.conns.all() {
 		c.mu.Lock()
-		asking := c.begun && !c.taken
-		c.mu.Unlock()
-		if asking {
-			return true
+		if !c.begun || !c.taken {
+			n++
 		}
+		c.mu.Unlock()
 	}
-	return false
+	return n
 }
+
+// Open returns how many connections there are that are not given away yet.
+func (w *Server) Open() int { return len(w.conns.all()) }
 
 // Give returns what the program that follows takes. Shutdown must have returned.
 func (w *Server) Give() *State {
@@ -87,34 +91,40 @@ func (w *Server) Give() *State {
 	return w.left
 }
 
-// Take serves what the program before has given, in place of Listen and Accept. What cannot be taken is left out.
-func (w *Server) Take(s *State) (problems []error) {
-	take := func(fd int) net.Listener {
-		l, err := carry.Listener(fd)
-		if err != nil {
-			problems = append(problems, err)
-			return nil
+// Sockets returns the sockets of State.Given.
+func (s *State) Sockets() (given []net.Listener, err error) {
+	for _, fd := range s.Given {
+		l, problem := carry.Listener(fd)
+		if problem != nil {
+			err = errors.Join(err, problem)
+			continue
 		}
-		return w.serve(l)
+		given = append(given, l)
+	}
+	return given, err
+}
+
+// Take serves what the program before has given, with the sockets of State.Sockets. Listen follows, for the case that
+// the address has changed. The error says what is left out.
+func (w *Server) Take(s *State, given []net.Listener) (problems error) {
+	if len(given) > 0 {
+		w.Accept(s.Instead, given)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.address, w.instead = s.Address, s.Instead
-	for _, fd := range s.Given {
-		if l := take(fd); l != nil {
-			w.given = append(w.given, l)
-		}
-	}
+	w.address = s.Address
 	if s.Current != 0 {
-		if l := take(s.Current); l != nil {
-			w.current = l
+		l, err := carry.Listener(s.Current)
+		if err == nil {
+			w.current = w.serve(l)
 		}
+		problems = err
 	}
 	before := &accepted{}
 	for _, fd := range s.Conns {
 		c, err := carry.Conn(fd)
 		if err != nil {
-			problems = append(problems, err)
+			problems = errors.Join(problems, err)
 			continue
 		}
 		before.conns = append(before.conns, c)

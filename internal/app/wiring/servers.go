@@ -15,6 +15,7 @@ func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider,
 	opts := capsule.Options{
 		Launcher: launcher, Elsewhere: elsewhere, Environ: environ, Secrets: p.Services.secrets.Resolve, Version: version.Version(),
 		Hub: p.Hub, Lists: p.Lists, Pins: p.Pins, Holds: p.Holds, Packages: p.Packages.of(t), Shared: p.Tenants.Load, Log: p.log,
+		Taken: p.adopted.of(t),
 	}
 	if far := t.Runtime.Remote; far != nil {
 		opts.Connect = remote.Connect(t, remote.Options{

@@ -57,7 +57,8 @@ type Parts struct {
 	Modules    *Modules
 	Audit      *audit.Log // nil for none
 	kept
-	log *slog.Logger
+	adopted adopted
+	log     *slog.Logger
 
 	Tenants atomic.Bool // there are several callers; see ManyCallers
 }
@@ -95,12 +96,18 @@ func ManyCallers(cfg *config.Loaded) bool {
 // Join makes the parts that cfg describes, without any tool yet. guard is the command of the guard,
 // which cleans up after this process; nil for a process that does not serve, which does not take over
 // a cgroup either.
-func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) {
+//
+// before is what the parts of the program before have given; nil for nothing.
+func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (*Parts, error) {
 	var root *cgroup.Root
 	if guard != nil {
-		root = openCgroup(log) // before any process is started, so that all of them begin in it
+		root = openCgroupAfter(before, log) // before any process is started, so that all of them begin in it
 	}
-	launcher, err := launch.NewLocal(launch.Options{Guard: guard, Cgroup: root, Log: log})
+	local := launch.Options{Guard: guard, Cgroup: root, Log: log}
+	if before != nil {
+		local.Before = before.Launch
+	}
+	launcher, err := launch.NewLocal(local)
 	if err != nil {
 		root.Close()
 		return nil, err
@@ -130,6 +137,7 @@ func Join(cfg *config.Loaded, guard []string, log *slog.Logger) (*Parts, error) 
 	p.Approving.Announcer = p.newAnnouncer()
 	p.Governance.Memory = stateFile(cfg, "rules")
 	p.cgroup, p.Launcher = root, launcher
+	p.adopt(before)
 	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))
 	p.Modules = newModules(cfg, p.Services, log)
@@ -227,11 +235,14 @@ func developed(cfg *config.Loaded, t manifest.Tool) manifest.Tool {
 func (p *Parts) Resize(cfg *config.Loaded) { p.Slots.Resize(cfg.MaxConcurrentCalls) }
 
 // Close waits for the processes that are left.
-func (p *Parts) Close() {
+func (p *Parts) Close() { p.close(p.Launcher.Close) }
+
+func (p *Parts) close(launcher func()) {
 	p.clusters.close()
 	p.Packages.store.Close()
 	p.engines.close() // before what their command lines are started by
-	p.Launcher.Close()
+	p.adopted.ending.Wait()
+	launcher()
 	p.sandboxes.Close()
 	p.Services.logins.Close()
 	p.Services.client.Close()

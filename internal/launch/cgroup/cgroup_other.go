@@ -34,6 +34,9 @@ func (*Root) New(string, Limits) (*Group, error) { return nil, nil }
 // Reopen returns nil: this system has no cgroups.
 func Reopen(Kept, *slog.Logger) (root *Root, reason string) { return nil, "there are no cgroups here" }
 
+// Kept returns nil.
+func (*Root) Kept() *Kept { return nil }
+
 // Adopt returns nil.
 func (*Root) Adopt(State) *Group { return nil }
 

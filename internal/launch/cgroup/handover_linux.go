@@ -2,8 +2,10 @@ package cgroup
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Give returns what the program that follows in this process needs to adopt the Group of a Root. It reports false if
@@ -40,4 +42,14 @@ func (r *Root) Adopt(s State) *Group {
 		g.file = dir
 	}
 	return g
+}
+
+// Kept returns what Reopen needs; nil if nothing can be kept. It is called when only Groups that were given are left.
+func (r *Root) Kept() *Kept {
+	if r == nil || r.legacy != nil || r.claimed {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &Kept{Dir: r.dir, Names: slices.Sorted(maps.Keys(r.names))}
 }

@@ -57,6 +57,7 @@ type Guard struct {
 	begun   chan struct{} // closed when the first guard process has started, or failed to
 	done    chan struct{} // closed by Dismiss and Leave
 	stopped sync.WaitGroup
+	before  *os.File // the pipe of Options.Before; nil when that is dismissed; owned by keep
 
 	mu   sync.Mutex // guards the fields that follow
 	left bool       // done was closed by Leave
@@ -66,6 +67,12 @@ type Guard struct {
 // Start keeps a guard process running until Dismiss.
 func Start(opts Options) *Guard {
 	g := &Guard{Options: opts, begun: make(chan struct{}), done: make(chan struct{})}
+	if b := opts.Before; b != nil {
+		var err error
+		if g.before, err = carry.File(b.Pipe, "guard"); err != nil {
+			opts.Log.Warn("dismiss the guard process", "err", err)
+		}
+	}
 	g.stopped.Go(g.keep)
 	return g
 }
@@ -134,9 +141,9 @@ func (g *Guard) runOnce(begun func()) error {
 	if err != nil {
 		return err
 	}
-	if before := g.Before; before != nil {
-		g.Before = nil
-		g.stopped.Go(func() { g.dismissBefore(before) })
+	if w := g.before; w != nil {
+		g.before = nil
+		g.stopped.Go(func() { g.dismissBefore(w) })
 	}
 	ended := g.awaitEnd(cmd.Process)
 	select {
@@ -178,14 +185,9 @@ func (g *Guard) dismiss(p *os.Process, w io.Writer, ended <-chan error) error {
 }
 
 // dismissBefore ends the guard process of the program before: another one watches now.
-func (g *Guard) dismissBefore(before *State) {
-	w, err := carry.File(before.Pipe, "guard")
-	if err != nil {
-		g.Log.Warn("dismiss the guard process", "err", err)
-		return
-	}
+func (g *Guard) dismissBefore(w *os.File) {
 	defer func() { _ = w.Close() }() // nobody reads it any more
-	p, err := os.FindProcess(before.PID)
+	p, err := os.FindProcess(g.Before.PID)
 	if err != nil {
 		return // it has ended
 	}
