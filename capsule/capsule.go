@@ -299,6 +299,9 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.files.Look(ctx)
+	if t := c.taken; t != nil && t.Files != c.files.Sum() {
+		c.trigger(trigger{"files changed while Orla was upgraded", time.Now()})
+	}
 	c.files.Serve(ctx, &helpers, cancel)
 	patience := c.tool.Runtime.StartupTimeout
 	if c.opts.Packages.Missing() {

@@ -56,6 +56,7 @@ func (c *Capsule) giveAway(in *incarnation, answer chan<- json.RawMessage) bool 
 	}
 	s := handover.State{
 		Origin: from.Origin, Connection: given, Began: in.began, Ready: in.ready, Hello: in.hello, Peer: in.conn.State(),
+		Files: c.files.Sum(),
 	}
 	c.mu.Lock()
 	s.Started = c.started

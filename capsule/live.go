@@ -163,7 +163,7 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 		case <-ctx.Done():
 			return fail(nil)
 		case answer := <-c.gives:
-			changes := coming != nil || waits.Done != nil || len(c.kick) > 0 // there is to be another process
+			changes := coming != nil || waits.Done != nil || len(c.kick) > 0 || len(c.files.Changed()) > 0 // there is to be another process
 			e, in := fail(nil)
 			if e.reason = "Orla is upgraded"; changes {
 				answer <- nil

@@ -93,6 +93,14 @@ func (w *Watcher) Look(ctx context.Context) {
 	}
 }
 
+// Sum says which files there were at the last change, or at Look; see watch.Watcher.Sum.
+func (w *Watcher) Sum() (all uint64) {
+	for _, one := range w.all {
+		all += one.Sum()
+	}
+	return all
+}
+
 // Serve watches in goroutines of helpers until ctx ends. A panic of one calls stop.
 func (w *Watcher) Serve(ctx context.Context, helpers *sync.WaitGroup, stop func()) {
 	for _, one := range w.all {

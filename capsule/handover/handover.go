@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/orla-project/orla/capsule/protocol"
@@ -26,6 +27,7 @@ type State struct {
 	Hello      protocol.Hello   `json:"hello"`
 	Peer       protocol.State   `json:"peer"`
 	Offered    *records.Offered `json:"offered,omitempty"` // nil if it is not known
+	Files      uint64           `json:"files,omitempty"`   // the files that the process has; see files.Watcher.Sum
 }
 
 // Origin returns a digest of everything that decides what process a capsule has: what starts it, with the values of
@@ -39,7 +41,7 @@ func Origin(t manifest.Tool, spec *launch.Spec) string {
 		Limits                             cgroup.Limits
 	}{
 		t.Name, t.Version, string(t.Runtime.Handshake), string(t.Runtime.Protocol),
-		spec.Path, spec.Dir, spec.Argv, spec.Env, spec.Secrets, spec.Grace, spec.Limits,
+		spec.Path, spec.Dir, spec.Argv, slices.Sorted(slices.Values(spec.Env)), spec.Secrets, spec.Grace, spec.Limits,
 	}
 	raw, err := json.Marshal(of)
 	if err != nil { // strings and numbers

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"hash/maphash"
 	"io/fs"
 	"maps"
@@ -299,4 +301,17 @@ func unlessLeftOut(err error) error {
 // within reports whether p is dir or below it.
 func within(p, dir string) bool {
 	return dir == "." || p == dir || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
+}
+
+// sum returns a number for the files that were seen, in any order.
+func (t *tree) sum() (all uint64) {
+	for p, s := range t.seen {
+		if s.mode.IsDir() || !t.scope.counts(p) {
+			continue
+		}
+		h := fnv.New64a()
+		_, _ = fmt.Fprint(h, p, "\x00", s.size, s.mtime, s.ino, s.mode) // never fails
+		all += h.Sum64()
+	}
+	return all
 }

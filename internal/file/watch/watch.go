@@ -13,6 +13,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 )
 
@@ -96,6 +97,7 @@ type Watcher struct {
 	maxWait  time.Duration
 	hub      *Hub
 	box      *inbox
+	sum      atomic.Uint64 // see Sum
 
 	// Owned by Serve, and before it by Look.
 	looked  bool
@@ -156,6 +158,7 @@ func (w *Watcher) Look(ctx context.Context) {
 	// A tree that cannot be read counts as empty; Serve reads it again and logs the error.
 	_, _, _ = w.tree.compare(ctx, ".", false, nil)
 	w.looked = ctx.Err() == nil
+	w.sum.Store(w.tree.sum())
 	w.sayRules()
 }
 
@@ -165,6 +168,11 @@ func (w *Watcher) LookFirst(ctx context.Context) {
 	defer func() { w.tree.hurries = false }()
 	w.Look(ctx)
 }
+
+// Sum returns a number that says which files there were at the last Change, or at the last Look, and how they looked:
+// their sizes, times and executable bits. Another Watcher with the same Options returns the same number for the same
+// files. It may be called from any goroutine.
+func (w *Watcher) Sum() uint64 { return w.sum.Load() }
 
 // LeftOut returns a .gitignore of which not all rules are read, since there are too many; "" if no
 // look has found one. It must not be called while Serve runs.
@@ -236,6 +244,7 @@ func (w *Watcher) Serve(ctx context.Context) error {
 				w.publish(Change{Path: w.found, At: time.Now()}) // settle may have found a change whose event has not come yet
 				w.found = ""
 			}
+			w.sum.Store(w.tree.sum()) // now, so that who sees it can see the Change
 		}
 	}
 }

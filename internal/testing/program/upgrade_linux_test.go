@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,7 +41,8 @@ func serveUpgradable(t *testing.T, tools, config string) *upgradable {
 	t.Helper()
 	u := &upgradable{program: filepath.Join(t.TempDir(), "orla")}
 	u.install(t, orlaBinary(t))
-	u.running = startPrepared(t, t.TempDir(), func(*exec.Cmd) {}, u.program, "--config", writeConfig(t, tools, config))
+	dir := t.TempDir()
+	u.running = startPrepared(t, dir, withEnv("PWD="+dir, "OLDPWD=", "_="), u.program, "--config", writeConfig(t, tools, config))
 	u.log, u.pid = u.follow(), u.cmd.Process.Pid
 	u.url, _ = u.log.next("serving", nil)["url"].(string)
 	u.control = control.NewClient(u.status().Socket)
@@ -238,4 +238,105 @@ func TestQ1UpgradesUnderLoad(t *testing.T) {
 		}
 		return left == 0
 	})
+}
+
+// SPEC Q1: a binary that exits, hangs, does not understand the state or the configuration, or cannot be executed after
+// all leaves the old program serving, with the reason in the answer or in the status.
+func TestQ1ABinaryThatCannotGoOn(t *testing.T) {
+	t.Parallel()
+	tools := t.TempDir()
+	p := newPack(t, tools, "counter", "", map[string]string{"answer.py": counts})
+	u := serveUpgradable(t, tools, "")
+	u.waitListed("counter")
+	counted := 0
+	goesOn := func(why string) {
+		t.Helper()
+		counted++
+		if got, want := u.mustCall("counter"), fmt.Sprintf("%d %d", p.pids()[0], counted); got != want {
+			t.Errorf("after a binary that %s: %q; want %q", why, got, want)
+		}
+		if s, err := u.control.Status(t.Context()); err != nil || s.Pid != u.pid || s.Upgrades != 0 {
+			t.Errorf("after a binary that %s: %+v, %v", why, s, err)
+		}
+	}
+	goesOn("is not there")
+	real := orlaBinary(t)
+	for why, c := range map[string]struct{ script, says string }{
+		"exits":      {"echo it is broken >&2; exit 3", "ended with 3: it is broken"},
+		"is another": {"exit 0", "does not say that it can go on"},
+		"is newer":   {`echo '{"understands":2,"version":"9"}'`, "does not say that it can go on"},
+		"hangs":      {"exec sleep 100", "did not answer within 10s"},
+	} {
+		binary := testkit.WriteTool(t, t.TempDir(), "orla", "#!/bin/sh\n"+c.script+"\n")
+		_, err := u.control.Upgrade(t.Context(), binary)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("a binary that %s: %v; want %q", why, err, c.says)
+		}
+		if s, err := u.control.Status(t.Context()); err != nil || !strings.Contains(s.NotUpgraded, c.says) {
+			t.Errorf("a binary that %s: the status says %q, %v", why, s.NotUpgraded, err)
+		}
+		goesOn(why)
+	}
+	vanishes := testkit.WriteTool(t, t.TempDir(), "orla", fmt.Sprintf("#!/bin/sh\nrm -- \"$0\"\nexec %s \"$@\"\n", real))
+	if _, err := u.control.Upgrade(t.Context(), vanishes); err != nil {
+		t.Fatal(err)
+	}
+	u.log.next("serving", nil)
+	goesOn("vanishes")
+	if s, err := u.control.Status(t.Context()); err != nil || !strings.Contains(s.NotUpgraded, "no such file") {
+		t.Errorf("a binary that vanishes: the status says %q, %v", s.NotUpgraded, err)
+	}
+	u.upgrade()
+	counted++
+	if got, want := u.mustCall("counter"), fmt.Sprintf("%d %d", p.pids()[0], counted); got != want {
+		t.Errorf("after an upgrade: %q; want %q", got, want)
+	}
+}
+
+// SPEC Q1: a capsule whose manifest or files changed meanwhile gets a new process after the upgrade, one that is gone is
+// ended, and one that was stopped stays stopped. SIGHUP upgrades when the program was replaced.
+func TestQ1WhatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	tools := t.TempDir()
+	packs := map[string]*pack{}
+	for _, name := range []string{"kept", "manifest", "file", "gone", "held"} {
+		packs[name] = newPack(t, tools, name, "", map[string]string{"answer.py": counts})
+	}
+	u := serveUpgradable(t, tools, "auto_reload: false\n")
+	was := map[string]string{}
+	for name := range packs {
+		was[name], _, _ = strings.Cut(u.mustCall(name), " ")
+	}
+	if _, err := u.control.Operate(t.Context(), "held", control.Stop); err != nil {
+		t.Fatal(err)
+	}
+	// The new binary is one that changes the files right before it goes on.
+	changes := fmt.Sprintf("case $1 in __upgrade) ;; *) echo >> %s; rm -r %s ;; esac\n",
+		filepath.Join(packs["file"].dir, "answer.py"), packs["gone"].dir)
+	packs["manifest"].manifest("args: [more]", "mcp: {input_schema: {type: object}}")
+	binary := testkit.WriteTool(t, t.TempDir(), "orla", "#!/bin/sh\n"+changes+"exec "+orlaBinary(t)+" \"$@\"\n")
+	if err := os.Rename(binary, u.program); err != nil {
+		t.Fatal(err)
+	}
+	u.signal(syscall.SIGHUP)
+	u.log.next("upgraded", nil)
+	u.log.next("serving", nil)
+	for name, same := range map[string]bool{"kept": true, "manifest": false, "file": false} {
+		testkit.Eventually(t, name+" has the process that it should have", func() bool {
+			pid, _, _ := strings.Cut(u.mustCall(name), " ")
+			return (pid == was[name]) == same
+		})
+	}
+	testkit.Eventually(t, "what is gone and what is stopped has no process", func() bool {
+		return len(packs["gone"].pids()) == 0 && len(packs["held"].pids()) == 0
+	})
+	u.signal(syscall.SIGTERM)
+	if code := u.wait(); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+	for name, p := range packs {
+		if left := p.pids(); len(left) > 0 {
+			t.Errorf("%s has the processes %v after Orla has ended", name, left)
+		}
+	}
 }
