@@ -47,7 +47,7 @@ var imports = map[string][]string{
 	"internal/file/yamldoc":    {"internal/observe/brief"},
 
 	"internal/mcp/schema":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "internal/observe/brief"},
-	"internal/launch":         {"internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/call/fault", "internal/launch/cgroup", "internal/call/pace"},
+	"internal/launch":         {"internal/launch/carry", "internal/launch/mainthread", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/call/fault", "internal/launch/cgroup", "internal/call/pace"},
 	"internal/mcp/rpc":        {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns"}, // the calls on one connection, whatever carries them
 	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rpc", "internal/call/turns"},      // lines on the pipes of a process
 	"internal/service/secret": {"internal/call/fault"},
@@ -89,9 +89,12 @@ var imports = map[string][]string{
 	"capsule/records":  {"internal/file/wholefile", "manifest"},                                                                                                                                   // what is kept of capsules between two runs of Orla
 	"capsule/offers":   {"capsule/records", "internal/call/fault", "internal/call/pins", "internal/mcp/peer", "internal/mcp/rawjson", "manifest", "internal/observe/brief", "internal/call/pace"}, // what a capsule offers, under the names of clients
 	"capsule/files":    {"internal/call/recovered", "internal/file/watch", "manifest"},                                                                                                            // changes of a capsule's files
+	"capsule/refusal":  {"internal/call/fault", "internal/mcp/rpc", "internal/observe/brief"},                                                                                                     // why something was refused
+	"capsule/wishes":   {"internal/mcp/peer"},                                                                                                                                                     // what clients asked for, for each new process
+	"capsule/handover": {"capsule/protocol", "capsule/records", "capsule/stdio", "internal/launch", "internal/launch/cgroup", "manifest"},                                                         // a capsule for the program that follows
 	"capsule/restarts": {"manifest"},                                                                                                                                                              // when a capsule that failed is started again
 	"capsule/stdio":    {"internal/call/fault", "internal/launch", "internal/mcp/linerpc", "internal/call/pace", "internal/mcp/rpc", "internal/observe/tail"},                                     // a connection with a process
-	"capsule":          {"internal/deps", "internal/call/rejudge", "capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/pins", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"capsule":          {"capsule/handover", "capsule/refusal", "capsule/wishes", "internal/deps", "internal/call/rejudge", "capsule/clients", "capsule/files", "capsule/offers", "capsule/protocol", "capsule/records", "capsule/restarts", "capsule/stdio", "internal/call/pins", "internal/call/recovered", "internal/observe/history", "internal/call/turns", "manifest", "internal/launch/environ", "internal/launch", "internal/file/watch", "internal/observe/tail", "internal/call/fault", "internal/call/trace", "internal/launch/cgroup", "internal/mcp/peer", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// Tool resources: what all services are spoken to with, and a kind of tool each.
 	"internal/service/outbound": {"internal/call/rejudge", "internal/service/address", "internal/call/fault", "internal/call/turns", "internal/observe/brief"},                                                                           // HTTP to services, and the addresses it may reach
@@ -116,8 +119,11 @@ var imports = map[string][]string{
 
 	// What Orla knows of the processes of this machine, and what ends those that a killed Orla leaves.
 	"internal/launch/procfs": {},
-	"internal/launch/trees":  {"internal/launch/procfs"},
-	"internal/launch/guard":  {"internal/launch/cgroup", "internal/launch/procfs", "internal/launch/trees"},
+	// What goes on in this process when it executes another program (docs/decisions/0051).
+	"internal/launch/mainthread": {},
+	"internal/launch/carry":      {"internal/launch/mainthread"},
+	"internal/launch/trees":      {"internal/launch/procfs"},
+	"internal/launch/guard":      {"internal/launch/carry", "internal/launch/cgroup", "internal/launch/procfs", "internal/launch/trees"},
 
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":      {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
@@ -158,7 +164,7 @@ var imports = map[string][]string{
 	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/stdio", "mcpbridge/wire"},
 
 	// What operators see and do.
-	"internal/app/control":       {"internal/call/fault", "internal/call/pace", "internal/call/recovered"},
+	"internal/app/control":       {"internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
 	"internal/console":           {},                                                                                                                           // the web page: its files, and who gets in
 	"internal/observe/telemetry": {"mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 
@@ -173,8 +179,9 @@ var imports = map[string][]string{
 	"internal/call/approvals/announce": {"internal/call/approvals", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/service/outbound", "manifest"},                                                                                                                                                                                                             // tells a webhook of them
 	"internal/call/governance":         {"internal/app/terminal", "internal/file/wholefile", "internal/call/rejudge", "internal/file/yamldoc", "internal/call/approvals", "internal/call/recovered", "internal/call/turns", "internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
 	"internal/app/discovery":           {"internal/packages/lockfile", "internal/packages/permission", "internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
-	"internal/app/listen":              {"internal/call/pace", "internal/call/turns", "internal/app/exit"},
+	"internal/app/listen":              {"internal/launch/carry", "internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/wiring": {
+		"capsule/handover",
 		"mcpbridge/sessionlog", "internal/deps",
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
@@ -183,7 +190,11 @@ var imports = map[string][]string{
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",
 	},
 
+	// How the running process executes another binary.
+	"internal/app/upgrade": {"internal/app/control", "internal/app/listen", "internal/app/version", "internal/app/wiring", "internal/launch", "internal/launch/carry", "internal/observe/brief"},
+
 	"internal/app/daemon": {
+		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/console", "internal/call/fault",
 		"internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version", "internal/file/watch",
@@ -206,6 +217,7 @@ var imports = map[string][]string{
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
 	"internal/app/cli/top":        {"internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
+		"internal/call/pace", "internal/app/upgrade",
 		"internal/app/cli/statuspage", "internal/file/wholefile",
 		"internal/deps", "internal/launch/environ", // which packages tools need
 		"internal/call/rules",
@@ -224,7 +236,7 @@ var imports = map[string][]string{
 	"internal/testing/bench": {anything},              // measures the product, and is not part of it
 	"internal/testing/soak":  {},                      // judges the product from outside
 	"internal/testing/chaos": {"internal/call/fault"}, // judges the product from outside; the codes are a promise
-	"cmd/orla":               {"internal/app/cli", "internal/app/terminal"},
+	"cmd/orla":               {"internal/launch/mainthread", "internal/app/cli", "internal/app/terminal"},
 }
 
 // owners says which of our packages may import each foreign module, tests aside.
@@ -232,7 +244,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce"},
@@ -260,7 +272,7 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},                                         // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},                                         // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit", "internal/packages/origin"}, // versions; signed notes; digests of trees
-	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/deps", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
+	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/deps", "internal/launch/carry", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/call/rules", "internal/packages/origin"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/refusal"
+	"github.com/orla-project/orla/capsule/wishes"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/trace"
@@ -135,12 +136,12 @@ func (c *Capsule) tooMany() error {
 
 // Request answers any other request.
 func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	forget, ok := c.asked.remember(req)
+	forget, ok := c.asked.Remember(req)
 	if !ok {
-		return nil, fault.New(fault.RateLimited, "%s: clients follow %d of its resources already; unsubscribe from some", c.tool.Name, maxSubscribed)
+		return nil, fault.New(fault.RateLimited, "%s: clients follow %d of its resources already; unsubscribe from some", c.tool.Name, wishes.MaxSubscribed)
 	}
 	now := c.status.Load()
-	switch wish := slices.Contains(wishMethods, req.Method); {
+	switch wish := slices.Contains(wishes.Methods, req.Method); {
 	case wish && now.state == Ready && now.conn.Stateless():
 		return json.RawMessage(`{}`), nil // listen tells it, or each request does
 	case req.Method == "logging/setLevel" || req.Later:

@@ -32,6 +32,7 @@ import (
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/capsule/restarts"
+	"github.com/orla-project/orla/capsule/wishes"
 	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/deps"
@@ -108,7 +109,7 @@ type Capsule struct {
 	status   atomic.Pointer[status]
 	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
 	orders   orders
-	asked    wishes // the requests of clients that a new process must get too
+	asked    *wishes.Wishes // the requests of clients that a new process must get too
 
 	signals
 	facts
@@ -202,7 +203,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 			waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
 		},
 		signals: signals{kick: make(chan trigger, 1), wake: make(chan struct{}, 1), updates: make(chan string, 64)},
-		asked:   wishes{changed: make(chan struct{}, 1)},
+		asked:   wishes.New(),
 		giving:  giving{gives: make(chan chan json.RawMessage)},
 	}
 	c.lateCall, c.lateRequest = c.places.Give, c.requests.Give

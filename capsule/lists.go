@@ -51,7 +51,7 @@ func (in *incarnation) followLists(ctx context.Context) {
 				in.listen(ctx)
 			})
 		case first:
-			in.c.asked.repeat(ctx, in)
+			in.c.asked.Repeat(ctx, in.tell)
 		}
 		first = false
 		if in.silent && !in.insisted {
@@ -182,11 +182,11 @@ func (in *incarnation) listen(ctx context.Context) {
 			return
 		}
 		select {
-		case <-in.c.asked.changed: // meanwhile
+		case <-in.c.asked.Changed(): // meanwhile
 		default:
 		}
 		var ended chan error
-		if filter := in.conn.Filter(in.c.asked.followed()); filter != nil {
+		if filter := in.conn.Filter(in.c.asked.Followed()); filter != nil {
 			next = time.Now().Add(time.Duration(len(filter)) * listenEach)
 			listening, cancel := context.WithCancel(ctx)
 			ended = make(chan error, 1)
@@ -204,12 +204,12 @@ func (in *incarnation) listen(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-in.c.asked.changed:
+		case <-in.c.asked.Changed():
 		case err := <-ended:
 			if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
 				in.c.log.Debug("a server does not tell of changes", "tool", in.c.tool.Name, "err", err)
 				select {
-				case <-in.c.asked.changed:
+				case <-in.c.asked.Changed():
 				case <-ctx.Done():
 					return
 				}
@@ -231,5 +231,16 @@ func (in *incarnation) awaitAcknowledged(ctx context.Context) {
 	case <-in.acknowledged:
 	case <-time.After(protocol.AskPatience):
 	case <-ctx.Done():
+	}
+}
+
+// tell sends one such request to the process. client is whose it is; "" if nobody's. The
+// process must not ask the client about it.
+func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage, client string) {
+	ctx, cancel := context.WithTimeout(ctx, protocol.AskPatience)
+	defer cancel()
+	_, err := in.conn.Call(ctx, rpc.Request{Method: method, Params: protocol.Just(params), Client: client, Own: true})
+	if err != nil && ctx.Err() == nil {
+		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
 	}
 }

@@ -329,7 +329,7 @@ func TestRefusedSubscriptionsAreForgotten(t *testing.T) {
 		ask("resources/subscribe", `{"uri":"good:1"}`, true)
 		ask("resources/subscribe", `{"uri":"good:2"}`, true)
 		ask("resources/unsubscribe", `{"uri":"good:1"}`, true)
-		if n := len(c.asked.subscribed); n != 1 {
+		if n := len(c.asked.Followed()); n != 1 {
 			t.Errorf("%d subscriptions are remembered, want 1", n)
 		}
 		c.Reload("for the test")
@@ -392,19 +392,6 @@ func TestWishesForLater(t *testing.T) {
 		c.Reload("for the test")
 		hears(`2 resources/subscribe {"uri":"a:3"}`)
 	})
-}
-
-// What clients have asked for is bounded.
-func TestSubscriptionsAreBounded(t *testing.T) {
-	var w wishes
-	for i := range 3 * maxSubscribed {
-		if _, ok := w.remember(peer.Request{Method: "resources/subscribe", Params: fmt.Appendf(nil, `{"uri":"x:%d"}`, i)}); ok != (i < maxSubscribed) {
-			t.Fatalf("subscription %d is taken: %v", i, ok)
-		}
-	}
-	if len(w.subscribed) != maxSubscribed {
-		t.Errorf("%d are remembered, want %d", len(w.subscribed), maxSubscribed)
-	}
 }
 
 // SPEC D7a, D12: to be asked whether it is well is no use of a capsule.

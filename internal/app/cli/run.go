@@ -7,9 +7,9 @@ import (
 	"context"
 	"os"
 
-	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/upgrade"
 	"github.com/orla-project/orla/internal/app/wiring"
 )
 
@@ -20,12 +20,12 @@ func Run(args []string, std terminal.Streams) exit.Code {
 	}
 	ctx := context.Background()
 	var checked []byte
-	if len(args) > 0 && args[0] == daemon.CheckCommand {
+	if len(args) > 0 && args[0] == upgrade.CheckCommand {
 		var err error
-		if checked, err = daemon.Check(os.NewFile(checkFile, "state")); err != nil {
+		if checked, err = upgrade.Check(os.NewFile(checkFile, "state")); err != nil {
 			return exit.Report(&exit.Error{Code: exit.Failed, Err: err}, std.Err)
 		}
-		ctx, args = daemon.Checking(ctx), args[1:]
+		ctx, args = upgrade.Checking(ctx), args[1:]
 	}
 	keepDescriptors()
 	root := newRoot(std)
@@ -37,5 +37,5 @@ func Run(args []string, std terminal.Streams) exit.Code {
 	return code
 }
 
-// checkFile is the descriptor with the state for daemon.CheckCommand.
+// checkFile is the descriptor with the state for upgrade.CheckCommand.
 const checkFile = 3

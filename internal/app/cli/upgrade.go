@@ -40,15 +40,15 @@ func newUpgrade(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return upgrade(cmd.Context(), client, binary, std)
+			return upgradeTo(cmd.Context(), client, binary, std)
 		},
 	}
 	cmd.Flags().StringVar(&binary, "binary", "", "the new binary, if it is not where the running one was started from")
 	return cmd
 }
 
-// upgrade asks for an upgrade, and waits until the new binary serves.
-func upgrade(ctx context.Context, client *control.Client, binary string, std terminal.Streams) error {
+// upgradeTo asks for an upgrade, and waits until the new binary serves.
+func upgradeTo(ctx context.Context, client *control.Client, binary string, std terminal.Streams) error {
 	before, err := client.Status(ctx)
 	if err != nil {
 		return talk(err)

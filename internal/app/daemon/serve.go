@@ -27,6 +27,7 @@ import (
 	"github.com/orla-project/orla/internal/app/listen"
 	"github.com/orla-project/orla/internal/app/systemd"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/upgrade"
 	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/console"
@@ -53,23 +54,23 @@ import (
 //
 // It may execute another program in this process in between (docs/decisions/0051).
 func Serve(ctx context.Context, from *config.Loader, std terminal.Streams) error {
-	before, err := received()
+	before, err := upgrade.Received()
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	program := ownProgram()
+	program := upgrade.Own()
 	for {
 		next, err := serve(ctx, from, std, program, before)
 		if next == nil {
 			return err
 		}
-		before = next.execute() // or it does not return
+		before = next.Execute() // or it does not return
 	}
 }
 
 // serve runs Orla until it ends, or until another program is to be executed with what it returns then. before is what
 // the program before has given; nil for nothing.
-func serve(ctx context.Context, from *config.Loader, std terminal.Streams, program own, before *document) (next *document, err error) {
+func serve(ctx context.Context, from *config.Loader, std terminal.Streams, program upgrade.Program, before *upgrade.Document) (next *upgrade.Document, err error) {
 	log := logging.New(std.Err, systemd.JournalSocket)
 	defer log.Flush()
 	from.Serving = true
@@ -80,7 +81,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	if err != nil {
 		return nil, config.NotLoaded(err)
 	}
-	if ctx.Value(checkKey{}) != nil {
+	if upgrade.IsCheck(ctx) {
 		return nil, nil
 	}
 	logTo, err := logging.OpenFile(cfg.LogFile)
@@ -109,7 +110,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
-	p, err := wiring.Join(cfg, []string{self, wiring.GuardCommand}, before.parts(), log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	p, err := wiring.Join(cfg, []string{self, wiring.GuardCommand}, before.ForParts(), log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
@@ -129,7 +130,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		}
 		next.Parts = p.Leave(s.capsules)
 	}()
-	s.upgrades.program, s.upgrades.asked = program, make(chan *document, 1)
+	s.upgrades.program, s.upgrades.asked = program, make(chan *upgrade.Document, 1)
 	s.tellBefore(before)
 
 	s.telemetry = s.newTelemetry()
@@ -159,7 +160,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance,
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
-	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Before: before.control(), Log: log.Logger})
+	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Before: before.ForControl(), Log: log.Logger})
 	if cfg.Stdio {
 		return nil, s.runStdio(ctx, cfg, std, signals)
 	}
@@ -227,10 +228,10 @@ func (s *server) refusing() string {
 }
 
 // runHTTP serves HTTP until a signal.
-func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signals, before *document) error {
+func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signals, before *upgrade.Document) error {
 	s.given = givenSockets(s.log.Logger)
 	if before != nil {
-		s.given = before.sockets(s.log.Logger)
+		s.given = before.Sockets(s.log.Logger)
 	}
 	settings, issued, err := s.httpSettings(cfg)
 	if err != nil {
@@ -261,7 +262,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		if !ok {
 			break
 		}
-		if s.leave(ctx, signals, stop, f.document) {
+		if s.leave(ctx, signals, stop, f.Document) {
 			return nil
 		}
 		ended = s.waitForEnd(ctx, signals, nil)
@@ -288,7 +289,7 @@ func letGarbageGather() {
 }
 
 // open listens where systemd does, or else where cfg says.
-func (s *server) open(ctx context.Context, cfg *config.Loaded, before *document) error {
+func (s *server) open(ctx context.Context, cfg *config.Loaded, before *upgrade.Document) error {
 	if before != nil {
 		if err := s.web.Take(before.HTTP, s.given); err != nil {
 			s.log.Warn("not all sockets of the program before can be used", "err", err)

@@ -1,4 +1,5 @@
-package capsule
+// Package wishes keeps the requests of clients that outlast a process of a capsule: each new process gets them too.
+package wishes
 
 import (
 	"bytes"
@@ -8,14 +9,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/internal/mcp/peer"
-	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
-// wishes are the requests of clients that outlast a process: each new process gets them
-// too.
-type wishes struct {
+// Wishes are these requests. Its methods may be called from any goroutine.
+type Wishes struct {
 	mu         sync.Mutex              // guards the fields that follow
 	level      json.RawMessage         // params of logging/setLevel
 	subscribed map[string]subscription // by the params of resources/subscribe
@@ -23,8 +21,8 @@ type wishes struct {
 	changed chan struct{} // holds a token when subscribed has changed
 }
 
-// wishMethods are the methods of these requests.
-var wishMethods = []string{"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+// Methods are the methods of these requests.
+var Methods = []string{"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 
 // subscription is a resource that a process is told that clients follow.
 type subscription struct {
@@ -33,16 +31,22 @@ type subscription struct {
 	client string          // who asked for it; see peer.Request.Session
 }
 
+// New returns no Wishes yet.
+func New() *Wishes { return &Wishes{changed: make(chan struct{}, 1)} }
+
+// Changed holds a token when the resources that are followed have changed.
+func (w *Wishes) Changed() <-chan struct{} { return w.changed }
+
 // noteLocked says that subscribed has changed.
-func (w *wishes) noteLocked() {
+func (w *Wishes) noteLocked() {
 	select {
 	case w.changed <- struct{}{}:
 	default: // a token is there already
 	}
 }
 
-// followed are the URIs of the resources that are subscribed to.
-func (w *wishes) followed() []string {
+// Followed are the URIs of the resources that are subscribed to.
+func (w *Wishes) Followed() []string {
 	w.mu.Lock()
 	uris := make([]string, 0, len(w.subscribed))
 	for _, s := range w.subscribed {
@@ -55,17 +59,17 @@ func (w *wishes) followed() []string {
 	return slices.Compact(uris)
 }
 
-// maxSubscribed bounds the subscriptions that a new process is told of. The bridge
+// MaxSubscribed bounds the subscriptions that a new process is told of. The bridge
 // lets clients have as many in all.
-const maxSubscribed = 4096
+const MaxSubscribed = 4096
 
-// remember keeps a request, if it is one of wishMethods. It is called before the request is
+// Remember keeps a request, if it is one of Methods. It is called before the request is
 // sent, so that a process that takes over at that moment gets it too. forget undoes it, for
 // a request that was refused. It reports false if there are too many: then nothing may be sent, as
 // the next process would not be told.
-func (w *wishes) remember(req peer.Request) (forget func(), ok bool) {
+func (w *Wishes) Remember(req peer.Request) (forget func(), ok bool) {
 	forget = func() {}
-	if !slices.Contains(wishMethods, req.Method) {
+	if !slices.Contains(Methods, req.Method) {
 		return forget, true
 	}
 	key := string(req.Params)
@@ -85,7 +89,7 @@ func (w *wishes) remember(req peer.Request) (forget func(), ok bool) {
 		if _, was := w.subscribed[key]; was {
 			break
 		}
-		if len(w.subscribed) == maxSubscribed {
+		if len(w.subscribed) == MaxSubscribed {
 			return forget, false
 		}
 		w.subscribed[key] = subscription{req.Params, of.URI, req.Session}
@@ -104,45 +108,34 @@ func (w *wishes) remember(req peer.Request) (forget func(), ok bool) {
 }
 
 // stands reports whether a subscription is still wanted.
-func (w *wishes) stands(params json.RawMessage) bool {
+func (w *Wishes) stands(params json.RawMessage) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, is := w.subscribed[string(params)]
 	return is
 }
 
-func (w *wishes) wantedLevel() json.RawMessage {
+func (w *Wishes) wantedLevel() json.RawMessage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.level
 }
 
-// repeat sends the requests to a new process.
-func (w *wishes) repeat(ctx context.Context, in *incarnation) {
+// Repeat sends the requests to a new process by tell. client is whose a request is; "" if nobody's.
+func (w *Wishes) Repeat(ctx context.Context, tell func(ctx context.Context, method string, params json.RawMessage, client string)) {
 	w.mu.Lock()
 	subscribed := slices.Collect(maps.Values(w.subscribed))
 	w.mu.Unlock()
 	for sent, level := json.RawMessage(nil), w.wantedLevel(); !bytes.Equal(level, sent) && ctx.Err() == nil; level = w.wantedLevel() {
-		in.tell(ctx, "logging/setLevel", level, "")
+		tell(ctx, "logging/setLevel", level, "")
 		sent = level // a client may have set another one while this was sent
 	}
 	for _, s := range subscribed {
 		if !w.stands(s.params) {
 			continue
 		}
-		if in.tell(ctx, "resources/subscribe", s.params, s.client); !w.stands(s.params) {
-			in.tell(ctx, "resources/unsubscribe", s.params, s.client) // the client's may have come first
+		if tell(ctx, "resources/subscribe", s.params, s.client); !w.stands(s.params) {
+			tell(ctx, "resources/unsubscribe", s.params, s.client) // the client's may have come first
 		}
-	}
-}
-
-// tell sends one such request to the process. client is whose it is; "" if nobody's. The
-// process must not ask the client about it.
-func (in *incarnation) tell(ctx context.Context, method string, params json.RawMessage, client string) {
-	ctx, cancel := context.WithTimeout(ctx, protocol.AskPatience)
-	defer cancel()
-	_, err := in.conn.Call(ctx, rpc.Request{Method: method, Params: protocol.Just(params), Client: client, Own: true})
-	if err != nil && ctx.Err() == nil {
-		in.c.log.Debug("a capsule refuses what clients have asked for", "tool", in.c.tool.Name, "method", method, "err", err)
 	}
 }
