@@ -128,6 +128,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 			p.Close()
 			return
 		}
+		upgrade.IgnoreSignals()
 		next.Parts = p.Leave(s.capsules)
 	}()
 	s.upgrades.program, s.upgrades.asked = program, make(chan *upgrade.Document, 1)

@@ -83,6 +83,10 @@ func Received() (*Document, error) {
 	return d, nil
 }
 
+// IgnoreSignals ignores, until they are handled again, signals that would end the process between two programs. What
+// SIGHUP asks for is done by the next program in any case.
+func IgnoreSignals() { signal.Ignore(syscall.SIGHUP, syscall.SIGUSR1) }
+
 // Execute executes the new binary with a document. It returns only if that fails, with the document to go on with.
 func (d *Document) Execute() *Document {
 	d.Open = carry.Given()
@@ -90,7 +94,6 @@ func (d *Document) Execute() *Document {
 	if err == nil {
 		var sealed *os.File
 		if sealed, err = carry.Seal(raw); err == nil {
-			signal.Ignore(syscall.SIGHUP, syscall.SIGUSR1) // until they are handled again; the configuration is read anyway
 			err = carry.Exec(d.Executes.Path, d.Executes.Argv, sealed)
 			_ = sealed.Close() // only written
 		}
