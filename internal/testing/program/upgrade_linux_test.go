@@ -37,10 +37,10 @@ type upgradable struct {
 }
 
 // serveUpgradable starts an Orla from a copy of the program.
-func serveUpgradable(t *testing.T, tools, config string) *upgradable {
+func serveUpgradable(t *testing.T, from, tools, config string) *upgradable {
 	t.Helper()
 	u := &upgradable{program: filepath.Join(t.TempDir(), "orla")}
-	u.install(t, orlaBinary(t))
+	u.install(t, from)
 	dir := t.TempDir()
 	u.running = startPrepared(t, dir, withEnv("PWD="+dir, "OLDPWD=", "_="), u.program, "--config", writeConfig(t, tools, config))
 	u.log, u.pid = u.follow(), u.cmd.Process.Pid
@@ -126,7 +126,7 @@ func TestQ1UpgradesUnderLoad(t *testing.T) {
 		packs[name] = newPack(t, tools, name, "", map[string]string{"answer.py": counts})
 	}
 	testkit.WriteTool(t, tools, "simple.sh", "#!/bin/sh\necho ok\n")
-	u := serveUpgradable(t, tools, "")
+	u := serveUpgradable(t, orlaBinary(t), tools, "")
 	for _, name := range names {
 		u.waitListed(name)
 	}
@@ -246,7 +246,7 @@ func TestQ1ABinaryThatCannotGoOn(t *testing.T) {
 	t.Parallel()
 	tools := t.TempDir()
 	p := newPack(t, tools, "counter", "", map[string]string{"answer.py": counts})
-	u := serveUpgradable(t, tools, "")
+	u := serveUpgradable(t, checkedBinary(t), tools, "")
 	u.waitListed("counter")
 	counted := 0
 	goesOn := func(why string) {
@@ -260,7 +260,7 @@ func TestQ1ABinaryThatCannotGoOn(t *testing.T) {
 		}
 	}
 	goesOn("is not there")
-	real := orlaBinary(t)
+	real := checkedBinary(t)
 	for why, c := range map[string]struct{ script, says string }{
 		"exits":      {"echo it is broken >&2; exit 3", "ended with 3: it is broken"},
 		"is another": {"exit 0", "does not say that it can go on"},
@@ -302,7 +302,7 @@ func TestQ1WhatChangedMeanwhile(t *testing.T) {
 	for _, name := range []string{"kept", "manifest", "file", "gone", "held"} {
 		packs[name] = newPack(t, tools, name, "", map[string]string{"answer.py": counts})
 	}
-	u := serveUpgradable(t, tools, "auto_reload: false\n")
+	u := serveUpgradable(t, checkedBinary(t), tools, "auto_reload: false\n")
 	was := map[string]string{}
 	for name := range packs {
 		was[name], _, _ = strings.Cut(u.mustCall(name), " ")
@@ -314,7 +314,7 @@ func TestQ1WhatChangedMeanwhile(t *testing.T) {
 	changes := fmt.Sprintf("case $1 in __upgrade) ;; *) echo >> %s; rm -r %s ;; esac\n",
 		filepath.Join(packs["file"].dir, "answer.py"), packs["gone"].dir)
 	packs["manifest"].manifest("args: [more]", "mcp: {input_schema: {type: object}}")
-	binary := testkit.WriteTool(t, t.TempDir(), "orla", "#!/bin/sh\n"+changes+"exec "+orlaBinary(t)+" \"$@\"\n")
+	binary := testkit.WriteTool(t, t.TempDir(), "orla", "#!/bin/sh\n"+changes+"exec "+checkedBinary(t)+" \"$@\"\n")
 	if err := os.Rename(binary, u.program); err != nil {
 		t.Fatal(err)
 	}
