@@ -106,6 +106,10 @@ func (s *server) leave(ctx context.Context, signals *signals, stop func(), next 
 	s.notifier.Reloading()
 	s.notifier.Extend(grace + givePatience + 10*time.Second)
 	if err := s.web.Pause(); err != nil {
+		s.upgrades.mu.Lock()
+		s.upgrades.failed = err.Error()
+		s.upgrades.mu.Unlock()
+		s.notifier.Ready(s.readiness().text)
 		s.log.Error("not upgraded; this program serves on", "binary", next.Executes.Path, "err", err)
 		return false
 	}

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -338,5 +340,57 @@ func TestQ1WhatChangedMeanwhile(t *testing.T) {
 		if left := p.pids(); len(left) > 0 {
 			t.Errorf("%s has the processes %v after Orla has ended", name, left)
 		}
+	}
+}
+
+// SPEC Q1, K1: to systemd an upgrade is a reload. The new program serves the sockets of systemd, also one that is a file,
+// and no tool inherits anything of it.
+func TestQ1UpgradesUnderSystemd(t *testing.T) {
+	t.Parallel()
+	m, path, tools := underSystemd(t), shortPath(t), t.TempDir()
+	testkit.WriteTool(t, tools, "files", "#!/bin/sh\nreadlink /proc/$$/fd/*\nenv | grep -E '^(ORLA_STATE|LISTEN)'\ngrep SigIgn /proc/self/status\n")
+	tcp := socket(t, "tcp", "127.0.0.1:0")
+	o := startPrepared(t, t.TempDir(), func(cmd *exec.Cmd) {
+		for _, s := range []net.Listener{tcp, socket(t, "unix", path)} {
+			f, err := s.(interface{ File() (*os.File, error) }).File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = f.Close() })
+			cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+		}
+		cmd.Env = append(cmd.Env, m.env, "WATCHDOG_USEC=2000000", "LISTEN_FDNAMES=orla.socket:orla.socket", "LISTEN_FDS=2")
+	}, "sh", "-c", `LISTEN_PID=$$ exec "$0" --config "$1"`, checkedBinary(t), writeConfig(t, tools, ""))
+	m.next("READY=1\n")
+	o.url = "http://" + tcp.Addr().String() + "/mcp"
+	numbers := regexp.MustCompile(`pipe:\[\d+\]`)
+	has := func() string { return numbers.ReplaceAllString(o.mustCall("files"), "pipe") }
+	was := has()
+	api := control.NewClient(o.status().Socket)
+	for range 2 {
+		if _, err := api.Upgrade(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		m.next("RELOADING=1\nMONOTONIC_USEC=")
+		m.next("READY=1\n")
+		m.next("WATCHDOG=1")
+		if now := has(); now != was {
+			t.Errorf("after an upgrade a tool has\n%s\nit had\n%s", now, was)
+		}
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}}
+		resp, err := client.Get("http://localhost/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK {
+			t.Errorf("/healthz: %s", resp.Status)
+		}
+	}
+	o.signal(syscall.SIGTERM)
+	m.next("STOPPING=1")
+	if code := o.wait(); code != 0 {
+		t.Errorf("it ended with %d", code)
 	}
 }
