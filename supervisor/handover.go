@@ -16,6 +16,18 @@ type Giver interface {
 	Give(ctx context.Context) (state json.RawMessage, ok bool)
 }
 
+// Parked returns how many of the calls in flight wait for an approval. They end when calls are refused.
+func (s *Supervisor) Parked() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := s.inFlight.Front(); at != nil; at = at.Next() {
+		if at.Value.(*flight).placeless {
+			n++
+		}
+	}
+	return n
+}
+
 // Give gives away the processes of all Givers, and returns their states by the names of their manifests. Calls must
 // have been refused and drained.
 func (s *Supervisor) Give(ctx context.Context) map[string]json.RawMessage {

@@ -21,6 +21,13 @@ func (c *Counter) Add(n int) {
 	}
 }
 
+// Open returns how many are open.
+func (c *Counter) Open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
 // One reports whether exactly one is open.
 func (c *Counter) One() bool {
 	c.mu.Lock()

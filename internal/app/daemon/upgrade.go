@@ -117,8 +117,7 @@ func (s *server) leave(ctx context.Context, signals *signals, stop func(), next 
 	s.web.Hold()
 	limited, cancel := context.WithTimeout(lasting, grace)
 	defer cancel()
-	for (s.web.Asking() > 0 || s.http.Answering() || s.Supervisor.InFlight() > 0) && pace.Sleep(limited, quietPause) {
-	}
+	s.awaitQuiet(limited)
 	s.Supervisor.Drain(limited)
 	s.http.CloseSessions()
 	last, cancel := context.WithTimeout(lasting, lastPatience)
@@ -138,6 +137,18 @@ func (s *server) leave(ctx context.Context, signals *signals, stop func(), next 
 	s.log.Info("executing", "binary", next.Executes.Path, "capsules", len(s.capsules), "connections", len(next.HTTP.Conns),
 		"paused_ms", time.Since(began).Milliseconds())
 	return true
+}
+
+// awaitQuiet waits until ctx ends or no request is being answered, but for calls that wait for an approval. Nothing new
+// begins any more.
+func (s *server) awaitQuiet(ctx context.Context) {
+	const sure = 2 // looks in a row: a request goes from one count to the next
+	for quiet := 0; quiet < sure && pace.Sleep(ctx, quietPause); quiet++ {
+		parked := s.Supervisor.Parked()
+		if s.web.Asking() > 0 || s.http.Answering() > parked || s.Supervisor.InFlight() > parked {
+			quiet = -1
+		}
+	}
 }
 
 // tellBefore logs how this program came to run, if another one has run in this process.

@@ -394,3 +394,50 @@ func TestQ1UpgradesUnderSystemd(t *testing.T) {
 		t.Errorf("it ended with %d", code)
 	}
 }
+
+// SPEC Q1: a call in flight ends before another program is executed. One that waits for an approval does not hold up an
+// upgrade.
+func TestQ1CallsInFlight(t *testing.T) {
+	t.Parallel()
+	tools, gate := t.TempDir(), filepath.Join(t.TempDir(), "gate")
+	testkit.WriteTool(t, tools, "slow", "#!/bin/sh\nuntil [ -e "+gate+" ]; do sleep 0.01; done\necho done\n")
+	testkit.WriteTool(t, tools, "asks", "#!/bin/sh\necho asked\n")
+	testkit.WriteTool(t, tools, "rule.yaml", wantsApproval("asks", "operator")+"  tool_ref: asks\n")
+	u := serveUpgradable(t, checkedBinary(t), tools, "shutdown_grace: 1h\n")
+	asked, slow := make(chan string, 1), make(chan string, 1)
+	begin := func(tool string, to chan<- string) {
+		call := u.plain(tool)
+		go func() {
+			text, err := call()
+			to <- fmt.Sprint(text, err)
+		}()
+	}
+	begin("asks", asked)
+	testkit.Eventually(t, "a call waits for an approval", func() bool {
+		s, err := u.control.Status(t.Context())
+		return err == nil && s.Waiting == 1
+	})
+	u.upgrade()
+	if got := <-asked; !strings.Contains(got, "Orla is stopping") {
+		t.Errorf("the call that waited for an approval: %s", got)
+	}
+	begin("slow", slow)
+	testkit.Eventually(t, "a call is in flight", func() bool {
+		s, err := u.control.Status(t.Context())
+		return err == nil && s.InFlight == 1
+	})
+	if _, err := u.control.Upgrade(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	u.log.next("upgrading", nil)
+	later := make(chan string, 1)
+	begin("slow", later) // it waits in the kernel
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []chan string{slow, later} {
+		if got := <-answer; got != "done\n<nil>" && got != "done\n <nil>" {
+			t.Errorf("a call at an upgrade: %q", got)
+		}
+	}
+}

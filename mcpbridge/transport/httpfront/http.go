@@ -200,15 +200,8 @@ func (h *Front) CloseSessions() {
 	h.awaitCalls() // for those that came while the sessions ended
 }
 
-// Answering reports whether calls are being answered, or other requests that end by themselves.
-func (h *Front) Answering() bool {
-	select {
-	case <-h.calls.None():
-		return false
-	default:
-		return true
-	}
-}
+// Answering returns how many calls are being answered, and other requests that end by themselves.
+func (h *Front) Answering() int { return h.calls.Open() }
 
 // awaitCalls waits, for Limits.Answers at most, for the calls that are being answered.
 func (h *Front) awaitCalls() {
