@@ -16,7 +16,7 @@ var groups = []struct{ id, title, commands string }{
 	{"look", "See what runs:", "tools status top console logs events audit"},
 	{"make", "Make and check tools:", "new wasm import validate schema"},
 	{"packages", "Install tools of others:", "install list search info update use uninstall verify pack cache tool"},
-	{"operate", "Operate:", "start stop restart reload login logout approvals pins can config doctor"},
+	{"operate", "Operate:", "start stop restart reload upgrade login logout approvals pins can config doctor"},
 	{"other", "Other:", "version completion help"},
 }
 

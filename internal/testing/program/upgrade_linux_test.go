@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -439,5 +440,24 @@ func TestQ1CallsInFlight(t *testing.T) {
 		if got := <-answer; got != "done\n<nil>" && got != "done\n <nil>" {
 			t.Errorf("a call at an upgrade: %q", got)
 		}
+	}
+}
+
+// SPEC Q1, D3: an Orla that is killed at any moment of an upgrade leaves nothing of its capsules, not even a daemon.
+func TestQ1KilledDuringAnUpgrade(t *testing.T) {
+	t.Parallel()
+	for range needs.Rounds(1, 2) {
+		tools := t.TempDir()
+		p := newPack(t, tools, "daemon", "", map[string]string{"answer.py": leavesDaemon + says("'ok'")})
+		u := serveUpgradable(t, checkedBinary(t), tools, "")
+		u.mustCall("daemon")
+		testkit.Eventually(t, "the capsule has a daemon", func() bool { return len(p.pids()) == 2 })
+		if _, err := u.control.Upgrade(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		after := rand.N(80 * time.Millisecond)
+		<-time.After(after)
+		u.signal(syscall.SIGKILL)
+		testkit.Eventually(t, fmt.Sprintf("nothing is left of an Orla that was killed %s after its check", after), func() bool { return len(p.pids()) == 0 })
 	}
 }
