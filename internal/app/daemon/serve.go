@@ -252,7 +252,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	if err := s.open(ctx, cfg, before); err != nil {
 		return err
 	}
-	stop := s.startTree(ctx, s.bridge, s.http, s, s.control, s.Approving.Announcer, &s.issuer)
+	tree := s.startTree(ctx, s.bridge, s.http, s, s.control, s.Approving.Announcer, &s.issuer)
 	s.awaitControl(ctx, cfg)
 	s.serving(s.web.URL())
 	carry.CloseRest()
@@ -263,7 +263,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		if !ok {
 			break
 		}
-		if s.leave(ctx, signals, stop, f.Document) {
+		if s.leave(ctx, signals, tree, f.Document) {
 			return nil
 		}
 		ended = s.waitForEnd(ctx, signals, nil)
@@ -273,7 +273,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	s.page.Close()
 	s.http.CloseSessions()
 	s.web.Shutdown(context.WithoutCancel(ctx))
-	stop()
+	tree.end()
 	s.log.Info("stopped", "reason", ended.Error())
 	return nil
 }
@@ -324,7 +324,7 @@ func (s *server) readiness() *readiness {
 
 // runStdio serves the one client on stdin and stdout.
 func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.Streams, signals *signals) error {
-	stop := s.startTree(ctx, s.bridge, s, s.control, s.Approving.Announcer)
+	tree := s.startTree(ctx, s.bridge, s, s.control, s.Approving.Announcer)
 	s.awaitControl(ctx, cfg)
 	s.serving("stdio")
 
@@ -342,7 +342,7 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 	s.drain(ctx, signals)
 	leave()
 	<-over
-	stop()
+	tree.end()
 	s.log.Info("stopped", "reason", ended.Error())
 	if served != nil && !errors.Is(served, context.Canceled) {
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("stdio: %w", served)}
@@ -351,8 +351,8 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 }
 
 // startTree starts the tree: the back with all that lives, the front with services.
-// The function that it returns stops the front, and then the back.
-func (s *server) startTree(ctx context.Context, services ...suture.Service) (stop func()) {
+// It returns what ends the front, and what ends the back after that.
+func (s *server) startTree(ctx context.Context, services ...suture.Service) *tree {
 	backCtx, endBack := context.WithCancel(context.WithoutCancel(ctx))
 	frontCtx, endFront := context.WithCancel(context.WithoutCancel(ctx))
 	front := suture.New("front", supervisor.TreeSpec(s.log.Logger))
@@ -368,14 +368,26 @@ func (s *server) startTree(ctx context.Context, services ...suture.Service) (sto
 	var back sync.WaitGroup
 	back.Go(func() { _ = s.Supervisor.Serve(backCtx) }) // it ends by backCtx alone
 	frontEnded := front.ServeBackground(frontCtx)
-	return func() {
-		endFront()
-		if err := <-frontEnded; !errors.Is(err, context.Canceled) {
-			s.log.Warn("the front ended", "err", err)
-		}
-		endBack()
-		back.Wait()
+	return &tree{
+		endFront: func() {
+			endFront()
+			if err := <-frontEnded; !errors.Is(err, context.Canceled) {
+				s.log.Warn("the front ended", "err", err)
+			}
+		},
+		endBack: func() {
+			endBack()
+			back.Wait()
+		},
 	}
+}
+
+// tree is the services of a server.
+type tree struct{ endFront, endBack func() }
+
+func (t *tree) end() {
+	t.endFront()
+	t.endBack()
 }
 
 var (

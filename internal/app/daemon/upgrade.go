@@ -94,12 +94,12 @@ const (
 	// givePatience bounds the time in which capsules are given.
 	givePatience = 10 * time.Second
 	// lastPatience bounds the time in which connections whose answer was written end.
-	lastPatience = time.Second
+	lastPatience = 500 * time.Millisecond
 )
 
 // leave is runHTTP's end before another program is executed: what can go on without this one is given to it, and all
 // else ends as at a stop. It reports false if nothing was begun.
-func (s *server) leave(ctx context.Context, signals *signals, stop func(), next *upgrade.Document) bool {
+func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *upgrade.Document) bool {
 	began := time.Now()
 	lasting := context.WithoutCancel(ctx)
 	grace := time.Duration(s.current().ShutdownGrace)
@@ -124,13 +124,14 @@ func (s *server) leave(ctx context.Context, signals *signals, stop func(), next 
 	defer cancel()
 	for s.web.Open() > 0 && pace.Sleep(last, quietPause) {
 	}
-	s.web.Shutdown(lasting)
+	s.web.Cut()
 	next.HTTP = s.web.Give()
+	s.control.Leave()
+	tree.endFront() // no reload changes what is given
 	giving, cancel := context.WithTimeout(lasting, givePatience)
 	defer cancel()
 	s.capsules = s.Supervisor.Give(giving)
-	s.control.Leave()
-	stop()
+	tree.endBack()
 	next.Control = s.control.Given()
 	next.Ended = len(signals.end) > 0
 	s.upgrades.next = next

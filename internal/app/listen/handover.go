@@ -67,23 +67,45 @@ func dupListener(l net.Listener) (int, error) {
 	return carry.Dup(open)
 }
 
-// Asking returns how many connections there are that are not given away yet, without those with a request that a
-// front has taken.
+const (
+	// heldHeaders and heldBody are how long a held connection may take for the rest of the headers of a request, and until
+	// a front has taken the request. A client that takes longer is not waited for (SPEC S2).
+	heldHeaders = 500 * time.Millisecond
+	heldBody    = 2 * time.Second
+)
+
+// Asking returns how many connections there are that are about to be given away, or whose request no front has taken yet.
 func (w *Server) Asking() (n int) {
 	for _, c := range w.conns.all() {
-		c.mu.Lock()
-		if !c.begun || !c.taken {
+		if c.asks() {
 			n++
 		}
-		c.mu.Unlock()
 	}
 	return n
 }
 
+func (c *conn) asks() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch held := time.Since(c.heldSince); {
+	case !c.begun:
+		return true
+	case c.taken:
+		return false
+	case c.called:
+		return held < heldBody
+	default:
+		return held < heldHeaders
+	}
+}
+
+// Cut closes the connections that there still are.
+func (w *Server) Cut() { _ = w.server.Close() }
+
 // Open returns how many connections there are that are not given away yet.
 func (w *Server) Open() int { return len(w.conns.all()) }
 
-// Give returns what the program that follows takes. Shutdown must have returned.
+// Give returns what the program that follows takes. Cut must have returned.
 func (w *Server) Give() *State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,12 +178,14 @@ func (*accepted) Addr() net.Addr { return &net.TCPAddr{} }
 
 // between is what is known of a connection between two requests.
 type between struct {
-	mu     sync.Mutex // guards the fields that follow
-	holds  bool       // no further request is to begin
-	peeked bool       // net/http has read a byte to see whether the client is there
-	begun  bool       // a byte of a request was read, and the request has not ended
-	taken  bool       // its front has taken it
-	held   bool       // no request is to begin; Close gives the connection away
+	mu        sync.Mutex // guards the fields that follow
+	holds     bool       // no further request is to begin
+	heldSince time.Time  // when holds was set
+	peeked    bool       // net/http has read a byte to see whether the client is there
+	begun     bool       // a byte of a request was read, and the request has not ended
+	called    bool       // its headers were read
+	taken     bool       // its front has taken it
+	held      bool       // no request is to begin; Close gives the connection away
 }
 
 // errHeld ends the wait for a request. net/http closes the connection then, without an answer.
@@ -171,7 +195,7 @@ var errHeld = os.ErrDeadlineExceeded
 func (c *conn) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.holds = true
+	c.holds, c.heldSince = true, time.Now()
 	if !c.begun {
 		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -207,7 +231,7 @@ func (c *conn) readNext(p []byte) (int, error) {
 func (c *conn) ended(ahead bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begun, c.taken, c.peeked = ahead || c.peeked, false, false
+	c.begun, c.called, c.taken, c.peeked = ahead || c.peeked, false, false, false
 }
 
 // giveAway keeps a duplicate of a connection that is held.

@@ -218,6 +218,9 @@ func (c *conn) refuse(status int, buf []byte) error {
 // serve has next answer a request whose headers have come.
 func (c *conn) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c.used()
+	c.mu.Lock()
+	c.called = true
+	c.mu.Unlock()
 	c.headers.answered(r)
 	if r.ContentLength < 0 { // there may be trailers, which nobody needs
 		r.Trailer = nil

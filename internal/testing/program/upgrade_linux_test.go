@@ -52,19 +52,17 @@ func serveUpgradable(t *testing.T, from, tools, config string) *upgradable {
 	return u
 }
 
-// install puts a program in the place of the one that runs, as a package manager does.
+// install puts a program in the place of the one that runs, as a package manager does. It writes nothing: a file that was
+// written by a process that forks may be busy.
 func (u *upgradable) install(t *testing.T, from string) {
 	t.Helper()
-	in, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(u.program+".new", in, 0o755)
-	}
-	if err == nil {
-		err = os.Rename(u.program+".new", u.program)
-	}
-	if err != nil {
+	if err := os.Link(from, u.program+".new"); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Rename(u.program+".new", u.program); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(u.program + ".new") // rename leaves it if it is the same file
 }
 
 // upgrade upgrades once, and waits until the new program serves.
