@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/packaged"
 	"github.com/orla-project/orla/internal/app/cli/pinned"
 	"github.com/orla-project/orla/internal/app/cli/top"
+	"github.com/orla-project/orla/internal/app/cli/upgrading"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/daemon"
@@ -90,7 +91,9 @@ func newRoot(std terminal.Streams) *cobra.Command {
 			Here: func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) }, Explain: talk,
 		}, std),
 		newReload(flags, std),
-		newUpgrade(flags, std),
+		upgrading.New(upgrading.Orla{
+			Here: func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) }, Explain: talk,
+		}, std),
 		newValidate(flags, std),
 		newConfig(flags, std),
 		newSchema(std),

@@ -50,9 +50,7 @@ func (o operations) Status() control.Status {
 		Denying:    o.Governance.Denies(),
 		Callers:    o.callerStatuses(cfg),
 	}
-	o.upgrades.mu.Lock()
-	status.Upgrades, status.NotUpgraded = o.upgrades.number, o.upgrades.failed
-	o.upgrades.mu.Unlock()
+	status.Upgrades, status.NotUpgraded = o.upgrades.Last()
 	if o.http != nil {
 		n := o.http.Sessions()
 		status.Sessions = &n

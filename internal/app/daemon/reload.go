@@ -37,7 +37,7 @@ func (s *server) Serve(ctx context.Context) error {
 	for {
 		select {
 		case <-s.hup:
-			if s.upgrades.program.Replaced() {
+			if s.upgrades.Program.Replaced() {
 				s.notifier.Reloading()
 				if _, err := s.prepareUpgrade(ctx, ""); err == nil {
 					continue // the new program reads everything

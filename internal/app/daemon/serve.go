@@ -124,15 +124,14 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		s.secondSignal.Wait()
 	}()
 	defer func() {
-		if next = s.upgrades.next; next == nil {
+		if next = s.upgrades.Next; next == nil {
 			p.Close()
 			return
 		}
 		upgrade.IgnoreSignals()
 		next.Parts = p.Leave(s.capsules)
 	}()
-	s.upgrades.program, s.upgrades.asked = program, make(chan *upgrade.Document, 1)
-	s.tellBefore(before)
+	s.upgrades.Begin(program, before, log.Logger)
 
 	s.telemetry = s.newTelemetry()
 	defer s.telemetry.Close(ctx)
@@ -181,7 +180,7 @@ type server struct {
 	callable callable // for the status
 	reloads
 	inForce
-	upgrades upgrades
+	upgrades upgrade.Upgrades
 	capsules map[string]json.RawMessage // that were given away
 
 	began        time.Time
@@ -409,7 +408,7 @@ func (s *server) waitForEnd(ctx context.Context, signals *signals, client <-chan
 			}
 		case <-signals.state:
 			s.logState()
-		case next := <-s.upgrades.asked:
+		case next := <-s.upgrades.Asked:
 			return follow{next}
 		case <-client:
 			return errClientDone

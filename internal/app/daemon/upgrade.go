@@ -1,37 +1,14 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/upgrade"
-	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/call/pace"
-	"github.com/orla-project/orla/internal/launch/carry"
 )
-
-// upgrades are the upgrades of this process.
-type upgrades struct {
-	program upgrade.Program
-	asked   chan *upgrade.Document // holds one that is to be made
-
-	busy   sync.Mutex        // held during a check
-	mu     sync.Mutex        // guards the fields that follow
-	number int               // that were made
-	failed string            // why the last one was not; "" if it was
-	next   *upgrade.Document // what is executed when all has stopped; nil for nothing
-}
-
-// refusedUpgrade is the error of an upgrade that changed nothing.
-func refusedUpgrade(format string, args ...any) error {
-	return &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf(format, args...), Hint: "nothing was changed; this Orla serves on"}
-}
 
 // Upgrade implements control.Backend.
 func (o operations) Upgrade(ctx context.Context, binary string) (control.Upgrade, error) {
@@ -40,48 +17,14 @@ func (o operations) Upgrade(ctx context.Context, binary string) (control.Upgrade
 
 // prepareUpgrade checks a binary, and has it executed soon. "" is the file that this program was started from.
 func (s *server) prepareUpgrade(ctx context.Context, binary string) (control.Upgrade, error) {
-	if !s.upgrades.busy.TryLock() {
-		return control.Upgrade{}, refusedUpgrade("an upgrade is under way already")
-	}
-	defer s.upgrades.busy.Unlock()
-	next, said, err := s.checkBinary(ctx, binary)
-	if err == nil && len(s.upgrades.asked) > 0 {
-		err = errors.New("an upgrade is under way already")
-	}
-	if err != nil {
-		s.upgrades.mu.Lock()
-		s.upgrades.failed = err.Error()
-		s.upgrades.mu.Unlock()
-		s.log.Error("not upgraded; this program serves on", "binary", cmp.Or(binary, s.upgrades.program.Path), "err", err)
-		return control.Upgrade{}, refusedUpgrade("%v", err)
-	}
-	s.upgrades.mu.Lock()
-	s.upgrades.failed = ""
-	s.upgrades.mu.Unlock()
-	s.upgrades.asked <- next // it has room
-	return control.Upgrade{Version: said.Version, Number: next.Number}, nil
-}
-
-// checkBinary asks a binary whether it can go on from here, and returns the begin of the document for it.
-func (s *server) checkBinary(ctx context.Context, binary string) (*upgrade.Document, upgrade.Answer, error) {
-	var said upgrade.Answer
-	cfg := s.current()
-	if err := carry.Possible(); err != nil {
-		return nil, said, fmt.Errorf("this process cannot execute another binary: %w", err)
-	}
+	var cannot error
 	switch {
 	case s.http == nil:
-		return nil, said, errors.New("an Orla on stdin and stdout cannot be upgraded: its client would have to begin again")
-	case cfg.Only != "":
-		return nil, said, errors.New("orla dev cannot be upgraded; start it again")
-	case binary != "" && !filepath.IsAbs(binary):
-		return nil, said, fmt.Errorf("%s is not an absolute path", binary)
+		cannot = errors.New("an Orla on stdin and stdout cannot be upgraded: its client would have to begin again")
+	case s.current().Only != "":
+		cannot = errors.New("orla dev cannot be upgraded; start it again")
 	}
-	s.upgrades.mu.Lock()
-	next := upgrade.New(s.upgrades.number+1, s.upgrades.program, binary)
-	s.upgrades.mu.Unlock()
-	said, err := next.Ask(ctx, s.Launcher.Launcher())
-	return next, said, err
+	return s.upgrades.Prepare(ctx, s.Launcher.Launcher(), binary, cannot, s.log.Logger)
 }
 
 // follow is an upgrade as the reason of an end.
@@ -106,11 +49,8 @@ func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *
 	s.notifier.Reloading()
 	s.notifier.Extend(grace + givePatience + 10*time.Second)
 	if err := s.web.Pause(); err != nil {
-		s.upgrades.mu.Lock()
-		s.upgrades.failed = err.Error()
-		s.upgrades.mu.Unlock()
 		s.notifier.Ready(s.readiness().text)
-		s.log.Error("not upgraded; this program serves on", "binary", next.Executes.Path, "err", err)
+		s.upgrades.Fail(next, err, s.log.Logger)
 		return false
 	}
 	s.log.Info("upgrading", "binary", next.Executes.Path, "in_flight", s.Supervisor.InFlight(), "grace_ms", grace.Milliseconds())
@@ -134,7 +74,7 @@ func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *
 	tree.endBack()
 	next.Control = s.control.Given()
 	next.Ended = len(signals.end) > 0
-	s.upgrades.next = next
+	s.upgrades.Next = next
 	s.log.Info("executing", "binary", next.Executes.Path, "capsules", len(s.capsules), "connections", len(next.HTTP.Conns),
 		"paused_ms", time.Since(began).Milliseconds())
 	return true
@@ -150,17 +90,4 @@ func (s *server) awaitQuiet(ctx context.Context) {
 			quiet = -1
 		}
 	}
-}
-
-// tellBefore logs how this program came to run, if another one has run in this process.
-func (s *server) tellBefore(d *upgrade.Document) {
-	if d == nil {
-		return
-	}
-	s.upgrades.number, s.upgrades.failed = d.Number, d.Failed
-	if d.Failed != "" {
-		s.log.Error("not upgraded; this program serves on", "binary", d.Executes.Path, "err", d.Failed)
-		return
-	}
-	s.log.Info("upgraded", "from", d.From, "version", version.Version(), "number", d.Number)
 }
