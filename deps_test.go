@@ -221,6 +221,7 @@ var imports = map[string][]string{
 		"internal/app/cli/upgrading", "internal/app/upgrade",
 		"internal/app/cli/statuspage", "internal/file/wholefile",
 		"internal/deps", "internal/launch/environ", // which packages tools need
+		"internal/packages/permission", // validate reads those of packages
 		"internal/call/rules",
 		"internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/packaged", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",

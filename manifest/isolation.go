@@ -49,6 +49,7 @@ type Grants struct {
 	Writes  []string // the same, that the process can change too
 	Network bool     // that of this machine
 	Env     []string // names of Orla's variables that its processes inherit
+	Home    string   // HOME of its processes, if paths in it were granted; "" for the sandbox's own
 	// Hides are folders of Orla itself, which are not visible in those.
 	Hides []string
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/toolfile"
 )
 
 // dependency is what one tool needs.
@@ -117,6 +119,24 @@ func warnOfRequirements(ctx context.Context, found *manifest.Result) {
 				text += "; to install it: " + f.Fix
 			}
 			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: errors.New(text)})
+		}
+	}
+}
+
+// warnOfPermissions adds to what was found the permissions of packages that orla install would refuse.
+func warnOfPermissions(found *manifest.Result) {
+	for _, t := range found.Tools {
+		if t.Version == "" || t.Runtime.Generated {
+			continue // only a package has a tool.yaml
+		}
+		about, err := toolfile.ReadAbout(t.Dir, t.Source)
+		if err == nil {
+			if _, err = permission.ParseAll(about.Permissions); err != nil {
+				err = fmt.Errorf("permissions: %w, so orla install refuses the package", err)
+			}
+		}
+		if err != nil && filepath.Base(t.Source) == toolfile.ManifestFile {
+			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: err})
 		}
 	}
 }

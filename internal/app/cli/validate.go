@@ -45,6 +45,7 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			found := check(cfg, l.Home, args, err)
 			warnOfRules(cmd.Context(), &found)
 			warnOfRequirements(cmd.Context(), &found)
+			warnOfPermissions(&found)
 			needs := warnOfDependencies(&found)
 			if err == nil {
 				discovery.WarnOfRenames(&found, cfg)

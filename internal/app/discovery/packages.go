@@ -195,8 +195,9 @@ func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
 	if dir == "" {
 		return nil
 	}
+	name, version := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
 	stale := func(format string, args ...any) error {
-		return beyond(t, "%s; orla install NAME installs it again, orla uninstall NAME removes it", fmt.Sprintf(format, args...))
+		return beyond(t, "%s; orla install installs it again, orla uninstall %s removes it", fmt.Sprintf(format, args...), name)
 	}
 	switch {
 	case was.err != nil:
@@ -206,7 +207,6 @@ func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
 	case in.err != nil:
 		return fmt.Errorf("%s: it was installed, and what it was granted cannot be read: %w", t.Source, in.err)
 	}
-	name, version := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
 	entry := in.lock.Find(name, version)
 	switch {
 	case !was.is:
@@ -307,7 +307,7 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if !terms.Network || t.Isolation.Mode == manifest.IsolationSandboxed {
 		t.Isolation.Network = ""
 	}
-	t.Isolation.Grants = manifest.Grants{Reads: terms.Reads, Writes: terms.Writes, Network: terms.Network, Env: terms.Env}
+	t.Isolation.Grants = manifest.Grants{Reads: terms.Reads, Writes: terms.Writes, Network: terms.Network, Env: terms.Env, Home: terms.Home}
 	if !t.Isolation.Grants.Empty() {
 		t.Isolation.Grants.Hides = p.machine.Private
 	}

@@ -86,6 +86,9 @@ const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // image.
 func ofIsolated(i manifest.Isolation) []string {
 	environ := []string{"HOME=/tmp", "LANG=C.UTF-8"}
+	if i.Grants.Home != "" { // where programs would keep what they make is not to be changed
+		environ = []string{"HOME=" + i.Grants.Home, "LANG=C.UTF-8", "XDG_CACHE_HOME=/tmp"}
+	}
 	if backend := i.Terms.Backend; backend != manifest.BackendContainer && backend != manifest.BackendKubernetes {
 		environ = append(environ, "PATH="+usualPath)
 	}

@@ -137,7 +137,7 @@ func (p Permission) Explain() string {
 	case p.Kind == Write:
 		return "read and change " + p.Target + " and all below it"
 	case p.Kind == Network && p.Target == "":
-		return "connect to every host, and to the services of this machine"
+		return "the whole network, including services of this machine; an Orla without tokens answers it too"
 	case p.Kind == Network:
 		return "connect to " + p.Target
 	case p.Kind == Remote:

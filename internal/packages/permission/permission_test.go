@@ -73,7 +73,7 @@ func TestM7Terms(t *testing.T) {
 	}
 	m := permission.Machine{Home: home, Private: []string{filepath.Join(dir, "tools"), filepath.Join(home, "orla.lock")}}
 	got, err := m.Of(all(t, "filesystem:write:"+data, "filesystem:read:"+data+"/x", "filesystem:read:~/docs", "filesystem:read:~/docs/a", "network:x", "env:A"))
-	want := permission.Terms{Reads: []string{home + "/docs"}, Writes: []string{data}, Network: true, Env: []string{"A"}}
+	want := permission.Terms{Reads: []string{home + "/docs"}, Writes: []string{data}, Network: true, Env: []string{"A"}, Home: home}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the terms are %+v, %v; want %+v", got, err, want)
 	}

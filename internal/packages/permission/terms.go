@@ -26,6 +26,8 @@ type Terms struct {
 	Reads, Writes []string // absolute paths without links, outer ones only; "/" is all
 	Network       bool
 	Env           []string
+	// Home is the home of Orla's user, without links, if paths in it were granted as ~; "" otherwise.
+	Home string
 }
 
 // Of returns the terms for permissions that were granted. A path that leads through a link is refused: who can
@@ -50,6 +52,9 @@ func (m Machine) Of(granted []Permission) (t Terms, err error) {
 				t.Reads = append(t.Reads, path)
 			} else {
 				t.Writes = append(t.Writes, path)
+			}
+			if err == nil && m.Home != "" && (p.Target == "" || strings.HasPrefix(p.Target, "~")) {
+				t.Home = withoutLinks(m.Home)
 			}
 		}
 	}
@@ -148,7 +153,7 @@ func (m Machine) Unenforced(list []Permission) (those []Permission, reasons []st
 		switch p.Kind {
 		case Network:
 			if p.Target != "" {
-				add(p, "Orla cannot limit connections to a host: the tool could connect to every host")
+				add(p, "Orla cannot limit connections to a host: the tool gets the whole network, including services of this machine")
 			}
 		case Write:
 			if why := m.reaches(p.Target); why != "" {

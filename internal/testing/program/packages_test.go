@@ -212,7 +212,7 @@ func TestM7ThePermissionScreen(t *testing.T) {
 	i.version("1.0.0", "#!/bin/sh\n", "permissions: [network, 'network:example.com']\nauthor: \"\\e[2Jevil\"\n")
 	i.write(i.src, "tool.yaml", strings.Replace(fileText(t, i.src, "tool.yaml"), "it says its version", `"\e[1A\e[2Kharmless\u202e"`, 1))
 	out, err := i.orla("install", "--local", i.src)
-	if err == nil || !strings.Contains(out, "network: connect to every host") || !strings.Contains(out, "Orla cannot enforce:\n  network:example.com") || !strings.Contains(out, "--yes agrees") {
+	if err == nil || !strings.Contains(out, "network: the whole network, including services of this machine") || !strings.Contains(out, "Orla cannot enforce:\n  network:example.com") || !strings.Contains(out, "--yes agrees") {
 		t.Errorf("without an answer: %v\n%s", err, out)
 	}
 	if strings.ContainsAny(out, "\x1b\u202e") {
@@ -225,6 +225,11 @@ func TestM7ThePermissionScreen(t *testing.T) {
 		t.Error("something was installed")
 	}
 	i.must("install", "--local", i.src, "--yes", "--accept-unenforced")
+	i.write(filepath.Join(i.home, "bad"), "tool.yaml", strings.Replace(fileText(t, i.src, "tool.yaml"), "[network,", "[camera,", 1))
+	i.write(filepath.Join(i.home, "bad"), "run", "#!/bin/sh\n")
+	if out := i.must("validate", filepath.Join(i.home, "bad")); !strings.Contains(out, `"camera" is not a permission`) {
+		t.Errorf("validate prints %s", out)
+	}
 	if out := i.must("info", "say"); strings.ContainsAny(out, "\x1b\u202e") || !strings.Contains(out, "not enforced  network:example.com") {
 		t.Errorf("info prints %q", out)
 	}
@@ -370,5 +375,44 @@ true
 	}
 	if out, err := i.orla("call", "say"); err == nil {
 		t.Errorf("without a lock it runs: %s", out)
+	}
+}
+
+// SPEC M7: a tool with network reaches what listens on ports of this machine, which is said when it is granted: an Orla
+// without tokens among them. It does not reach the control socket.
+func TestM7TheNetworkAndOrlaItself(t *testing.T) {
+	t.Parallel()
+	needs.Programs(t, "/usr/bin/python3")
+	i := newInstallable(t)
+	socket := filepath.Join(i.dir, "sock", "orla.sock")
+	i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nstate_dir: ./state\nsocket: "+socket+"\ntimeout: 60s\n")
+	i.write(filepath.Join(i.dir, "tools"), "other.sh", "#!/bin/sh\necho reached\n")
+	if err := os.Mkdir(filepath.Dir(socket), 0o755); err != nil { //nolint:gosec // nothing but the sandbox is to be in the way
+		t.Fatal(err)
+	}
+	o := i.serve()
+	if _, err := os.Stat(socket); err != nil {
+		t.Fatal(err)
+	}
+	i.version("1.0.0", `#!/usr/bin/python3
+import socket, urllib.request
+try:
+    socket.socket(socket.AF_UNIX).connect("`+socket+`")
+    print("the control socket")
+except OSError as err:
+    print(err.strerror)
+body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"other","arguments":{}}}'
+r = urllib.request.Request("`+o.url+`", body, {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"})
+try:
+    print("reached" in urllib.request.urlopen(r).read().decode())
+except OSError as err:
+    print(err)
+`, "permissions: [network, 'filesystem:read:"+filepath.Dir(socket)+"']\n")
+	out := i.must("install", "--local", i.src, "--yes")
+	if !strings.Contains(out, "including services of this machine; an Orla without tokens answers it too") {
+		t.Errorf("the screen says %s", out)
+	}
+	if got, want := strings.Fields(i.must("call", "say", "--socket", "none")), "Address family not supported by protocol"; strings.Join(got[:len(got)-1], " ") != want || got[len(got)-1] != "True" {
+		t.Errorf("it prints %q; want %s, and that the other tool was reached", got, want)
 	}
 }

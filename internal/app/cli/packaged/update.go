@@ -27,7 +27,7 @@ type updated struct {
 	To          string   `json:"to,omitempty"` // "" if nothing newer is there
 	Permissions []string `json:"new_permissions,omitempty"`
 	Tools       []string `json:"changed_tools,omitempty"`
-	State       string   `json:"state"` // newest, would update, updated, rolled back or failed
+	State       string   `json:"state"` // newest, chosen (another version is installed), would update, updated, rolled back or failed
 	Reason      string   `json:"reason,omitempty"`
 }
 
@@ -93,6 +93,8 @@ func (c command) printUpdates(list []updated) error {
 		switch u.State {
 		case "newest":
 			fmt.Fprintf(&text, "%s %s is the newest\n", u.Name, u.From)
+		case "chosen":
+			fmt.Fprintf(&text, "%s %s was chosen, and %s is installed; orla use %[1]s@%[3]s changes that\n", u.Name, u.From, u.To)
 		case "would update", "updated":
 			fmt.Fprintf(&text, "%s %s -> %s: %s\n", u.Name, u.From, u.To, u.State)
 		}
@@ -122,6 +124,10 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 		return u, err
 	}
 	defer candidate.Discard()
+	if candidate.Same && candidate.Entry.Version != before.Version {
+		u.To, u.State = candidate.Entry.Version, "chosen"
+		return u, nil
+	}
 	if candidate.Same || manifest.CompareVersions(candidate.Entry.Version, before.Version) <= 0 && before.Source.Kind == lockfile.Git {
 		return u, nil
 	}

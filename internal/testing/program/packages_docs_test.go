@@ -1,0 +1,111 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// gitConfig is a configuration of git that has all that it asks for, for an environment.
+func gitConfig(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gitconfig")
+	text := "[user]\n\tname = a\n\temail = a@example.com\n[init]\n\tdefaultBranch = main\n[safe]\n\tdirectory = *\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "GIT_CONFIG_GLOBAL=" + file
+}
+
+// gitDaemon serves the repositories below a folder, and returns the URL of the folder.
+func gitDaemon(t *testing.T, folder, config string) string {
+	t.Helper()
+	needs.Programs(t, "git")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().(*net.TCPAddr)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, "git", "daemon", "--reuseaddr", "--export-all", "--listen=127.0.0.1", fmt.Sprint("--port=", addr.Port), "--base-path="+folder, folder)
+	cmd.Env = append(os.Environ(), config)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	testkit.Eventually(t, "git daemon listens", func() bool {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr.String())
+		return err == nil && c.Close() == nil
+	})
+	return "git://" + addr.String()
+}
+
+// named finds the blocks of a document that are files or commands: "`FILE`:" is before those of a file.
+var named = regexp.MustCompile("(?ms)^(?:`([^`\n]+)`:\n\n)?```([a-z]+)\n(.*?)^```$")
+
+// differing is what each run prints differently.
+var differing = regexp.MustCompile(`[0-9a-f]{40}|/\S*/project/`)
+
+// The first five minutes of docs/PACKAGES.md: its files and commands do what is said of them, and print what is shown.
+func TestTheWalkOfPACKAGES(t *testing.T) {
+	t.Parallel()
+	needs.Root(t, "the package runs in a native sandbox")
+	needs.Programs(t, "git", "/usr/bin/python3")
+	work, config := t.TempDir(), gitConfig(t)
+	for _, dir := range []string{filepath.Dir(work), work} { // a sandbox has another user
+		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the same
+			t.Fatal(err)
+		}
+	}
+	replaced := strings.NewReplacer("https://example.com/ada", gitDaemon(t, work, config))
+	shown := strings.NewReplacer(replaced.Replace("https://example.com/ada"), "https://example.com/ada")
+	blocks := named.FindAllStringSubmatch(section(t, "docs/PACKAGES.md", "Publish your first tool in five minutes"), -1)
+	if len(blocks) < 8 {
+		t.Fatalf("there are %d blocks", len(blocks))
+	}
+	in := work
+	for _, block := range blocks {
+		if block[2] != "console" {
+			testkit.WriteTool(t, filepath.Dir(filepath.Join(work, block[1])), filepath.Base(block[1]), replaced.Replace(block[3]))
+			continue
+		}
+		for step := range strings.SplitSeq(strings.TrimPrefix(block[3], "$ "), "\n$ ") {
+			command, want, _ := strings.Cut(step, "\n")
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", replaced.Replace(command)+"\npwd >&3")
+			cmd.Dir, cmd.Env = in, append(os.Environ(), config, "HOME="+work, "PATH="+filepath.Dir(orlaBinary(t))+":/usr/bin:/bin")
+			where, err := os.Create(filepath.Join(t.TempDir(), "pwd"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.ExtraFiles = []*os.File{where}
+			out, _ := cmd.CombinedOutput() // some are to fail
+			at, err := os.ReadFile(where.Name())
+			if err != nil || where.Close() != nil {
+				t.Fatal(err)
+			}
+			in = strings.TrimSpace(string(at))
+			same := func(text string) string {
+				text = spaces.ReplaceAllString(differing.ReplaceAllString(shown.Replace(text), "…"), " ")
+				return strings.TrimSpace(text)
+			}
+			if got := same(string(out)); got != same(want) {
+				t.Errorf("$ %s\nprints\n%s\nand the document says\n%s", command, out, want)
+			}
+		}
+	}
+}
+
+// spaces separate columns, whose width depends on URLs.
+var spaces = regexp.MustCompile(` {2,}`)
