@@ -91,8 +91,7 @@ func (s *Session) Made(source lockfile.Source, from From, fill func(dir string) 
 
 // Locked fetches a package again exactly as the lock has it. Nothing is asked for: it gets what the lock grants.
 func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidate, error) {
-	from := From{Name: entry.Name, URL: entry.Source.URL}
-	fetch := func(stage string) (tree origin.Tree, err error) {
+	return s.again(entry, func(stage string) (tree origin.Tree, err error) {
 		switch entry.Source.Kind {
 		case lockfile.Git:
 			ref, signers := entry.Tag, []string(nil)
@@ -116,11 +115,22 @@ func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidat
 		case lockfile.Bundle, lockfile.Server:
 		}
 		return tree, fmt.Errorf("%s %s came from %s: install it again from there", entry.Name, entry.Version, entry.Source.URL)
-	}
+	})
+}
+
+// Remade is Locked for a package that fill writes into a folder, as for Made.
+func (s *Session) Remade(entry lockfile.Package, fill func(dir string) error) (*Candidate, error) {
+	return s.again(entry, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
+}
+
+// again makes a Candidate of what has to be the tree that the lock has.
+func (s *Session) again(entry lockfile.Package, fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
+	from := From{Name: entry.Name, URL: entry.Source.URL, Version: entry.Version}
 	c, err := s.fill(fetch)
 	if err != nil {
 		return nil, err
 	}
+	c.Entry.Source = entry.Source
 	if err = s.inspect(c, from, entry.Tag); err == nil && (c.Entry.Digest != entry.Digest || c.Tool.Version != entry.Version) {
 		err = fmt.Errorf("%s %s: the tree is not the one that the lock has: it has digest %s, and the lock %s", entry.Name, entry.Version, c.Entry.Digest, entry.Digest)
 	}
@@ -135,6 +145,11 @@ func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidat
 
 func moved(entry lockfile.Package, commit string) error {
 	return fmt.Errorf("%s %s: the tag %s was commit %s when it was installed, and is %s now: somebody moved it", entry.Name, entry.Version, entry.Tag, entry.Commit, commit)
+}
+
+// HasSecret reports whether the Secret of a package is there, which is in no lock.
+func (s *Session) HasSecret(name string) bool {
+	return exists(filepath.Join(s.store.Dir, name, secretFile))
 }
 
 // IsThere reports whether the folder of an entry has the record of it.

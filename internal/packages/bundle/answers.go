@@ -47,6 +47,9 @@ func (e *UnansweredError) Error() string {
 	return "the server wants to be configured: " + strings.Join(texts, "; ")
 }
 
+// Kept is an answer to a question about a secret whose value is known elsewhere: nobody looks at it.
+const Kept = "\x00kept"
+
 // asker collects questions and their answers.
 type asker struct {
 	answers   map[string]string
@@ -83,6 +86,9 @@ func (a *asker) ask(q Question) []string {
 		return nil
 	}
 	values := []string{answer}
+	if q.Secret && answer == Kept {
+		return values
+	}
 	if q.Multiple {
 		values = slices.DeleteFunc(strings.Split(answer, "\n"), func(v string) bool { return v == "" })
 	}

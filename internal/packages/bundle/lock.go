@@ -21,24 +21,31 @@ import (
 const lockTime = 5 * time.Minute
 
 // Lock writes the lock of a package that Server has made, in its folder: all versions, and the digests of what is
-// installed later. It runs npm or uv, which ask their indexes and run nothing of a package. For Python without
+// installed later. Versions that were published after a time do not count, unless it is zero. It runs npm or uv, which ask their indexes and run nothing of a package. For Python without
 // uv there is no lock: locked is false, and only the version of the package itself is fixed.
-func Lock(ctx context.Context, dir string) (locked bool, err error) {
+func Lock(ctx context.Context, dir string, until time.Time) (locked bool, err error) {
 	exists := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		return err == nil
 	}
 	switch {
 	case exists("package.json") && exists(nodeFile) && !exists("package-lock.json"):
-		return true, run(ctx, dir, "npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier")
+		args := []string{"install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"}
+		if !until.IsZero() {
+			args = append(args, "--before="+until.Format(time.RFC3339))
+		}
+		return true, run(ctx, dir, "npm", args...)
 	case exists("requirements.txt") && exists(pythonFile):
 		if _, err := exec.LookPath("uv"); err != nil {
 			return false, nil //nolint:nilerr // without uv there is no lock
 		}
 		const out = "requirements.locked"
 		// Only wheels: to ask a source distribution for its dependencies is to run it.
-		err := run(ctx, dir, "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:", "--output-file", out, "requirements.txt")
-		if err != nil {
+		args := []string{"pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:", "--output-file", out}
+		if !until.IsZero() {
+			args = append(args, "--exclude-newer="+until.Format(time.RFC3339))
+		}
+		if err := run(ctx, dir, "uv", append(args, "requirements.txt")...); err != nil {
 			return false, err
 		}
 		return true, replaceRequirements(filepath.Join(dir, "requirements.txt"), filepath.Join(dir, out))

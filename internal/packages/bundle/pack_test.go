@@ -132,7 +132,7 @@ func TestM5LocksOfPackagesOfNpm(t *testing.T) {
 	if err := m.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	locked, err := bundle.Lock(t.Context(), dir)
+	locked, err := bundle.Lock(t.Context(), dir, time.Time{})
 	if err != nil || !locked {
 		t.Fatalf("%v %v", locked, err)
 	}
@@ -167,7 +167,7 @@ func TestM5LocksOfPackagesOfPyPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("UV_EXTRA_INDEX_URL", "https://me:secret@example.com/simple")
-	if locked, err := bundle.Lock(t.Context(), dir); err != nil || !locked {
+	if locked, err := bundle.Lock(t.Context(), dir, time.Time{}); err != nil || !locked {
 		t.Fatalf("%v %v", locked, err)
 	}
 	text := testkit.ReadFile(t, filepath.Join(dir, "requirements.txt"))

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/yamldoc"
@@ -60,6 +61,23 @@ type Source struct {
 	URL      string `json:"url,omitempty"`      // of a repository, or the path of a folder or file
 	Registry string `json:"registry,omitempty"` // that named it
 	Server   string `json:"server,omitempty"`   // its name in an MCP registry
+	Made     *Made  `json:"made,omitempty"`     // with what Orla made the package; nil for others
+}
+
+// Made is what a package was made with that Orla itself writes, of an MCP bundle or a server: the same makes the same again.
+type Made struct {
+	Answers map[string]string `json:"answers,omitempty"` // that are not secret
+	Secrets []string          `json:"secrets,omitempty"` // keys of those that are
+	At      string            `json:"at,omitempty"`      // when the versions of dependencies were chosen, RFC 3339
+}
+
+// Time is At; zero if there is none.
+func (m *Made) Time() time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	at, _ := time.Parse(time.RFC3339, m.At) // zero if it is not one
+	return at
 }
 
 // Same reports whether two sources are one, so that a package from one of them may take the place of a package from the
@@ -201,6 +219,9 @@ func (p *Package) check(wrong func(key, format string, args ...any)) {
 				wrong(key, "%q of %q is not a digest, which is sha256: and 64 characters", of[name], name)
 			}
 		}
+	}
+	if made := p.Source.Made; made != nil && made.At != "" && made.Time().IsZero() {
+		wrong(".source.made.at", "%q is not a time such as 2026-01-31T12:00:00Z", made.At)
 	}
 	for key, text := range map[string]string{".source.url": p.Source.URL, ".source.registry": p.Source.Registry, ".source.server": p.Source.Server, ".tag": p.Tag, ".signer": p.Signer} {
 		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\uFFFD' }) {

@@ -25,6 +25,7 @@ type Record struct {
 
 // RecordOf is the record of an entry of the lock.
 func RecordOf(p Package) Record {
+	p.Source.Made = nil // the lock has it
 	return Record{Orla: format, Name: p.Name, Version: p.Version, Source: p.Source, Digest: p.Digest}
 }
 

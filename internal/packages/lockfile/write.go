@@ -36,6 +36,12 @@ func (l *Lock) Text() []byte {
 		w.pair("      url", p.Source.URL)
 		w.pair("      registry", p.Source.Registry)
 		w.pair("      server", p.Source.Server)
+		if made := p.Source.Made; made != nil && (len(made.Answers)+len(made.Secrets) > 0 || made.At != "") {
+			w.WriteString("      made:\n")
+			w.table("        answers", made.Answers)
+			w.list("        secrets", made.Secrets)
+			w.pair("        at", made.At)
+		}
 		w.pair("    tag", p.Tag)
 		w.pair("    commit", p.Commit)
 		w.pair("    digest", p.Digest)

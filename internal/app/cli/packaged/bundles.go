@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,19 +35,22 @@ func (c command) fromLocal(ctx context.Context, s *packages.Session, path string
 // fromBundle makes a package of an MCP bundle, which must have a name unless that is empty. It asks what the bundle has
 // to know.
 func (c command) fromBundle(ctx context.Context, s *packages.Session, source lockfile.Source, file, name string, w wanted) (*packages.Candidate, error) {
-	answers, err := w.answers()
+	answers, kept, err := w.given(s)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		var made *bundle.Made
-		candidate, err := s.Made(source, packages.From{Name: name}, func(dir string) (err error) {
+		candidate, err := w.make(s, source, packages.From{Name: name}, func(dir string) (err error) {
 			made, err = bundle.Import(ctx, file, dir, answers, s.Limits())
 			return err
 		})
 		if err == nil {
-			candidate.Secret = made.SecretYAML()
 			c.notes(made)
+			if err := c.finish(candidate, s, made, answers, kept, time.Time{}); err != nil {
+				candidate.Discard()
+				return nil, err
+			}
 			return candidate, nil
 		}
 		if err := c.answer(ctx, err, answers); err != nil {
@@ -57,7 +61,7 @@ func (c command) fromBundle(ctx context.Context, s *packages.Session, source loc
 
 // fromServer makes a package of a server of an MCP registry.
 func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, entry registry.Entry, w wanted) (*packages.Candidate, error) {
-	answers, err := w.answers()
+	answers, kept, err := w.given(s)
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +94,19 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	if err := made.Pin(ctx, engine); err != nil {
 		return nil, err
 	}
-	candidate, err := s.Made(source, packages.From{Name: made.Name, Version: made.Version}, func(dir string) error {
+	var at, until time.Time
+	if w.again.exact {
+		until = w.again.entry.Source.Made.Time()
+	}
+	candidate, err := w.make(s, source, packages.From{Name: made.Name, Version: made.Version}, func(dir string) error {
 		if made.Resource != nil {
 			return os.WriteFile(filepath.Join(dir, packages.ServerFile), made.Resource, 0o644) //nolint:gosec // it has no secrets
 		}
 		if err := made.Write(dir); err != nil {
 			return err
 		}
-		locked, err := bundle.Lock(ctx, dir)
+		at = time.Now()
+		locked, err := bundle.Lock(ctx, dir, until)
 		if err == nil && !locked {
 			c.say("there is no uv in PATH: only the version of the package itself is fixed, not those of what it needs")
 		}
@@ -106,7 +115,10 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	if err != nil {
 		return nil, err
 	}
-	candidate.Secret = made.SecretYAML()
+	if err := c.finish(candidate, s, made, answers, kept, at); err != nil {
+		candidate.Discard()
+		return nil, err
+	}
 	return candidate, nil
 }
 

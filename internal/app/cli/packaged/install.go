@@ -28,6 +28,7 @@ type wanted struct {
 	global, frozen, asJSON     bool
 	acceptSigner, acceptNoSign bool
 	set                        []string // answers, KEY=VALUE
+	again                      again
 }
 
 func (c command) install() *cobra.Command {
@@ -183,6 +184,7 @@ func frozen(lock *lockfile.Lock, candidate *packages.Candidate) bool {
 
 // installLocked installs what the lock has.
 func (c command) installLocked(ctx context.Context, p *place, w wanted) error {
+	p.store.Git.Local = p.fromFiles() // which of them may be opened is decided for each
 	s, err := p.store.Open(ctx)
 	if err != nil {
 		return err
@@ -205,7 +207,7 @@ func (c command) installLocked(ctx context.Context, p *place, w wanted) error {
 		if wrong[entry.Name+"@"+entry.Version] == "" {
 			continue
 		}
-		candidate, err := s.Locked(ctx, entry)
+		candidate, err := c.locked(ctx, p, s, entry, w)
 		if err == nil {
 			err = candidate.Install(packages.Consent{}) // the lock has what was agreed to
 		}

@@ -12,8 +12,6 @@ import (
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/packages/lockfile"
-	"github.com/orla-project/orla/internal/packages/origin"
-	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/toolfile"
 )
 
@@ -57,11 +55,8 @@ func (c command) list() *cobra.Command {
 					one.Problem = "not installed; orla install installs it"
 				}
 				if outdated && one.Serves && e.Source.Kind == lockfile.Git {
-					tags, err := p.store.Git.Tags(ctx, e.Source.URL)
-					if newest := strings.TrimPrefix(origin.Latest(tags), "v"); err != nil {
+					if one.Outdated, err = p.outdated(ctx, e); err != nil {
 						one.Problem = err.Error()
-					} else if newest != "" && manifest.CompareVersions(newest, e.Version) > 0 {
-						one.Outdated = newest
 					}
 				}
 				list = append(list, one)

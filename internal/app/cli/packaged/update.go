@@ -49,6 +49,7 @@ func (c command) update() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			p.store.Git.Local = p.fromFiles() // which of them may be opened is decided for each
 			s, err := p.store.Open(ctx)
 			if err != nil {
 				return failed(ctx, err)
@@ -82,6 +83,7 @@ func (c command) update() *cobra.Command {
 	f.BoolVar(&w.unenforced, "accept-unenforced", false, "accept permissions that Orla cannot enforce")
 	f.BoolVar(&w.acceptSigner, "accept-signer", false, "accept another signer than before")
 	f.BoolVar(&w.acceptNoSign, "unsigned", false, "accept a version without a signature after signed ones")
+	f.StringArrayVar(&w.set, "set", nil, "answer what a bundle or server asks: `KEY=VALUE`, or KEY=@FILE; may be repeated")
 	globalFlag(cmd, &w.global)
 	jsonFlag(cmd, &w.asJSON)
 	return cmd
@@ -128,7 +130,7 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 		u.To, u.State = candidate.Entry.Version, "chosen"
 		return u, nil
 	}
-	if candidate.Same || manifest.CompareVersions(candidate.Entry.Version, before.Version) <= 0 && before.Source.Kind == lockfile.Git {
+	if candidate.Same || manifest.CompareVersions(candidate.Entry.Version, before.Version) <= 0 && before.Source.Kind != lockfile.Local {
 		return u, nil
 	}
 	u.To, u.Permissions, u.Tools = candidate.Entry.Version, permission.Texts(candidate.More), changedTools(before.Tools, candidate.Entry.Tools)
@@ -162,12 +164,15 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 
 // newer fetches the highest version; nil if the present one is it.
 func (c command) newer(ctx context.Context, p *place, s *packages.Session, before lockfile.Package, w wanted) (*packages.Candidate, error) {
+	if err := p.mayFetch(before.Source); err != nil {
+		return nil, err
+	}
 	switch before.Source.Kind {
 	case lockfile.Git:
 	case lockfile.Local:
 		return c.fromLocal(ctx, s, before.Source.URL, w)
 	case lockfile.Bundle, lockfile.Server:
-		return nil, fmt.Errorf("it came from %s: install it again from there", before.Source.URL)
+		return c.newerMade(ctx, p, s, before, w)
 	}
 	from := packages.From{URL: before.Source.URL, Name: before.Name, Registry: before.Source.Registry, AcceptSigner: w.acceptSigner, Unsigned: w.acceptNoSign}
 	if from.Registry != "" {

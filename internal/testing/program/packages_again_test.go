@@ -1,0 +1,173 @@
+package program
+
+import (
+	"archive/zip"
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/testing/mcpregistry"
+	"github.com/orla-project/orla/internal/testing/needs"
+)
+
+// writeBundle writes an MCP bundle of a Python server that asks two questions.
+func writeBundle(t *testing.T, file, version string) {
+	t.Helper()
+	out, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := zip.NewWriter(out)
+	for name, text := range map[string]string{
+		"manifest.json": `{"manifest_version": "0.3", "name": "asks", "version": "` + version + `", "description": "x", "author": {"name": "a"},
+			"server": {"type": "python", "entry_point": "main.py", "mcp_config": {"command": "python", "args": ["${__dirname}/main.py"],
+				"env": {"ZONE": "${user_config.zone}", "KEY": "${user_config.key}"}}},
+			"user_config": {"zone": {"type": "string", "title": "Zone", "required": true}, "key": {"type": "string", "title": "Key", "sensitive": true, "required": true}}}`,
+		"main.py": "pass\n",
+	} {
+		f, err := w.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil || out.Close() != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove removes the folder of a version, as if it was never fetched.
+func (i *installable) remove(name, version string) {
+	i.t.Helper()
+	if err := os.RemoveAll(filepath.Join(i.dir, "tools", name, version)); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+// SPEC M5: orla install without a name installs MCP bundles again as the lock has them, with the answers of before, and
+// orla update installs a newer file. The Secret stays, and is in no lock.
+func TestM5BundlesAgain(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	file := filepath.Join(i.home, "asks.mcpb")
+	writeBundle(t, file, "1.0.0")
+	i.must("install", "--local", file, "--yes", "--set", "zone=north", "--set", "key=s3cret")
+	lock, secret := fileText(t, i.dir, "orla.lock"), fileText(t, i.dir, "tools", "asks", "secret.yaml")
+	if !strings.Contains(lock, "zone: north") || strings.Contains(lock, "s3cret") || !strings.Contains(secret, "s3cret") {
+		t.Fatalf("the lock is\n%s", lock)
+	}
+	i.remove("asks", "1.0.0")
+	i.must("install")
+	if out := i.must("verify"); !strings.Contains(out, "as the lock has it") || fileText(t, i.dir, "orla.lock") != lock || fileText(t, i.dir, "tools", "asks", "secret.yaml") != secret {
+		t.Errorf("verify prints %s; the lock is\n%s", out, fileText(t, i.dir, "orla.lock"))
+	}
+	if err := os.RemoveAll(filepath.Join(i.dir, "tools", "asks")); err != nil { // on another machine
+		t.Fatal(err)
+	}
+	if out, err := i.orla("install"); err == nil || !strings.Contains(out, `"key" needs a value`) || strings.Contains(out, `"zone" needs`) {
+		t.Errorf("without the secret: %v %s", err, out)
+	}
+	i.must("install", "--set", "key=other")
+	if got := fileText(t, i.dir, "tools", "asks", "secret.yaml"); !strings.Contains(got, "other") || fileText(t, i.dir, "orla.lock") != lock {
+		t.Errorf("the secret is\n%s", got)
+	}
+	if out := i.must("update"); !strings.Contains(out, "asks 1.0.0 is the newest") {
+		t.Errorf("update prints %s", out)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	writeBundle(t, file, "1.1.0")
+	if out := i.must("update", "--yes"); !strings.Contains(out, "asks 1.0.0 -> 1.1.0: updated") {
+		t.Errorf("update prints %s", out)
+	}
+	i.remove("asks", "1.0.0")
+	if out, err := i.orla("install"); err == nil || !strings.Contains(out, "the tree is not the one that the lock has") && !strings.Contains(out, "version") {
+		t.Errorf("the old version is installed from another file: %s", out)
+	}
+}
+
+// SPEC M5: the same for servers of MCP registries. A newer version of one that cannot stand beside the old one is said.
+func TestM5ServersAgain(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	const name = "com.apify/apify-mcp-server"
+	servers := mcpregistry.Servers()
+	s := httptest.NewServer(mcpregistry.Handler(servers, nil))
+	defer s.Close()
+	i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nstate_dir: ./state\nregistries: ["+s.URL+"/v0.1]\n")
+	out, err := i.orla("install", name, "--yes")
+	if err == nil || !strings.Contains(out, `"Authorization" needs a value`) {
+		t.Fatalf("without an answer: %v %s", err, out)
+	}
+	i.must("install", name, "--yes", "--set", "Authorization=Bearer s3cret")
+	lock := fileText(t, i.dir, "orla.lock")
+	entries, err := os.ReadDir(filepath.Join(i.dir, "tools"))
+	if err != nil || strings.Contains(lock, "s3cret") {
+		t.Fatalf("%v %s", err, lock)
+	}
+	short := entries[len(entries)-1].Name()
+	i.remove(short, "0.15.2")
+	i.must("install")
+	if out := i.must("verify"); !strings.Contains(out, "as the lock has it") || fileText(t, i.dir, "orla.lock") != lock {
+		t.Errorf("verify prints %s; the lock is\n%s", out, fileText(t, i.dir, "orla.lock"))
+	}
+	if out := i.must("update"); !strings.Contains(out, "0.15.2 is the newest") {
+		t.Errorf("update prints %s", out)
+	}
+	for at, raw := range servers {
+		if strings.Contains(string(raw), `"`+name+`"`) {
+			servers[at] = json.RawMessage(strings.Replace(string(raw), "0.15.2", "0.16.0", 1))
+		}
+	}
+	i.must("cache", "clear")
+	if out, err := i.orla("update", "--yes"); err == nil || !strings.Contains(out, "orla uninstall "+short+" comes first") {
+		t.Errorf("update prints %v %s", err, out)
+	}
+}
+
+// docs/decisions/0048: a repository of this machine that the command line named once is opened again, unless it is in the
+// folder of the lock: whoever brought the lock could have brought it too.
+func TestM5FileURLsAgain(t *testing.T) {
+	t.Parallel()
+	needs.Programs(t, "git")
+	i := newInstallable(t)
+	config := gitConfig(t)
+	commit := func(version string) {
+		t.Helper()
+		i.version(version, "#!/bin/sh\necho VERSION\n", "")
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "git init -q && git add -A && git commit -qm x && git tag v"+version)
+		cmd.Dir, cmd.Env = i.src, append(os.Environ(), config)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+	}
+	commit("1.0.0")
+	i.must("install", "file://"+i.src)
+	i.remove("say", "1.0.0")
+	i.must("install")
+	commit("1.1.0")
+	if out := i.must("list", "--outdated"); !strings.Contains(out, "1.1.0 is there") {
+		t.Errorf("list prints %s", out)
+	}
+	if out := i.must("update"); !strings.Contains(out, "say 1.0.0 -> 1.1.0: updated") {
+		t.Errorf("update prints %s", out)
+	}
+	inside := filepath.Join(i.dir, "say")
+	if err := os.CopyFS(inside, os.DirFS(i.src)); err != nil {
+		t.Fatal(err)
+	}
+	i.write(i.dir, "orla.lock", strings.ReplaceAll(fileText(t, i.dir, "orla.lock"), i.src, inside))
+	i.remove("say", "1.1.0")
+	for _, command := range []string{"install", "update"} {
+		if out, err := i.orla(command); err == nil || !strings.Contains(out, "in the folder of the lock") {
+			t.Errorf("%s opens it: %v %s", command, err, out)
+		}
+	}
+}
