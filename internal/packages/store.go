@@ -38,8 +38,8 @@ type Store struct {
 }
 
 const (
-	work       = ".orla" // below Dir
-	lockName   = "lock"
+	work       = lockfile.WorkDir // below Dir
+	lockName   = lockfile.GuardFile
 	ignoreName = ".gitignore" // which ignores all of it
 	stageStart = "stage-"
 	oldStart   = "old-"

@@ -40,12 +40,22 @@ type Search struct {
 
 // Find is like the function Find, with the options of s.
 func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
+	packages := readPackages(cfg, home)
+	found, all := s.find(cfg, home, packages)
+	if packages.settle(s.Stopped) {
+		found, all = s.find(cfg, home, readPackages(cfg, home))
+	}
+	governance.Check(&found, cfg, all.Tools)
+	return WithLimits(found, cfg)
+}
+
+// find returns what is served as the folders are now, without limits, and all that is there.
+func (s Search) find(cfg *config.Loaded, home string, packages *packages) (found, all manifest.Result) {
 	folders := Folders(cfg, home)
 	folders.Stopped, folders.Seen = s.Stopped, s.Seen
-	packages := readPackages(cfg, home)
 	folders.Order = packages.order
-	all := discover.Tools(folders)
-	found := all
+	all = discover.Tools(folders)
+	found = all
 	if cfg.Only != "" {
 		found = withDocuments(discover.Validate(cfg.Only), all)
 	}
@@ -54,8 +64,7 @@ func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 		found.Folders = append(found.Folders, folders.UserDir)
 	}
 	packages.restrict(&found, cfg)
-	governance.Check(&found, cfg, all.Tools)
-	return WithLimits(found, cfg)
+	return found, all
 }
 
 // withDocuments adds to what a search for one tool alone has found the governance documents of the folders of

@@ -27,6 +27,7 @@ type packages struct {
 	folders []toolsIn
 	machine permission.Machine
 	records map[string]installed // by folder; of those that were asked for
+	doubts  []doubt
 }
 
 // installed is what the record in a folder says.
@@ -171,18 +172,19 @@ func (p *packages) restrict(found *manifest.Result, cfg *config.Loaded) {
 	clear(found.Tools[len(kept):])
 	found.Tools = kept
 	for i := range p.folders {
-		found.Problems = append(found.Problems, p.folders[i].missing()...)
+		found.Problems = append(found.Problems, p.missing(&p.folders[i])...)
 	}
 }
 
 // missing are warnings about versions that are to serve and are not there.
-func (in *toolsIn) missing() (list []manifest.Problem) {
+func (p *packages) missing(in *toolsIn) (list []manifest.Problem) {
 	if in.err != nil {
 		return []manifest.Problem{{Path: in.file, Severity: manifest.Warning, Err: fmt.Errorf("cannot be read, and so installed packages are not started: %w", in.err)}}
 	}
 	for _, name := range in.lock.Names() {
 		entry := in.lock.Serving(name)
 		if _, err := os.Lstat(filepath.Join(in.dir, name, entry.Version)); err != nil {
+			p.doubts = append(p.doubts, doubt{in, name, entry.Version})
 			list = append(list, manifest.Problem{Path: in.file, Tool: name, Severity: manifest.Warning, Err: fmt.Errorf("names %s %s, which is not installed in %s; orla install installs it", name, entry.Version, in.dir)})
 		}
 	}
@@ -208,6 +210,9 @@ func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
 		return fmt.Errorf("%s: it was installed, and what it was granted cannot be read: %w", t.Source, in.err)
 	}
 	entry := in.lock.Find(name, version)
+	if !was.is || !was.record.Matches(entry) {
+		p.doubts = append(p.doubts, doubt{in, name, version})
+	}
 	switch {
 	case !was.is:
 		return stale("%s has %s %s, and the folder has no record of an installation (%s)", in.file, name, version, lockfile.RecordName)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/orla-project/orla/internal/app/config"
@@ -292,5 +293,64 @@ func TestRFC3S9_1AndS9_3ProjectsAndModes(t *testing.T) {
 	}
 	if got, why := p.tool("b"); got == nil || got.Kind != manifest.Capsule || got.Isolation.Mode != manifest.IsolationSandboxed {
 		t.Errorf("b is %+v: %s", got, why)
+	}
+}
+
+// SPEC M8: while somebody replaces a version, its folder and the lock differ for a moment. Whoever looks then waits until
+// they do not: a capsule that serves is not stopped. Without an install the difference is a fault at once.
+func TestM8AVersionThatIsReplaced(t *testing.T) {
+	p := newProject(t)
+	p.add("say", "1.0.0", "runtime: {mode: capsule}\n", nil)
+	p.put("tools/.orla/lock", "")
+	before, other := *p.lock.Find("say", "1.0.0"), "h1:"+strings.Repeat("B", 43)+"="
+	differ := func() {
+		entry := before
+		entry.Digest = other
+		p.lock.Put(entry)
+		p.write()
+	}
+	guard, err := os.Open(filepath.Join(p.dir, "tools", ".orla", "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = guard.Close() }() // it was only locked
+	for what, end := range map[string]func(){
+		"the folder follows": func() {
+			entry := *p.lock.Find("say", "1.0.0")
+			p.put("tools/say/1.0.0/"+lockfile.RecordName, string(lockfile.RecordOf(entry).Text()))
+		},
+		"the lock is set back": func() {
+			p.lock.Put(before)
+			p.write()
+		},
+	} {
+		p.put("tools/say/1.0.0/"+lockfile.RecordName, string(lockfile.RecordOf(before).Text()))
+		differ()
+		if err := syscall.Flock(int(guard.Fd()), syscall.LOCK_EX); err != nil {
+			t.Fatal(err)
+		}
+		l := &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home")}
+		cfg, err := l.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		found := discovery.Search{Stopped: func() error {
+			if asked++; asked == 30 { // it is asked while it waits, too
+				end()
+			}
+			return nil
+		}}.Find(cfg, l.Home)
+		if len(found.Tools) != 1 || len(found.Problems) > 0 {
+			t.Errorf("%s: %d tools, %v", what, len(found.Tools), found.Problems)
+		}
+		if err := syscall.Flock(int(guard.Fd()), syscall.LOCK_UN); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.put("tools/say/1.0.0/"+lockfile.RecordName, string(lockfile.RecordOf(before).Text()))
+	differ()
+	if got, why := p.tool("say"); got != nil || !strings.Contains(why, "another digest") {
+		t.Errorf("it is served: %s", why)
 	}
 }

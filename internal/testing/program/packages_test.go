@@ -119,6 +119,13 @@ func TestM8UpdatesOfARunningCapsule(t *testing.T) {
 	if got := o.mustCall("say"); got != "1.1.0" {
 		t.Errorf("after the update it says %q", got)
 	}
+	for round := range 3 { // the same version with other files
+		i.version("1.1.0", shCapsule+fmt.Sprintf("# %d\n", round), aCapsule)
+		i.must("install", "--local", i.src)
+	}
+	if got := o.mustCall("say"); got != "1.1.0" || o.count("reload", func(l map[string]any) bool { return l["removed"] != 0.0 || l["failed"] != 0.0 }) > 0 {
+		t.Errorf("after the same version was installed again it says %q, or it was not served for a moment", got)
+	}
 	i.version("1.2.0", "#!/bin/sh\necho broken >&2\nexit 3\n", aCapsule)
 	out, err := i.orla("update", "say")
 	if err == nil || !strings.Contains(out, "say 1.2.0 was not READY, and 1.1.0 serves again") {
