@@ -64,8 +64,8 @@ type Tool struct {
 	OutputSchema json.RawMessage
 	Annotations  *mcp.ToolAnnotations // nil when none are given
 
-	// Requires are programs that the tool needs, such as "ffmpeg" and "node>=20". They are checked by orla doctor
-	// and orla validate.
+	// Requires are programs that the tool needs, such as "ffmpeg" and "node>=20". Without them it is not started;
+	// their versions are checked by orla doctor and orla validate.
 	Requires []string `json:",omitempty"`
 
 	Run       Run

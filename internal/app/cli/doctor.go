@@ -94,6 +94,7 @@ func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doct
 	found := discovery.Find(cfg, l.Home)
 	findings = append(findings, examineTools(found, l)...)
 	findings = append(findings, examineDependencies(ctx, found.Tools)...)
+	findings = append(findings, doctor.Git(ctx))
 	findings = append(findings, examineFolders(cfg, l)...)
 	running, pids := examineSockets(ctx, cfg, l)
 	findings = append(findings, wiring.Examine(ctx, cfg, found.Tools, len(pids) > 0, func(what string) {

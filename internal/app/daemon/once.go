@@ -135,7 +135,7 @@ func failed(err error, name string, life peer.Life) error {
 	if !ok || f.Code != fault.Crashed && f.Code != fault.StartFailed {
 		return err
 	}
-	if f.Unsent {
+	if f.Unsent && life.State != "" { // a simple tool has no state
 		return fault.New(f.Code, "%s", downText(name, life))
 	}
 	return fault.New(f.Code, "%s", withStderr(f.Reason, life))

@@ -46,17 +46,11 @@ func Installers(ctx context.Context, needed map[string][]string) []Finding {
 // Requirement is the finding about a program that tools require, such as "node>=20"; allows reports whether a version is
 // good.
 func Requirement(ctx context.Context, requirement string, allows func(version, specification string) bool, tools []string) Finding {
-	const check = "requirements"
-	name, specification := requirement, ""
-	if at := strings.IndexAny(requirement, "<>=!~ "); at > 0 {
-		name, specification = requirement[:at], strings.TrimSpace(requirement[at:])
-	}
-	if name == "python" {
-		name = "python3"
-	}
+	const check = requirements
+	name, specification := required(requirement)
 	at, err := exec.LookPath(name)
 	if err != nil {
-		return fail(check, installOf(name), "%s is missing, and %s needs %s", name, some(tools), requirement)
+		return missing(requirement, tools)
 	}
 	if specification == "" {
 		return ok(check, "%s is there, for %s", name, some(tools))
@@ -66,6 +60,47 @@ func Requirement(ctx context.Context, requirement string, allows func(version, s
 		return fail(check, installOf(name), "%s is %s, and %s needs %s", name, version, some(tools), requirement)
 	}
 	return ok(check, "%s is %s, for %s", name, version, some(tools))
+}
+
+// requirements is the check about programs that tools require.
+const requirements = "requirements"
+
+// required splits a requirement into a program and what its version has to be.
+func required(requirement string) (program, specification string) {
+	program = requirement
+	if at := strings.IndexAny(requirement, "<>=!~ "); at > 0 {
+		program, specification = requirement[:at], strings.TrimSpace(requirement[at:])
+	}
+	if program == "python" {
+		program = "python3"
+	}
+	return program, specification
+}
+
+func missing(requirement string, tools []string) Finding {
+	name, _ := required(requirement)
+	return fail(requirements, installOf(name), "%s is missing, and %s needs %s", name, some(tools), requirement)
+}
+
+// Absent returns the finding about the first program that a tool requires and that find does not find; false if all
+// are there. It runs nothing, so versions do not count.
+func Absent(all []string, find func(program string) string, tool string) (Finding, bool) {
+	for _, requirement := range all {
+		if name, _ := required(requirement); find(name) == "" {
+			return missing(requirement, []string{tool}), true
+		}
+	}
+	return Finding{}, false
+}
+
+// Git is the finding about the program git, which orla install needs for repositories and registries.
+func Git(ctx context.Context) Finding {
+	const check = "git"
+	at, err := exec.LookPath("git")
+	if err != nil {
+		return warn(check, install("git"), "git is missing, and orla install fetches packages with it")
+	}
+	return ok(check, "there is git %s, for orla install", versionOf(ctx, at))
 }
 
 // installOf is install for programs that come with others.

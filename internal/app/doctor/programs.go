@@ -26,7 +26,7 @@ var elsewhere = map[string]string{"deno": "https://deno.com", "bun": "https://bu
 
 // packaged are the programs that the package managers above have, as they are or by names.
 // Any other name may be misspelt, and be that of no package or of another one.
-var packaged = []string{"bash", "dash", "zsh", "python3", "node", "ruby", "perl", "php", "lua", "Rscript", "gawk", "jq"}
+var packaged = []string{"bash", "dash", "zsh", "python3", "node", "ruby", "perl", "php", "lua", "Rscript", "gawk", "jq", "git", "ffmpeg", "curl"}
 
 // Programs looks at the interpreters that tools need: those that are there, and
 // those that are missing, each with what needs it.

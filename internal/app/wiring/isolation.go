@@ -3,10 +3,13 @@ package wiring
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
+	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
+	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/launch/sandbox"
 	"github.com/orla-project/orla/manifest"
 )
@@ -15,11 +18,40 @@ import (
 // those of this machine. It never isolates less than the tool asks for: if that is not possible, each start is
 // refused, with what to do.
 func (p *Parts) launcherOf(t manifest.Tool) (launcher launch.Launcher, elsewhere bool) {
-	if !t.Isolation.Isolated() {
-		return p.Launcher.Launcher(), false
+	launcher = p.Launcher.Launcher()
+	if t.Isolation.Isolated() {
+		launcher, elsewhere = p.isolated(t)
+		launcher = p.LastProcesses.record(t.Name, launcher)
 	}
-	launcher, elsewhere = p.isolated(t)
-	return p.LastProcesses.record(t.Name, launcher), elsewhere
+	if len(t.Requires) > 0 && !elsewhere {
+		launcher = &requiring{Launcher: launcher, tool: t, environ: p.Packages.environ}
+	}
+	return launcher, elsewhere
+}
+
+// requiring is a Launcher that starts nothing until the programs are there that the tool requires (SPEC R1).
+type requiring struct {
+	launch.Launcher
+	tool    manifest.Tool
+	environ []string    // as environ.Clean returns it
+	there   atomic.Bool // they have been there
+}
+
+// Start fails with the program that is missing, and how to install it.
+func (r *requiring) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
+	if !r.there.Load() {
+		own := environ.Of(r.tool, r.environ)
+		find := func(program string) string { return environ.Find(program, own) }
+		if lacking, is := doctor.Absent(r.tool.Requires, find, r.tool.Name); is {
+			how := "install it"
+			if lacking.Fix != "" {
+				how = "to install it: " + lacking.Fix
+			}
+			return nil, fault.New(fault.StartFailed, "%s; %s", lacking.Text, how)
+		}
+		r.there.Store(true)
+	}
+	return r.Launcher.Start(ctx, spec)
 }
 
 // isolated is launcherOf for a tool that is isolated by its terms.

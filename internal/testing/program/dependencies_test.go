@@ -325,7 +325,7 @@ func TestR1WhatToolsNeed(t *testing.T) {
 		t.Errorf("a tool with setup: none needs something:\n%s", out)
 	}
 	out := orla("doctor")
-	for _, want := range []string{"pnpm is missing, and installs the packages of project", "fix: npm install -g pnpm", "nosuchprogram is missing", "installs the packages of other"} {
+	for _, want := range []string{"pnpm is missing, and installs the packages of project", "fix: npm install -g pnpm", "nosuchprogram is missing", "installs the packages of other", "git is missing, and orla install fetches packages with it"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("orla doctor does not say %q:\n%s", want, out)
 		}
@@ -373,5 +373,34 @@ func TestR4ProgressWhilePackagesAreInstalled(t *testing.T) {
 	n.open()
 	if err := <-answered; err != nil {
 		t.Error(err)
+	}
+}
+
+// SPEC R1: a tool is not started while a program is missing that it requires. The failed start says which one, and how to
+// install it.
+func TestR1AMissingProgramIsTheReason(t *testing.T) {
+	t.Parallel()
+	dir, bin := t.TempDir(), t.TempDir()
+	tools := filepath.Join(dir, "tools")
+	for name, runtime := range map[string]string{"plain": "{}", "lives": "{mode: capsule, restart: {max_failures: 1}}"} {
+		testkit.WriteTool(t, filepath.Join(tools, name), "tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: x\nentrypoint: run\ndependencies: [git-of-tests]\nmcp: {input_schema: {}}\nruntime: "+runtime+"\n")
+		testkit.WriteTool(t, filepath.Join(tools, name), "run", strings.NewReplacer("VERSION", "1.0.0", `"name":"say"`, `"name":"lives"`).Replace(shCapsule))
+	}
+	testkit.WriteTool(t, filepath.Join(tools, "plain"), "run", "#!/bin/sh\necho runs\n")
+	call := func(name string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), orlaBinary(t), "call", name, "--socket", "none")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "PATH="+bin+":/usr/bin:/bin")
+		out, _ := cmd.CombinedOutput() // some are to fail
+		return string(out)
+	}
+	for _, name := range []string{"plain", "lives"} {
+		if out := call(name); !strings.Contains(out, "git-of-tests is missing, and "+name+" needs git-of-tests; install it") {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+	testkit.WriteTool(t, bin, "git-of-tests", "#!/bin/sh\n")
+	if out := call("plain") + call("lives"); out != "runs\n1.0.0" {
+		t.Errorf("with the program they print %q", out)
 	}
 }
