@@ -104,7 +104,7 @@ func (s *Store) sweep() {
 	used := s.used()
 	digests := map[string]bool{}
 	for _, entry := range entries {
-		if name := strings.TrimSuffix(strings.TrimSuffix(entry.Name(), lockSuffix), partSuffix); isDigest(name) {
+		if name := withoutSuffix(entry.Name()); isDigest(name) {
 			digests[name] = true
 		}
 	}
@@ -162,7 +162,7 @@ func (s *Store) remove(digest string, partOnly bool) {
 	}
 	defer func() { _ = lock.Close() }() // it was only locked
 	at := s.place(digest)
-	err = os.RemoveAll(at + partSuffix)
+	err = errors.Join(os.RemoveAll(at+partSuffix), os.RemoveAll(at+scratchSuffix))
 	if !partOnly {
 		if renamed := os.Rename(at, at+partSuffix); renamed == nil { // it is never there in part
 			err = errors.Join(err, os.RemoveAll(at+partSuffix))
@@ -178,4 +178,12 @@ func (s *Store) remove(digest string, partOnly bool) {
 // isDigest reports whether a name is that of an environment.
 func isDigest(name string) bool {
 	return len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
+}
+
+// withoutSuffix returns the digest in the name of what belongs to an environment.
+func withoutSuffix(name string) string {
+	for _, suffix := range []string{lockSuffix, partSuffix, scratchSuffix} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return name
 }

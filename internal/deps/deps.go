@@ -43,6 +43,8 @@ type Source struct {
 	// Package is the name and the digest of the installed package that the tool is of; "" for a tool of the user's own.
 	// Two packages never share an environment.
 	Package string
+	// Confined says that the installers run in a sandbox, as the tool does.
+	Confined bool
 }
 
 // Need is what a tool needs. The zero Need is nothing.

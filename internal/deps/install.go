@@ -30,27 +30,43 @@ type installer struct {
 	store    *Store
 	need     Need
 	part, at string // where it is built, and where it will be
+	scratch  string // the home of a confined installer; "" if it is not confined
 	say      func(line string)
 	log      *slog.Logger
 }
 
 // install builds the environment.
 func (i *installer) install(ctx context.Context) error {
+	isConfined := i.need.source.Confined && i.store.opts.Confine != nil
+	if isConfined {
+		if err := i.confined(); err != nil {
+			return err
+		}
+	}
+	err := i.fill(ctx)
+	if err == nil && isConfined {
+		err = i.give(0) // nothing of it runs any more
+	}
+	if err == nil && i.need.source.Language == Node {
+		err = i.writeResolver()
+	}
+	if err != nil {
+		return err
+	}
+	return i.relocate()
+}
+
+// fill runs the installers.
+func (i *installer) fill(ctx context.Context) error {
 	switch {
 	case len(i.need.source.Command) > 0 && i.need.source.NoScripts:
 		return errors.New("runtime.setup: an installed package may not run a command of its own")
 	case len(i.need.source.Command) > 0:
-		if err := i.custom(ctx); err != nil {
-			return err
-		}
+		return i.custom(ctx)
 	case i.need.source.Language == Node:
 		return i.node(ctx)
-	default:
-		if err := i.python(ctx); err != nil {
-			return err
-		}
 	}
-	return i.relocate()
+	return i.python(ctx)
 }
 
 // custom runs the command of runtime.setup.
@@ -65,11 +81,6 @@ func (i *installer) custom(ctx context.Context) error {
 		program = filepath.Join(dir, program)
 	} else if program = i.find(program); program == "" {
 		return fmt.Errorf("there is no %s in PATH, which runtime.setup names", command[0])
-	}
-	if i.need.source.Language == Node {
-		if err := i.writeResolver(); err != nil {
-			return err
-		}
 	}
 	_, err := i.run(ctx, step{argv: append([]string{program}, command[1:]...), dir: dir})
 	return err
@@ -96,9 +107,14 @@ func (i *installer) run(ctx context.Context, s step) ([]byte, error) {
 		i.log.Debug("installer", "line", line)
 		i.say(line)
 	}
-	p, err := i.store.opts.Launcher.Start(ctx, launch.Spec{
+	spec := launch.Spec{
 		Path: argv[0], Argv: argv, Dir: s.dir, Whole: true, Input: append([]byte{}, s.input...), Env: i.environ(),
-	})
+	}
+	launcher := i.store.opts.Launcher
+	if i.scratch != "" {
+		launcher = i.confine(&spec, s.argv[0])
+	}
+	p, err := launcher.Start(ctx, spec)
 	if err != nil {
 		return nil, err
 	}

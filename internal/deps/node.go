@@ -70,10 +70,8 @@ func (i *installer) node(ctx context.Context) error {
 			argv = append(argv, "--git=/bin/false") // npm would run what a repository prepares
 		}
 	}
-	if _, err := i.run(ctx, step{argv: argv, dir: i.part}); err != nil {
-		return err
-	}
-	return i.writeResolver()
+	_, err := i.run(ctx, step{argv: argv, dir: i.part})
+	return err
 }
 
 // copyProject copies the files that the installer reads. The scripts of the project itself stay behind: the

@@ -2,6 +2,7 @@ package deps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,7 +69,15 @@ func (i *installer) uvRequirements(ctx context.Context, uv string) (string, erro
 // write writes a file into the environment, for an installer.
 func (i *installer) write(name string, text []byte) (string, error) {
 	file := filepath.Join(i.part, name)
-	return file, os.WriteFile(file, text, 0o600)
+	if err := os.Remove(file); err != nil && !isMissing(err) { // an installer may have made a link of it
+		return "", err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // a sandbox has another user; the folder keeps others out
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(text)
+	return file, errors.Join(err, f.Close())
 }
 
 // readDependencies prints the dependencies of the TOML on stdin, one on each line. pip has a reader of TOML

@@ -24,12 +24,16 @@ const (
 	builders = 2
 )
 
-// Options configures a Store. All are required.
+// Options configures a Store. All but Confine are required.
 type Options struct {
 	Dir      string          // has the environments, absolute
 	Launcher launch.Launcher // starts the installers
 	Environ  []string        // of the installers
 	Log      *slog.Logger
+	// Confine starts the installers of a Source that is Confined, as ConfinedUser if Orla is root. If nil, no installer
+	// is confined.
+	Confine      Confine
+	ConfinedUser int
 }
 
 // Store has the environments of a machine's user. Its methods may be called from any goroutine.
@@ -254,7 +258,7 @@ func (s *Store) build(ctx context.Context, need Need, say func(line string)) (er
 	}
 	defer func() { _ = lock.Close() }() // it was only locked
 	part := at + partSuffix
-	for _, left := range []string{part, at} {
+	for _, left := range []string{part, at, at + scratchSuffix} {
 		if err := os.RemoveAll(left); err != nil {
 			return err
 		}
@@ -265,6 +269,7 @@ func (s *Store) build(ctx context.Context, need Need, say func(line string)) (er
 		return err
 	}
 	i := installer{store: s, need: need, part: part, at: at, say: say, log: log}
+	defer func() { _ = os.RemoveAll(at + scratchSuffix) }() // which an installer had
 	if err := i.install(ctx); err != nil {
 		return err
 	}

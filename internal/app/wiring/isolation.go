@@ -7,6 +7,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/environ"
@@ -73,6 +74,14 @@ func (p *Parts) isolated(t manifest.Tool) (launcher launch.Launcher, elsewhere b
 		return p.clustered(t), true
 	}
 	return refusing{fault.New(fault.IsolationUnavailable, "isolation_mode %s is not served by this release", i.Mode)}, true
+}
+
+// ofInstallers are the limits of an installer that is confined.
+var ofInstallers = cgroup.Limits{Memory: 2 << 30, CPUs: 2, Pids: 512}
+
+// confine returns what starts an installer of the dependencies of an installed package (SPEC R6).
+func (p *Parts) confine(c deps.Confinement) launch.Launcher {
+	return p.sandboxes.Launcher(sandbox.Options{Limits: ofInstallers, Writes: c.Writes, Network: true})
 }
 
 // refusing is a Launcher that starts nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/environ"
+	"github.com/orla-project/orla/internal/launch/sandbox"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -28,12 +30,15 @@ type Packages struct {
 	next map[string]*deps.Tool // the same, of manifests that wait for them; see Prepare
 }
 
-func (p *Packages) open(cfg *config.Loaded, launcher launch.Launcher, clean []string, log *slog.Logger) {
+func (p *Packages) open(cfg *config.Loaded, launcher launch.Launcher, confine deps.Confine, clean []string, log *slog.Logger) {
 	p.environ, p.folder, p.key, p.used = clean, config.Absolute(cfg.ToolsDir), folderKey(cfg), map[string]*deps.Tool{}
 	p.log, p.next = log, map[string]*deps.Tool{}
 	p.partial = cfg.Only != "" // orla dev
 	if dir := config.Absolute(config.StateDir(cfg, "env")); dir != "" {
-		p.store = deps.NewStore(deps.Options{Dir: dir, Launcher: launcher, Environ: clean, Log: log})
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real // a sandbox shows paths without links
+		}
+		p.store = deps.NewStore(deps.Options{Dir: dir, Launcher: launcher, Environ: clean, Log: log, Confine: confine, ConfinedUser: sandbox.ID})
 	}
 }
 

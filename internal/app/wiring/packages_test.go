@@ -21,7 +21,7 @@ func TestR3OrlaDevKeepsEnvironments(t *testing.T) {
 	for _, only := range []string{"tool.py", ""} {
 		cfg.Only = only
 		var p Packages
-		p.open(cfg, nil, nil, slog.New(slog.DiscardHandler))
+		p.open(cfg, nil, nil, nil, slog.New(slog.DiscardHandler))
 		p.Keep(nil)
 		p.store.Close()
 		if _, err := os.Stat(env); (err == nil) != (only != "") {

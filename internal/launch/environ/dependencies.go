@@ -21,6 +21,7 @@ func Dependencies(tool manifest.Tool, clean []string) (deps.Source, bool) {
 		return deps.Source{}, false
 	}
 	source := deps.Source{Script: tool.Path, Command: tool.Run.Setup.Command, NoScripts: tool.Run.Setup.NoScripts, Package: tool.Run.Setup.Package}
+	source.Confined = source.NoScripts && tool.Isolation.Isolated() // strangers chose the packages
 	if folder := filepath.Dir(tool.Path); tool.Version == "" || folder == tool.Dir {
 		source.Folders = []string{folder}
 	} else {

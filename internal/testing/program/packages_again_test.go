@@ -3,10 +3,12 @@ package program
 import (
 	"archive/zip"
 	"encoding/json"
+	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -169,5 +171,52 @@ func TestM5FileURLsAgain(t *testing.T) {
 		if out, err := i.orla(command); err == nil || !strings.Contains(out, "in the folder of the lock") {
 			t.Errorf("%s opens it: %v %s", command, err, out)
 		}
+	}
+}
+
+// SPEC R6: the installer of the dependencies of an installed package runs in a sandbox: it has the network, sees the package
+// and changes the environment alone.
+func TestR6InstallersAreConfined(t *testing.T) {
+	t.Parallel()
+	needs.Programs(t, "/usr/bin/node")
+	i := newInstallable(t)
+	bin := t.TempDir()
+	i.write(i.home, ".npmrc", "secret\n")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }() // nobody needs it any more
+	i.write(bin, "npm", strings.ReplaceAll(`#!/bin/sh
+try() { if sh -c "$2" >/dev/null 2>&1; then echo "$1"; fi; }
+package=`+filepath.Join(i.dir, "tools", "say", "1.0.0")+`
+{
+	try package "cat $package/tool.yaml"
+	try network '/usr/bin/node -e "require(\"net\").connect(PORT, \"127.0.0.1\").on(\"connect\", () => process.exit(0))"'
+	try home 'cat `+i.home+`/.npmrc'
+	try variable 'test -n "$HIDDEN"'
+	try write-package "echo x >>$package/tool.yaml"
+	try lock 'cat `+i.dir+`/orla.lock'
+	try processes 'test "$(ls /proc | grep -c "^[0-9]")" -gt 20'
+} >$ORLA_ENV/said
+mkdir -p node_modules/acme
+echo "module.exports = \"$(tr '\n' ' ' <$ORLA_ENV/said)\"" >node_modules/acme/index.js
+`, "PORT", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)))
+	for _, dir := range []string{bin, i.home, i.dir} { // nothing but the sandbox is to be in the way
+		for ; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+			if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the same
+				t.Fatal(err)
+			}
+		}
+	}
+	i.write(i.src, "tool.yaml", "name: say\nversion: 1.0.0\ndescription: x\nentrypoint: main.mjs\nmcp: {input_schema: {}}\n")
+	i.write(i.src, "main.mjs", "#!/usr/bin/env node\nimport acme from 'acme';\nconsole.log(acme);\n")
+	i.write(i.src, "package.json", `{"name": "say", "version": "1.0.0", "dependencies": {"acme": "1.0.0"}}`)
+	i.write(i.src, "package-lock.json", "{}")
+	i.must("install", "--local", i.src)
+	cmd := i.command("call", "say", "--socket", "none")
+	cmd.Env = append(cmd.Env, "PATH="+bin+":/usr/bin:/bin", "HIDDEN=secret")
+	if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "package network" {
+		t.Errorf("the installer may: %s %v", out, err)
 	}
 }
