@@ -73,7 +73,8 @@ var imports = map[string][]string{
 	"internal/launch/environ": {"internal/deps", "internal/file/regularfile", "manifest"},
 
 	// The packages of Python and Node that a tool's files name (docs/decisions/0047).
-	"internal/deps": {"internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
+	"internal/deps/versions": {}, // compares numbers
+	"internal/deps":          {"internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/launch", "internal/observe/brief"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
 	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                       // which repository or server a name stands for
@@ -209,7 +210,7 @@ var imports = map[string][]string{
 	"internal/app/cli/approve": {"manifest", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/logins":  {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
 	"internal/app/cli/pinned":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
-	"internal/app/cli/packaged": {
+	"internal/app/cli/packaged": {"internal/deps/versions",
 		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version",
 		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/toolfile",
 	},
@@ -218,6 +219,7 @@ var imports = map[string][]string{
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
 	"internal/app/cli/top":        {"internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
+		"internal/deps/versions",
 		"internal/app/cli/upgrading", "internal/app/upgrade",
 		"internal/app/cli/statuspage", "internal/file/wholefile",
 		"internal/deps", "internal/launch/environ", // which packages tools need

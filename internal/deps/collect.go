@@ -104,7 +104,7 @@ func (s *Store) sweep() {
 	used := s.used()
 	digests := map[string]bool{}
 	for _, entry := range entries {
-		if name := withoutSuffix(entry.Name()); isDigest(name) {
+		if name := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(entry.Name(), lockSuffix), partSuffix), scratchSuffix); isDigest(name) {
 			digests[name] = true
 		}
 	}
@@ -178,12 +178,4 @@ func (s *Store) remove(digest string, partOnly bool) {
 // isDigest reports whether a name is that of an environment.
 func isDigest(name string) bool {
 	return len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
-}
-
-// withoutSuffix returns the digest in the name of what belongs to an environment.
-func withoutSuffix(name string) string {
-	for _, suffix := range []string{lockSuffix, partSuffix, scratchSuffix} {
-		name = strings.TrimSuffix(name, suffix)
-	}
-	return name
 }

@@ -1,6 +1,7 @@
 package deps
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,14 +11,9 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 )
 
-// Confinement is what an installer may do that strangers chose the packages for: it has the network, sees programs
-// and what is named here, and changes nothing but its own folders (SPEC R6).
-type Confinement struct {
-	Writes []string // folders, absolute and without links
-}
-
-// Confine returns what starts an installer in a Confinement.
-type Confine func(Confinement) launch.Launcher
+// Confine returns what starts an installer that strangers chose the packages for: it has the network, sees programs and
+// what its Spec exposes, and changes nothing but the folders in writes, which are absolute and without links (SPEC R6).
+type Confine func(writes []string) launch.Launcher
 
 // scratchSuffix ends the name of the folder that a confined installer has as its home.
 const scratchSuffix = ".home"
@@ -25,9 +21,6 @@ const scratchSuffix = ".home"
 // confined makes the home of a confined installer, and gives it its folders.
 func (i *installer) confined() error {
 	i.scratch = i.at + scratchSuffix
-	if err := os.RemoveAll(i.scratch); err != nil {
-		return err
-	}
 	if err := os.Mkdir(i.scratch, 0o700); err != nil {
 		return err
 	}
@@ -41,10 +34,7 @@ func (i *installer) give(user int) error {
 	}
 	for _, dir := range []string{i.part, i.scratch} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			return os.Lchown(path, user, user)
+			return errors.Join(err, os.Lchown(path, user, user))
 		})
 		if err != nil {
 			return err
@@ -71,7 +61,7 @@ func (i *installer) confine(spec *launch.Spec, program string) launch.Launcher {
 		return false
 	})
 	spec.Env = append(spec.Env, "HOME="+i.scratch, "npm_config_cache="+filepath.Join(i.scratch, "npm"), "UV_CACHE_DIR="+filepath.Join(i.scratch, "uv"))
-	return i.store.opts.Confine(Confinement{Writes: []string{i.part, i.scratch}})
+	return i.store.opts.Confine([]string{i.part, i.scratch})
 }
 
 // configures reports whether a variable configures an installer, or how it reaches an index.

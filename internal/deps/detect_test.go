@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/deps/versions"
 )
 
 // put writes a file, and makes its folder.
@@ -185,7 +187,7 @@ func TestR2RequiresPython(t *testing.T) {
 		"~=3.10": {true, true}, "~=3.11.0": {true, true}, "~=3.10.0": {false, true}, "!=3.11.2": {false, true}, ">3.11": {true, true},
 		">=3.8a1": {false, false}, "": {false, false}, "3.11": {false, false}, "===3.11": {false, false}, "<=3.11": {false, true},
 	} {
-		if ok, known := satisfies("3.11.2", specification); [2]bool{ok, known} != want {
+		if ok, known := versions.Compare("3.11.2", specification); [2]bool{ok, known} != want {
 			t.Errorf("3.11.2 for %q: %v, known %v; want %v", specification, ok, known, want)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/orla-project/orla/internal/deps/versions"
 )
 
 // python makes a virtual environment with the packages of a Python tool.
@@ -150,7 +152,7 @@ func (i *installer) pythonFor(ctx context.Context, uv, wanted string) (string, e
 		return "", err
 	}
 	version := strings.TrimSpace(string(out))
-	switch ok, known := satisfies(version, wanted); {
+	switch ok, known := versions.Compare(version, wanted); {
 	case ok || !known: // the installer says what is wrong with it
 		return base, nil
 	case uv != "":

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/orla-project/orla/internal/deps/versions"
+
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/deps"
@@ -102,7 +104,7 @@ func requirementsOf(ctx context.Context, tools []manifest.Tool) (list []doctor.F
 		}
 	}
 	for _, r := range slices.Sorted(maps.Keys(required)) {
-		list = append(list, doctor.Requirement(ctx, r, deps.Satisfies, required[r]))
+		list = append(list, doctor.Requirement(ctx, r, versions.Satisfies, required[r]))
 	}
 	return list
 }

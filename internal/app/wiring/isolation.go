@@ -7,7 +7,6 @@ import (
 
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/environ"
@@ -80,8 +79,8 @@ func (p *Parts) isolated(t manifest.Tool) (launcher launch.Launcher, elsewhere b
 var ofInstallers = cgroup.Limits{Memory: 2 << 30, CPUs: 2, Pids: 512}
 
 // confine returns what starts an installer of the dependencies of an installed package (SPEC R6).
-func (p *Parts) confine(c deps.Confinement) launch.Launcher {
-	return p.sandboxes.Launcher(sandbox.Options{Limits: ofInstallers, Writes: c.Writes, Network: true})
+func (p *Parts) confine(writes []string) launch.Launcher {
+	return p.sandboxes.Launcher(sandbox.Options{Limits: ofInstallers, Writes: writes, Network: true})
 }
 
 // refusing is a Launcher that starts nothing.

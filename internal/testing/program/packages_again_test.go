@@ -212,7 +212,7 @@ echo "module.exports = \"$(tr '\n' ' ' <$ORLA_ENV/said)\"" >node_modules/acme/in
 	i.write(i.src, "tool.yaml", "name: say\nversion: 1.0.0\ndescription: x\nentrypoint: main.mjs\nmcp: {input_schema: {}}\n")
 	i.write(i.src, "main.mjs", "#!/usr/bin/env node\nimport acme from 'acme';\nconsole.log(acme);\n")
 	i.write(i.src, "package.json", `{"name": "say", "version": "1.0.0", "dependencies": {"acme": "1.0.0"}}`)
-	i.write(i.src, "package-lock.json", "{}")
+	i.write(i.src, "package-lock.json", `{"lockfileVersion": 3, "packages": {}}`)
 	i.must("install", "--local", i.src)
 	cmd := i.command("call", "say", "--socket", "none")
 	cmd.Env = append(cmd.Env, "PATH="+bin+":/usr/bin:/bin", "HIDDEN=secret")

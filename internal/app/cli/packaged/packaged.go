@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/orla-project/orla/internal/deps/versions"
+
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/config"
@@ -21,7 +23,6 @@ import (
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
-	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
@@ -100,7 +101,7 @@ func (c command) clearProgress(p *place) {
 // missing says which programs a package needs that are not there (SPEC R1).
 func (c command) missing(ctx context.Context, candidate *packages.Candidate) {
 	for _, need := range candidate.About.Requires {
-		f := doctor.Requirement(ctx, need, deps.Satisfies, []string{candidate.Entry.Name})
+		f := doctor.Requirement(ctx, need, versions.Satisfies, []string{candidate.Entry.Name})
 		if f.Level == doctor.OK {
 			continue
 		}

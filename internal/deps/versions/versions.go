@@ -1,4 +1,5 @@
-package deps
+// Package versions compares versions of programs with what a specification allows.
+package versions
 
 import (
 	"slices"
@@ -9,13 +10,13 @@ import (
 // Satisfies reports whether a version of a program is one that a specification such as ">=3.8,<4" allows. A version or
 // a specification that it does not understand is allowed.
 func Satisfies(version, specification string) bool {
-	ok, known := satisfies(version, specification)
+	ok, known := Compare(version, specification)
 	return ok || !known
 }
 
-// satisfies reports whether a version of Python is one that requires-python allows. known is false if
+// Compare reports whether a version of Python is one that requires-python allows. known is false if
 // the specification is not one of those that it understands.
-func satisfies(version, specification string) (ok, known bool) {
+func Compare(version, specification string) (ok, known bool) {
 	have, ok := numbers(version)
 	if !ok {
 		return false, false
