@@ -234,6 +234,18 @@ func TestConsole(t *testing.T) {
 		b.wait(`document.querySelector('.now .badge').textContent === 'Ready'`)
 	})
 
+	t.Run("logs", func(t *testing.T) {
+		b.visit("#/logs/evil")
+		b.wait(`document.querySelector('.log')?.innerText.includes('<img src=x')`)
+		b.js(`(document.querySelector('.logs input').value = 'ONERROR', document.querySelector('.logs input').dispatchEvent(new Event('input')), 1)`)
+		b.wait(`document.querySelectorAll('.line').length > 0 && [...document.querySelectorAll('.line')].every((l) => l.innerText.includes('onerror'))`)
+		b.js(`(document.querySelector('.picked select').value = 'hello', document.querySelector('.picked select').dispatchEvent(new Event('change')), 1)`)
+		b.wait(`location.hash === '#/logs/evil/hello' && document.querySelectorAll('.marks li').length === 2`)
+		b.js(`(document.querySelector('.logs input').value = 'no such text', document.querySelector('.logs input').dispatchEvent(new Event('input')), 1)`)
+		b.wait(`document.querySelectorAll('.line').length === 0 && document.querySelector('.logs .info').innerText.startsWith('0 lines')`)
+		b.fine()
+	})
+
 	t.Run("injection", func(t *testing.T) {
 		b.visit("#/tool/evil/logs")
 		b.wait(`document.querySelector('.log')?.innerText.includes('<img src=x')`)
@@ -262,7 +274,7 @@ func TestConsole(t *testing.T) {
 					_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 					return err
 				}))
-				for _, view := range []string{"tools", "tool/evil/activity", "tool/evil/logs", "try/evil", "calls", "clients", "approvals"} {
+				for _, view := range []string{"tools", "tool/evil/activity", "tool/evil/logs", "logs/evil/hello", "try/evil", "calls", "clients", "approvals"} {
 					b.visit("#/" + view)
 					b.wait(`document.querySelector('main h1')`)
 					if b.js("document.documentElement.scrollWidth > innerWidth || document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth") != "false" {

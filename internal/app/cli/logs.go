@@ -26,21 +26,22 @@ type logFlags struct {
 	json   bool
 	level  string
 	stream string
+	grep   string
 }
 
 // newLogs shows what a running Orla logged last.
 func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
-		Use:   "logs [NAME]",
+		Use:   "logs [NAME...]",
 		Short: "Show what a running Orla logged last",
-		Long: "Show the last lines of the log of a running Orla, of one tool or of all: every line\n" +
+		Long: "Show the last lines of the log of a running Orla, of some tools or of all: every line\n" +
 			"at info and above, wherever else the log goes. What a capsule writes to stderr is\n" +
 			"there, and why it was started and ended. Orla keeps the last lines of each tool in\n" +
-			"memory; older ones are in the log file or the journal.",
-		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeManifests(flags, 1, nil),
+			"memory. With --since, older ones come from log_file, if it is set and has JSON;\n" +
+			"otherwise they are in the journal, or where stderr goes.",
+		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes mail --grep timeout\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
+		ValidArgsFunction: completeManifests(flags, 0, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return showLines(cmd, flags, args, f, control.Query{Follow: f.follow}, std)
 		},
@@ -48,6 +49,7 @@ func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	const usual = 100 // without --since, which shows all lines since then
 	f.add(cmd, usual)
 	cmd.Flags().StringVar(&f.level, "level", "", "lines of this `LEVEL` and above: info, warn, error or fatal")
+	cmd.Flags().StringVar(&f.grep, "grep", "", "lines with this `TEXT`, in upper or lower case, in the message, the tool, or key=value")
 	cmd.Flags().StringVar(&f.stream, "stream", "", "what tools printed to this `STREAM` only: stderr")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new lines until interrupted")
 	return cmd
@@ -57,14 +59,13 @@ func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
 func newEvents(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
-		Use:   "events [NAME]",
+		Use:   "events [NAME...]",
 		Short: "Show what happens in a running Orla, as it happens",
-		Long: "Show what happens in a running Orla, to one tool or to all, until interrupted:\n" +
+		Long: "Show what happens in a running Orla, to some tools or to all, until interrupted:\n" +
 			"states, processes, reloads and calls. These are the lines of orla logs -f but for\n" +
 			"what capsules write to stderr.",
 		Example:           "  orla events\n  orla events notes --since 1h\n  orla events --json | jq -r 'select(.msg == \"call\") | .tool'",
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeManifests(flags, 1, nil),
+		ValidArgsFunction: completeManifests(flags, 0, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return showLines(cmd, flags, args, f, control.Query{Follow: true, Events: control.Events()}, std)
 		},
@@ -99,22 +100,20 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 	if q.Since, err = terminal.ParseSince(f.since, time.Now()); err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	if q.Level, q.Stream = f.level, f.stream; q.Level != "" && !slices.Contains(control.Levels(), q.Level) {
+	if q.Level, q.Stream, q.Grep = f.level, f.stream, f.grep; q.Level != "" && !slices.Contains(control.Levels(), q.Level) {
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--level %s: wants one of %s", q.Level, strings.Join(control.Levels(), ", "))}
 	}
 	if q.Stream != "" && q.Stream != "stdout" && q.Stream != "stderr" {
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--stream %s: wants stdout or stderr", q.Stream)}
 	}
-	if len(names) == 1 {
-		q.Tool = names[0]
-	}
+	q.Tools = names
 	client, err := anyOrla(flags, cmd)
 	if err != nil {
 		return err
 	}
 	write := writeRaw
 	if !f.json {
-		write = (&lineWriter{colours: terminal.Colourful(std.Out), onlySome: q.Level != "" || len(q.Events) > 0}).write
+		write = (&lineWriter{colours: terminal.Colourful(std.Out), onlySome: q.Level != "" || q.Grep != "" || len(q.Events) > 0}).write
 	}
 	err = pour(cmd.Context(), client, q, func(line []byte) error { return write(std.Out, line) })
 	return nearName(cmd.Context(), client, names, err)

@@ -110,8 +110,8 @@ func (c *Client) Reload(ctx context.Context) (*Reload, error) {
 // in place of a line.
 func (c *Client) Logs(ctx context.Context, q Query) iter.Seq2[json.RawMessage, error] {
 	values := url.Values{"follow": {strconv.FormatBool(q.Follow)}}
-	if q.Tool != "" {
-		values.Set("tool", q.Tool)
+	if len(q.Tools) > 0 {
+		values["tool"] = q.Tools
 	}
 	if q.Last != 0 {
 		values.Set("n", strconv.Itoa(max(0, q.Last)))
@@ -127,6 +127,9 @@ func (c *Client) Logs(ctx context.Context, q Query) iter.Seq2[json.RawMessage, e
 	}
 	if q.Stream != "" {
 		values.Set("stream", q.Stream)
+	}
+	if q.Grep != "" {
+		values.Set("grep", q.Grep)
 	}
 	return c.lines(ctx, "/v1/logs?"+values.Encode())
 }

@@ -78,12 +78,13 @@ const (
 // Query says which lines of the log are wanted. The zero value wants all that
 // are kept, and no new ones.
 type Query struct {
-	Tool   string    // "" for all
+	Tools  []string  // only lines of these, at most maxLogTools; empty for all and Orla itself
 	Last   int       // at most so many of the past; 0 for all that are kept, below 0 for none
 	Since  time.Time // none before it; zero for no limit
 	Events []string  // the messages that are wanted; empty for all
 	Level  string    // one of Levels: lines of it and above; "" for all
 	Stream string    // stdout or stderr: what a tool printed there; "" for all lines
+	Grep   string    // lines that have this text in the message, the tool or a value; "" for all lines
 	Follow bool      // new lines too, for as long as they come
 	// Pace is the least time between two times at which new lines come; 0 for none.
 	Pace time.Duration
@@ -92,19 +93,29 @@ type Query struct {
 // Levels are those of the log, from the least on.
 func Levels() []string { return []string{"debug", "info", "warn", "error", "fatal"} }
 
-// Wants returns whether a line of the log has the level and the stream of a query; nil if
-// it asks for neither.
+// maxLogTools bounds the tools of a query.
+const maxLogTools = 64
+
+// Wants returns whether a line of the log has the level, the stream and the text of a query; nil if
+// it asks for none of them.
 func (q *Query) Wants() func(line []byte) bool {
-	if q.Level == "" && q.Stream == "" {
+	if q.Level == "" && q.Stream == "" && q.Grep == "" {
 		return nil
 	}
 	least := slices.Index(Levels(), q.Level)
+	has := grep(q.Grep)
 	return func(line []byte) bool {
-		var has struct{ Level, Stream string }
-		if json.Unmarshal(line, &has) != nil {
+		if !has(line) {
 			return false
 		}
-		return slices.Index(Levels(), strings.ToLower(has.Level)) >= least && (q.Stream == "" || has.Stream == q.Stream)
+		if q.Level == "" && q.Stream == "" {
+			return true
+		}
+		var said struct{ Level, Stream string }
+		if json.Unmarshal(line, &said) != nil {
+			return false
+		}
+		return slices.Index(Levels(), strings.ToLower(said.Level)) >= least && (q.Stream == "" || said.Stream == q.Stream)
 	}
 }
 

@@ -375,7 +375,7 @@ func TestJ2TheClientAsksAllThatTheServerAnswers(t *testing.T) {
 	if n != 3 {
 		t.Errorf("%d lines; want the last 3", n)
 	}
-	for _, err := range c.Logs(ctx, control.Query{Tool: "weather", Events: []string{"call", "state"}}) {
+	for _, err := range c.Logs(ctx, control.Query{Tools: []string{"weather"}, Events: []string{"call", "state"}}) {
 		if err != nil {
 			t.Error(err)
 		}

@@ -247,7 +247,9 @@ func parseQuery(given url.Values, q Query) (Query, error) {
 		var err error
 		switch key {
 		case "tool":
-			q.Tool = value
+			if q.Tools = values; len(values) > maxLogTools {
+				err = fmt.Errorf("at most %d tools", maxLogTools)
+			}
 		case "n":
 			q.Last, err = parseLast(value)
 		case "since":
@@ -258,10 +260,12 @@ func parseQuery(given url.Values, q Query) (Query, error) {
 			q.Events = values
 		case "level":
 			q.Level, err = oneOf(value, Levels())
+		case "grep":
+			q.Grep = value
 		case "stream":
 			q.Stream, err = oneOf(value, []string{"stdout", "stderr"})
 		default:
-			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there are tool, n, since, follow, event, level and stream"}
+			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there are tool, n, since, follow, event, level, stream and grep"}
 		}
 		if err != nil {
 			return q, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("%s=%s: %v", key, value, err)}

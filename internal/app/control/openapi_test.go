@@ -247,7 +247,7 @@ func TestJ2AnswersAreAsTheDocumentSays(t *testing.T) {
 func TestJ2TheParametersAreThoseOfTheDocument(t *testing.T) {
 	doc, _ := readDocument(t)
 	s := serve(t, newBackend())
-	values := map[string]string{"tool": "weather", "n": "1", "since": "2026-01-02T15:04:05Z", "follow": "false", "event": "call", "level": "warn", "stream": "stderr"}
+	values := map[string]string{"tool": "weather", "n": "1", "since": "2026-01-02T15:04:05Z", "follow": "false", "event": "call", "level": "warn", "stream": "stderr", "grep": "x"}
 	for _, path := range []string{"/v1/logs", "/v1/events"} {
 		named := map[string]bool{}
 		for _, p := range doc.Paths[path]["get"].Parameters {

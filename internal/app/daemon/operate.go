@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"os"
 	"slices"
 	"time"
@@ -256,55 +255,6 @@ func refusedReload(err error) error {
 		e.Hint += "; " + f.Hint
 	}
 	return e
-}
-
-// Lines implements control.Backend. The lines of a capsule include the calls of its tools.
-func (o operations) Lines(ctx context.Context, q control.Query) (iter.Seq2[json.RawMessage, int], error) {
-	asked := history.Query{Last: q.Last, Since: q.Since, Events: q.Events, Keep: q.Wants(), Pace: q.Pace}
-	if q.Tool != "" {
-		asked.Tools = o.speakers(q.Tool)
-		if len(asked.Tools) == 0 {
-			return nil, o.unknown(q.Tool)
-		}
-	}
-	if !q.Follow {
-		return func(yield func(json.RawMessage, int) bool) {
-			for _, line := range o.log.History().Last(asked) {
-				if !yield(line.JSON, 0) {
-					return
-				}
-			}
-		}, nil
-	}
-	asked.Also = func(tool string) bool { return o.Supervisor.Catalog().Of(tool) == q.Tool } // looked up each time: it may offer more later
-	return func(yield func(json.RawMessage, int) bool) {
-		for line, dropped := range o.log.History().Follow(ctx, asked) {
-			if !yield(line.JSON, dropped) {
-				return
-			}
-		}
-	}, nil
-}
-
-// speakers returns the names that lines of the log have for a tool: those of a manifest and of its
-// tools, or that of a tool that existed earlier.
-func (o operations) speakers(name string) []string {
-	for _, one := range o.Supervisor.Manifests() {
-		listed := namesOf(one.Listed)
-		switch {
-		case one.Tool.Name == name:
-			if !slices.Contains(listed, name) {
-				listed = append(listed, name)
-			}
-			return listed
-		case slices.Contains(listed, name):
-			return []string{name}
-		}
-	}
-	if len(o.log.History().Last(history.Query{Tools: []string{name}, Last: 1})) > 0 {
-		return []string{name}
-	}
-	return nil
 }
 
 // point moves the control socket to where cfg says, as soon as possible.

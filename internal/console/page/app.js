@@ -5,6 +5,7 @@ import { h, replace, set, icon, clock, span, failed } from './dom.js';
 import { toolsView } from './tools.js';
 import { toolView } from './tool.js';
 import { tryView } from './try.js';
+import { logsView } from './logs.js';
 import { callsView } from './calls.js';
 import { clientsView } from './clients.js';
 import { approvalsView } from './approvals.js';
@@ -14,11 +15,11 @@ const nav = document.getElementById('nav');
 const about = document.getElementById('about');
 
 // app is what all views share.
-export const app = { status: null, tools: new Map(), live: 'connecting', skew: 0, go: (hash) => { location.hash = hash; } };
+export const app = { status: null, tools: new Map(), live: 'connecting', skew: 0, go: (hash) => { location.hash = hash; }, watch };
 let view = null, heard = Date.now();
 
 const entries = [
-  ['tools', 'Tools', () => problems() || ''], ['calls', 'Calls', () => ''], ['clients', 'Clients', () => ''],
+  ['tools', 'Tools', () => problems() || ''], ['logs', 'Logs', () => ''], ['calls', 'Calls', () => ''], ['clients', 'Clients', () => ''],
   ['approvals', 'Approvals', () => app.status?.approvals_waiting || ''],
 ];
 
@@ -81,9 +82,15 @@ const stream = new Stream({
   },
 });
 
-const views = { tools: toolsView, tool: toolView, try: tryView, calls: callsView, clients: clientsView, approvals: approvalsView };
+const views = { tools: toolsView, logs: logsView, tool: toolView, try: tryView, calls: callsView, clients: clientsView, approvals: approvalsView };
 const under = { tool: 'tools', try: 'tools' };
 let watched;
+
+// watch begins the stream again, with other lines.
+function watch(params) {
+  watched = JSON.stringify(params);
+  stream.use(params);
+}
 
 function route() {
   const [name, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
@@ -97,10 +104,7 @@ function route() {
   main.scrollTop = 0;
   drawSide(under[known] || known);
   const params = view.params || {};
-  if (JSON.stringify(params) !== watched || view.lines) {
-    watched = JSON.stringify(params);
-    stream.use(params);
-  }
+  if (JSON.stringify(params) !== watched || view.lines) watch(params);
   if (app.status) view.change?.({});
 }
 

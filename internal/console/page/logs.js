@@ -1,10 +1,10 @@
-// Live lines of the log: filter, level, stream, pause.
+// Live lines of the log, of some tools or of all: filter, level, stream, pause. Orla filters, so that a rare line is not
+// lost among others.
 
-import { h, set, clock, plain, count, button, replace, plural } from './dom.js';
+import { h, set, clock, plain, count, button, replace, plural, icon } from './dom.js';
 import { List } from './list.js';
 
 const most = 5000; // lines that are kept
-const levels = ['debug', 'info', 'warn', 'error', 'fatal'];
 
 // textOf is a line for people: what a tool wrote, or the message with its keys.
 export function textOf(line) {
@@ -16,11 +16,12 @@ export function textOf(line) {
   return plain(line.msg + (parts.length ? '  ' + parts.join(' ') : ''));
 }
 
-export function logPanel({ withTool }) {
+// logPanel makes the panel. changed is called when Orla is to be asked for other lines: those of query().
+export function logPanel({ withTool, changed }) {
   let kept = [], paused = null, missing = 0, n = 0, chosen = null;
-  const search = h('input', { type: 'search', placeholder: 'Filter lines', 'aria-label': 'Filter lines', oninput: draw });
-  const level = h('select', { 'aria-label': 'Level', onchange: draw }, ['debug', 'info', 'warn', 'error'].map((l) => h('option', { value: l, selected: l === 'info' }, { debug: 'All levels', info: 'info and above', warn: 'warn and above', error: 'error and above' }[l])));
-  const which = h('select', { 'aria-label': 'Stream', onchange: draw }, h('option', { value: '' }, 'Tool and Orla'), h('option', { value: 'stderr' }, 'stderr only'), h('option', { value: 'orla' }, 'Orla only'));
+  const search = h('input', { type: 'search', placeholder: 'Filter lines', 'aria-label': 'Filter lines', maxlength: '200', oninput: soon });
+  const level = h('select', { 'aria-label': 'Level', onchange: changed }, ['debug', 'info', 'warn', 'error'].map((l) => h('option', { value: l, selected: l === 'info' }, { debug: 'All levels', info: 'info and above', warn: 'warn and above', error: 'error and above' }[l])));
+  const which = h('select', { 'aria-label': 'Stream', onchange: () => { draw(); changed(); } }, h('option', { value: '' }, 'Tool and Orla'), h('option', { value: 'stderr' }, 'stderr only'), h('option', { value: 'orla' }, 'Orla only'));
   const hold = button('pause', 'Pause', () => {
     paused = paused ? null : kept.slice();
     set(hold.lastChild, paused ? 'Continue' : 'Pause');
@@ -44,16 +45,18 @@ export function logPanel({ withTool }) {
   function choose(line) {
     chosen = chosen === line.n ? null : line.n;
     detail.hidden = chosen === null;
-    const { n: _, shown: __, low: ___, ...rest } = line;
+    const { n: _, shown: __, ...rest } = line;
     if (chosen !== null) replace(detail, h('pre', { tabindex: '0' }, plain(line.msg === 'stderr' ? String(line.text) : JSON.stringify(rest, null, 2))));
     draw();
   }
 
-  function passes(line) {
-    const word = search.value.trim().toLowerCase();
-    return levels.indexOf(line.level) >= levels.indexOf(level.value)
-      && (which.value !== 'stderr' || line.msg === 'stderr') && (which.value !== 'orla' || line.msg !== 'stderr') && (!word || line.low.includes(word));
+  let typing;
+  function soon() {
+    clearTimeout(typing);
+    typing = setTimeout(() => { if (el.isConnected) changed(); }, 200);
   }
+
+  const passes = (line) => which.value !== 'orla' || line.msg !== 'stderr';
 
   function draw() {
     const shown = (paused || kept).filter(passes);
@@ -66,15 +69,49 @@ export function logPanel({ withTool }) {
     add(batch) {
       missing += batch.dropped || 0;
       for (const line of batch.lines) {
-        line.n = ++n;
         line.shown = textOf(line).slice(0, 2000);
-        line.low = (line.shown + ' ' + (line.tool || '')).toLowerCase();
+        line.n = ++n;
         kept.push(line);
       }
       if (kept.length > most * 1.2) kept = kept.slice(-most);
       draw();
     },
-    clear() { kept = []; draw(); },
+    clear() { kept = []; missing = 0; draw(); },
+    query: () => ({ lines: 500, grep: search.value.trim(), level: level.value === 'debug' ? '' : level.value, stream: which.value === 'stderr' ? 'stderr' : '' }),
     focus: () => list.el.focus(),
+  };
+}
+
+// logsView shows the log of the tools that are chosen, or of all.
+export function logsView(app, ...names) {
+  const chosen = new Set(names.filter(Boolean).slice(0, 60));
+  const panel = logPanel({ withTool: true, changed: watch });
+  const marks = h('ul', { class: 'marks', 'aria-label': 'Tools whose lines are shown' });
+  const pick = h('select', { 'aria-label': 'Add a tool', onchange: () => { if (pick.value) { chosen.add(pick.value); move(); } } });
+  const el = h('section', { class: 'view fill' }, h('div', { class: 'top' }, h('h1', {}, 'Logs'), h('div', { class: 'picked' }, marks, pick)), panel.el);
+
+  function query() { return { ...panel.query(), tool: [...chosen] }; }
+  function watch() { app.watch(query()); }
+
+  function move() {
+    history.replaceState(null, '', '#/logs' + [...chosen].map((name) => '/' + encodeURIComponent(name)).join(''));
+    drawn = '';
+    draw();
+    watch();
+  }
+
+  let drawn;
+  function draw() {
+    const others = [...app.tools.keys()].filter((name) => !chosen.has(name)).sort();
+    const text = JSON.stringify([[...chosen], others]);
+    if (text === drawn) return;
+    drawn = text;
+    replace(pick, h('option', { value: '' }, chosen.size ? 'Add a tool' : 'All tools'), others.map((name) => h('option', { value: name }, name)));
+    replace(marks, [...chosen].map((name) => h('li', {}, h('a', { href: '#/tool/' + encodeURIComponent(name) }, name), h('button', { type: 'button', class: 'quiet', 'aria-label': 'Without ' + name, onclick: () => { chosen.delete(name); move(); pick.focus(); } }, icon('close')))));
+  }
+  draw();
+  return {
+    el, title: 'Logs', params: query(), change: draw, lines: panel.add,
+    live(state) { if (state === 'live') panel.clear(); },
   };
 }

@@ -9,12 +9,12 @@ const told = ['created', 'state', 'started', 'ended', 'operator request', 'repla
 export function toolView(app, name = '', tab = 'activity') {
   const events = [], known = new Set(); // oldest first
   const control = new AbortController();
-  const panel = logPanel({ withTool: false });
+  const panel = logPanel({ withTool: false, changed: watch });
   const title = h('h1', {}, name), state = h('div', { class: 'now' }), actions = h('div', { class: 'actions' }), facts = h('dl', { class: 'facts' });
   const band = h('div', { class: 'band' }), story = h('ol', { class: 'story' }), offers = h('div', {}), details = h('div', {}), manifest = h('div', {});
   const body = h('div', { class: 'tabbody', role: 'tabpanel', id: 'tabbody', 'aria-labelledby': 'tab-' + tab });
   const tabs = [['activity', 'Activity'], ['logs', 'Logs'], ['offers', 'Offers'], ['about', 'Details']];
-  const bodies = { activity: [h('div', { class: 'timeline' }, band), story], logs: [panel.el], offers: [offers], about: [details, manifest] };
+  const bodies = { activity: [h('div', { class: 'timeline' }, band), story], logs: [panel.el, h('p', {}, h('a', { href: '#/logs/' + encodeURIComponent(name) }, 'With the lines of other tools'))], offers: [offers], about: [details, manifest] };
   if (!bodies[tab]) tab = 'activity';
   const bar = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Parts' }, tabs.map(([key, text]) => h('button', { type: 'button', role: 'tab', id: 'tab-' + key, 'aria-controls': 'tabbody', onclick: () => show(key), onkeydown: turn }, text)));
   const el = h('section', { class: 'view fill tool' },
@@ -31,10 +31,21 @@ export function toolView(app, name = '', tab = 'activity') {
     body.setAttribute('aria-labelledby', 'tab-' + key);
     body.className = 'tabbody ' + key;
     replace(body, bodies[key]);
+    if (watched !== (key === 'logs')) watch();
     history.replaceState(null, '', `#/tool/${encodeURIComponent(name)}/${key}`);
     if (key === 'offers' || key === 'about') loadOffers();
     if (key === 'about') loadManifest();
     if (key === 'activity') drawStory();
+  }
+
+  // The log has filters; what happened to the tool has none.
+  let watched = tab === 'logs';
+  const query = () => (tab === 'logs' ? { ...panel.query(), tool: name } : { tool: name, lines: 500 });
+  function watch() {
+    const before = watched;
+    watched = tab === 'logs';
+    app.watch(query());
+    if (before && !watched) past();
   }
 
   function turn(event) {
@@ -145,7 +156,7 @@ export function toolView(app, name = '', tab = 'activity') {
   // learn keeps what the log tells of the tool. The log and the stream may both tell it.
   function learn(list) {
     const fresh = list.filter((l) => told.includes(l.msg) && !known.has(l.time + l.msg));
-    for (const { n: _, shown: __, low: ___, ...l } of fresh) { known.add(l.time + l.msg); events.push(l); }
+    for (const { n: _, shown: __, ...l } of fresh) { known.add(l.time + l.msg); events.push(l); }
     events.sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
     if (events.length > 600) for (const l of events.splice(0, events.length - 500)) known.delete(l.time + l.msg);
     return fresh.length > 0;
@@ -188,7 +199,7 @@ export function toolView(app, name = '', tab = 'activity') {
   show(tab);
   past();
   return {
-    el, title: name, params: { tool: name, lines: 500 },
+    el, title: name, params: query(),
     change(change) { draw(); if (listed && change.tools?.some((t) => t.name === name) && tab === 'offers') loadOffers(); },
     lines(batch) {
       panel.add(batch);

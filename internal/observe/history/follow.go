@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -61,7 +62,11 @@ func (h *History) Follow(ctx context.Context, q Query) iter.Seq2[Line, int] {
 			defer h.mu.Unlock()
 			delete(h.followers, f)
 		}()
-		for _, line := range pick(q, records) {
+		past := slices.Values(pick(q, records))
+		if q.Past != nil {
+			past = q.Past(slices.Collect(past))
+		}
+		for line := range past {
 			if ctx.Err() != nil || !yield(line, 0) {
 				return
 			}

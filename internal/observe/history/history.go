@@ -13,6 +13,7 @@ import (
 	"container/list"
 	"context"
 	"encoding/binary"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -125,7 +126,7 @@ func (h *History) Add(line Line) {
 	}
 	var copied []byte // shared by all followers
 	for f := range h.followers {
-		if f.query.matches(&line) {
+		if f.query.Matches(&line) {
 			if copied == nil {
 				copied = bytes.Clone(line.JSON)
 				line.JSON = copied
@@ -238,9 +239,13 @@ type Query struct {
 	// Pace is the least time between two looks of Follow at what is new; 0 for none. Without it, a busy log wakes
 	// the follower for each line.
 	Pace time.Duration
+	// Past replaces the kept lines that Follow begins with. It is called when no new line is missed any more. It
+	// may be nil.
+	Past func(kept []Line) iter.Seq[Line]
 }
 
-func (q *Query) matches(line *Line) bool {
+// Matches reports whether q selects a line, whatever Last says.
+func (q *Query) Matches(line *Line) bool {
 	return (len(q.Tools) == 0 || slices.Contains(q.Tools, line.Tool) || q.Also != nil && q.Also(line.Tool)) &&
 		!line.Time.Before(q.Since) &&
 		(len(q.Events) == 0 || slices.Contains(q.Events, line.Event)) &&
@@ -276,7 +281,7 @@ func pick(q Query, records [][]byte) []Line {
 	}
 	var found []numbered
 	for _, record := range records {
-		if line := read(record); q.matches(&line.Line) {
+		if line := read(record); q.Matches(&line.Line) {
 			found = append(found, line)
 		}
 	}

@@ -230,6 +230,47 @@ func TestJ1LogsSinceLeavesNothingOut(t *testing.T) {
 	}
 }
 
+// SPEC J1: several tools, a text, and what an earlier run wrote to log_file.
+func TestJ1LogsOfSeveralToolsAndOfLogFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"alpha", "beta", "gamma"} {
+		newPack(t, filepath.Join(dir, "tools"), name, "", map[string]string{
+			"answer.py": says(`[print("` + name + ` says", w, file=__import__("sys").stderr, flush=True) for w in ("Yes", "no")] and "ok"`),
+		})
+	}
+	file := filepath.Join(dir, "orla.log")
+	o := startOrla(t, dir, "--port", "0", "--log-file", file)
+	said := func(run string, args ...string) {
+		t.Helper()
+		testkit.Eventually(t, "Orla serves", func() bool { return o.orla("status").code == 0 })
+		for _, name := range []string{"alpha", "beta", "gamma"} {
+			o.mustOrla("call", name)
+		}
+		testkit.Eventually(t, "all lines of "+run, func() bool { return strings.Count(o.mustOrla("logs", "-n", "-1"), " says no") == 3 })
+	}
+	said("the first run")
+	got := o.mustOrla("logs", "alpha", "gamma", "--grep", "SAYS yes")
+	if strings.Count(got, "\n") != 2 || !strings.Contains(got, "alpha says Yes") || !strings.Contains(got, "gamma says Yes") {
+		t.Errorf("orla logs alpha gamma --grep: %s", got)
+	}
+	if s := o.orla("logs", "alpha", "gama"); s.code != 1 || !strings.Contains(s.err, `did you mean "gamma"?`) {
+		t.Errorf("an unknown tool among several: %d %s", s.code, s.err)
+	}
+	o.signal(syscall.SIGTERM)
+	o.wait()
+	o = startAs(t, o.home(), dir, o.cmd.Args...)
+	said("the second run")
+	for since, want := range map[string]int{"": 2, "1h": 4} {
+		if got := o.mustOrla("logs", "beta", "alpha", "--grep", "says no", "--since="+since, "-n", "100"); strings.Count(got, " says no") != want {
+			t.Errorf("--since %q shows, in place of %d lines:\n%s", since, want, got)
+		}
+	}
+	if got := o.mustOrla("logs", "beta", "--since", "1h", "-n", "1", "--grep", "says"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "says no") {
+		t.Errorf("--since with -n 1: %s", got)
+	}
+}
+
 // SPEC J2, G5b: a call that a running Orla makes is what it is without one:
 // every digit is there, and --timeout holds.
 func TestJ2ARunningOrlaMakesTheSameCall(t *testing.T) {

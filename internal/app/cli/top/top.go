@@ -240,7 +240,7 @@ func (p *program) readStatus(ctx context.Context, done func()) {
 // readLogs shows the lines of a tool until ctx ends.
 func (p *program) readLogs(ctx context.Context, tool string) {
 	var wrong error
-	for line, err := range p.client.Logs(ctx, control.Query{Tool: tool, Last: maxLines, Follow: true}) {
+	for line, err := range p.client.Logs(ctx, control.Query{Tools: []string{tool}, Last: maxLines, Follow: true}) {
 		if err != nil {
 			wrong = err
 			break
