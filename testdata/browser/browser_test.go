@@ -44,10 +44,31 @@ func newOrla(t *testing.T) *orla {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	for name, text := range map[string]string{"orla.yaml": "audit_log: " + filepath.Join(o.dir, "audit.log") + "\n", "orla.lock": lock} {
+		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	o.start()
 	t.Cleanup(o.stop)
 	return o
 }
+
+// lock is an orla.lock of a package that is not there, and whose source tries to run code.
+const lock = `version: 1
+packages:
+  - name: weather
+    version: 1.2.0
+    source: {kind: git, url: '<img src=x onerror="window.owned=1">'}
+    tag: v1.2.0
+    digest: h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+    permissions: ['filesystem:read:~/notes', 'network:api.example.com']
+    unenforced: ['network:api.example.com']
+  - name: weather
+    version: 1.1.0
+    source: {kind: local, url: /srv/weather}
+    digest: h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+`
 
 func (o *orla) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(o.program, args...)
@@ -57,7 +78,7 @@ func (o *orla) command(args ...string) *exec.Cmd {
 
 func (o *orla) start() {
 	o.t.Helper()
-	o.cmd = o.command("--tools-dir", "tools", "--port", o.port)
+	o.cmd = o.command("--tools-dir", "tools", "--port", o.port, "--config", filepath.Join(o.dir, "orla.yaml"))
 	if err := o.cmd.Start(); err != nil {
 		o.t.Fatal(err)
 	}
@@ -263,6 +284,29 @@ func TestConsole(t *testing.T) {
 		b.fine()
 	})
 
+	t.Run("records", func(t *testing.T) {
+		b.visit("#/numbers")
+		b.wait(`document.querySelector('.plain tbody tr')?.innerText.includes('evil') && document.querySelectorAll('.charts .good').length > 0`)
+		b.visit("#/packages")
+		b.wait(`document.querySelectorAll('.item').length === 2 && document.querySelector('.item').innerText.includes('<img src=x') && document.querySelector('.item').innerText.includes('not enforced')`)
+		b.visit("#/audit")
+		b.wait(`document.querySelector('.banner.good')?.innerText.includes('The chain is whole') && document.querySelector('.plain tbody').innerText.includes('console')`)
+		file := filepath.Join(o.dir, "audit.log")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(strings.Replace(string(text), `"new file"`, `"old file"`, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.js(`document.querySelector('.controls button').click()`)
+		b.wait(`document.querySelector('.result .banner.bad')?.innerText.includes('not as Orla wrote it') && document.querySelector('.findings .bad').innerText.includes('audit.log:')`)
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.fine()
+	})
+
 	t.Run("widths", func(t *testing.T) {
 		schemes := []string{"light"}
 		if os.Getenv("PICTURES") != "" {
@@ -274,7 +318,7 @@ func TestConsole(t *testing.T) {
 					_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 					return err
 				}))
-				for _, view := range []string{"tools", "tool/evil/activity", "tool/evil/logs", "logs/evil/hello", "try/evil", "calls", "clients", "approvals"} {
+				for _, view := range []string{"tools", "tool/evil/activity", "tool/evil/logs", "logs/evil/hello", "try/evil", "calls", "clients", "approvals", "numbers", "packages", "audit"} {
 					b.visit("#/" + view)
 					b.wait(`document.querySelector('main h1')`)
 					if b.js("document.documentElement.scrollWidth > innerWidth || document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth") != "false" {

@@ -56,6 +56,7 @@ type Backend interface {
 	Lines(ctx context.Context, q Query) (iter.Seq2[json.RawMessage, int], error)
 	// ConsoleLink makes a link that lets one browser into the console.
 	ConsoleLink() (ConsoleLink, error)
+	Recorder
 	Approver
 }
 

@@ -91,6 +91,22 @@ func (b *backend) Manifest(name string) (control.Manifest, error) {
 	return control.Manifest{Source: t.Source, Text: "name: weather\n"}, err
 }
 
+func (b *backend) Numbers() control.Numbers {
+	return control.Numbers{Now: time.Unix(1, 0), Step: 10, Samples: []control.Sample{{At: time.Unix(0, 0), Calls: 1}}, Tools: []control.ToolNumbers{{Name: "weather", Samples: []control.ToolSample{}}}}
+}
+
+func (b *backend) AuditLog(n int) (control.AuditLog, error) {
+	return control.AuditLog{Path: "/a", Lines: make([]control.AuditLine, n)}, nil
+}
+
+func (b *backend) VerifyAudit(context.Context) (control.AuditReport, error) {
+	return control.AuditReport{Whole: true, Findings: []string{}, Notes: []string{}}, nil
+}
+
+func (b *backend) Packages() control.Packages {
+	return control.Packages{Locks: []control.PackageLock{{File: "/l"}}, Packages: []control.Package{{Name: "p", Version: "1.0.0", Permissions: []string{}}}}
+}
+
 func (b *backend) ConsoleLink() (control.ConsoleLink, error) {
 	return control.ConsoleLink{URL: "http://127.0.0.1:8080/console/login#code", Expires: time.Now()}, nil
 }

@@ -67,6 +67,9 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.PinList](), reflect.TypeFor[control.PinnedProvider](), reflect.TypeFor[control.PinnedItem](), reflect.TypeFor[control.PinChange](),
 	reflect.TypeFor[control.PinFinding](), reflect.TypeFor[control.PinApproval](),
 	reflect.TypeFor[control.Manifest](), reflect.TypeFor[control.ConsoleLink](), reflect.TypeFor[control.Change](), reflect.TypeFor[control.LogLines](),
+	reflect.TypeFor[control.Numbers](), reflect.TypeFor[control.Sample](), reflect.TypeFor[control.ToolNumbers](), reflect.TypeFor[control.ToolSample](),
+	reflect.TypeFor[control.AuditLog](), reflect.TypeFor[control.AuditLine](), reflect.TypeFor[control.AuditReport](),
+	reflect.TypeFor[control.Packages](), reflect.TypeFor[control.PackageLock](), reflect.TypeFor[control.Package](),
 	reflect.TypeFor[control.CallerStatus](), reflect.TypeFor[control.CallerLimits](),
 }
 
@@ -203,6 +206,12 @@ func TestJ2AnswersAreAsTheDocumentSays(t *testing.T) {
 		{"GET", "/v1/manifests/weather", "/v1/manifests/{name}", "", "200"},
 		{"GET", "/v1/manifests/absent", "/v1/manifests/{name}", "", "404"},
 		{"POST", "/v1/console", "/v1/console", "", "200"},
+		{"GET", "/v1/numbers", "/v1/numbers", "", "200"},
+		{"GET", "/v1/audit?n=3", "/v1/audit", "", "200"},
+		{"GET", "/v1/audit?n=0", "/v1/audit", "", "400"},
+		{"GET", "/v1/audit?lines=1", "/v1/audit", "", "400"},
+		{"POST", "/v1/audit/verify", "/v1/audit/verify", "", "200"},
+		{"GET", "/v1/packages", "/v1/packages", "", "200"},
 		{"GET", "/v1/watch?n=1&lines=1", "/v1/watch", "", "400"},
 		{"GET", "/v1/watch?tool=weather", "/v1/watch", "", "400"},
 		{"GET", "/v1/pins", "/v1/pins", "", "200"},

@@ -43,6 +43,8 @@ type Server struct {
 	opts Options
 	wake chan struct{} // holds one request to look at want
 
+	verifying sync.Mutex // held while the audit log is checked
+
 	mu      sync.Mutex // guards the fields that follow
 	want    wanted
 	untried []chan struct{} // one for each Point that Serve has not seen to

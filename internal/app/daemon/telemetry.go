@@ -15,6 +15,7 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 		Tools:    func() []string { return namesOf(s.Supervisor.Catalog().Tools) },
 		Lives:    s.Supervisor.Lives,
 		Usage:    s.usage,
+		Own:      ownMemory,
 		Sessions: s.sessions,
 		Queued:   s.Slots.Waiting,
 		Waiting:  operations{s}.waitingApprovals,

@@ -9,6 +9,9 @@ import { logsView } from './logs.js';
 import { callsView } from './calls.js';
 import { clientsView } from './clients.js';
 import { approvalsView } from './approvals.js';
+import { numbersView } from './numbers.js';
+import { packagesView } from './packages.js';
+import { auditView } from './audit.js';
 
 const main = document.getElementById('main');
 const nav = document.getElementById('nav');
@@ -20,7 +23,7 @@ let view = null, heard = Date.now();
 
 const entries = [
   ['tools', 'Tools', () => problems() || ''], ['logs', 'Logs', () => ''], ['calls', 'Calls', () => ''], ['clients', 'Clients', () => ''],
-  ['approvals', 'Approvals', () => app.status?.approvals_waiting || ''],
+  ['approvals', 'Approvals', () => app.status?.approvals_waiting || ''], ['numbers', 'Numbers', () => ''], ['packages', 'Packages', () => ''], ['audit', 'Audit', () => ''],
 ];
 
 function problems() {
@@ -82,7 +85,7 @@ const stream = new Stream({
   },
 });
 
-const views = { tools: toolsView, logs: logsView, tool: toolView, try: tryView, calls: callsView, clients: clientsView, approvals: approvalsView };
+const views = { tools: toolsView, logs: logsView, tool: toolView, try: tryView, calls: callsView, clients: clientsView, approvals: approvalsView, numbers: numbersView, packages: packagesView, audit: auditView };
 const under = { tool: 'tools', try: 'tools' };
 let watched;
 

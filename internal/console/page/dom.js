@@ -62,7 +62,7 @@ export function shape(kind) {
 
 const paths = {
   close: 'M4 4l8 8M12 4l-8 8', tools: 'M3 4h10M3 8h10M3 12h10', calls: 'M2 8h3l2-5 3 10 2-5h2', clients: 'M8 8a2.700 2.700 0 1 0 0-5.400A2.700 2.700 0 0 0 8 8zM3 14c.6-3 2.600-4.300 5-4.300s4.400 1.300 5 4.300',
-  approvals: 'M3 8.500 6.500 12 13 4.500', restart: 'M13 8a5 5 0 1 1-1.600-3.700M13 2v3h-3', stop: 'M4 4h8v8H4z', start: 'M5 3l8 5-8 5z', back: 'M10 3 5 8l5 5', copy: 'M5 5h8v8H5zM3 11V3h8', search: 'M7 11.500a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM10.500 10.500 14 14', pause: 'M5 3v10M11 3v10', numbers: 'M3 13V8M8 13V3M13 13V6', logs: 'M3 3h10M3 6.300h6M3 9.600h9M3 13h5',
+  approvals: 'M3 8.500 6.500 12 13 4.500', restart: 'M13 8a5 5 0 1 1-1.600-3.700M13 2v3h-3', stop: 'M4 4h8v8H4z', start: 'M5 3l8 5-8 5z', back: 'M10 3 5 8l5 5', copy: 'M5 5h8v8H5zM3 11V3h8', search: 'M7 11.500a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM10.500 10.500 14 14', pause: 'M5 3v10M11 3v10', numbers: 'M3 13V8M8 13V3M13 13V6', packages: 'M8 1.800 13.500 5v6L8 14.200 2.500 11V5zM2.500 5 8 8.200 13.500 5M8 8.200v6', audit: 'M4 2h8v12H4zM6.500 5.500h3M6.500 8h3M6.500 10.500h1.500', logs: 'M3 3h10M3 6.300h6M3 9.600h9M3 13h5',
 };
 export function icon(name) {
   return svg('svg', { viewBox: '0 0 16 16', width: 16, height: 16, 'aria-hidden': 'true', class: 'icon' }, svg('path', { d: paths[name] }));

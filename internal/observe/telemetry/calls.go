@@ -137,21 +137,23 @@ type series struct {
 	response uint64        // bytes
 	last     []uint32      // microseconds of the last calls; a ring once it is full
 	next     int           // index in last for the next call
+	minutes  []keptTool    // of the last hour, those with calls
 }
 
 func newSeries(c codes) *series { return &series{ended: make([]uint64, len(c.names))} }
 
 // add counts a call that has ended.
-func (s *series) add(request, code int, end mcpbridge.CallEnd) {
+func (s *series) add(now time.Time, request, code int, end mcpbridge.CallEnd) {
 	seconds := end.Took.Seconds()
 	bucket := 0
 	for bucket < len(buckets) && seconds > buckets[bucket] {
 		bucket++
 	}
-	micros := uint32(min(max(end.Took.Microseconds(), 0), 1<<32-1))
+	micros := microsOf(end.Took)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended[code]++
+	s.addMinute(now, micros, code != ok)
 	s.retries += uint64(max(0, end.Attempts-1))
 	s.buckets[bucket]++
 	s.took += end.Took
@@ -164,6 +166,9 @@ func (s *series) add(request, code int, end mcpbridge.CallEnd) {
 	s.last[s.next] = micros
 	s.next = (s.next + 1) % recent
 }
+
+// microsOf is a duration in microseconds, as far as they fit.
+func microsOf(d time.Duration) uint32 { return uint32(min(max(d.Microseconds(), 0), 1<<32-1)) }
 
 // latencies adds the tool's calls to l, and its recent durations to took.
 func (s *series) latencies(l *Latency, took []uint32) []uint32 {

@@ -44,6 +44,8 @@ type Options struct {
 	Lives func() map[string]peer.Life
 	// Usage returns the usage of each capsule, by name.
 	Usage func() map[string]Usage
+	// Own returns the memory of Orla itself, in bytes.
+	Own func() int64
 	// Sessions returns the number of open sessions.
 	Sessions func() int
 	// Queued returns the number of calls of simple tools that wait for a place to run.
@@ -62,6 +64,7 @@ type Telemetry struct {
 	registry *prometheus.Registry
 	calls    *calls
 	inFlight atomic.Int64
+	numbers  numbers
 	reloads  *prometheus.CounterVec
 	approvals
 	spans atomic.Pointer[spans] // nil without tracing
@@ -74,6 +77,7 @@ func New(opts Options) *Telemetry {
 		registry:  prometheus.NewRegistry(),
 		calls:     newCalls(opts.Tools),
 		approvals: newApprovals(),
+		numbers:   numbers{usage: opts.Usage, own: opts.Own, memory: map[string][]keptMemory{}},
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "orla_reloads_total", Help: "Reloads of the configuration or of the tools folders, by their result.",
 		}, []string{"result"}),
@@ -130,7 +134,9 @@ func (t *Telemetry) Observe(ctx context.Context, call mcpbridge.CallStart) (cont
 	}
 	return ctx, func(how mcpbridge.CallEnd) {
 		t.inFlight.Add(-1)
-		s.add(size, t.calls.codes.of(how), how)
+		now, code := time.Now(), t.calls.codes.of(how)
+		s.add(now, size, code, how)
+		t.numbers.add(now, microsOf(how.Took), code != ok)
 		if span != nil {
 			end(span, how)
 		}
@@ -156,6 +162,7 @@ func (t *Telemetry) Trace(ctx context.Context, to Tracing) error {
 // Close sends the remaining spans, within flushTime, even if ctx has ended. Later calls have no
 // spans.
 func (t *Telemetry) Close(ctx context.Context) {
+	t.numbers.close()
 	if last := t.spans.Swap(nil); last != nil {
 		last.close(ctx)
 	}

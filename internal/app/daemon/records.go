@@ -1,0 +1,210 @@
+package daemon
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/internal/observe/telemetry"
+	"github.com/orla-project/orla/internal/packages/lockfile"
+)
+
+// Numbers implements control.Backend.
+func (o operations) Numbers() control.Numbers {
+	samples, memory := o.telemetry.Numbers()
+	n := control.Numbers{
+		Now: time.Now(), Step: int(telemetry.SampleStep.Seconds()), ToolStep: int(telemetry.ToolStep.Seconds()),
+		Samples: make([]control.Sample, 0, len(samples)), Tools: []control.ToolNumbers{},
+	}
+	for _, s := range samples {
+		n.Samples = append(n.Samples, control.Sample{
+			At: s.At, Calls: s.Calls, Errors: s.Errors, P50: milliseconds(s.P50), P99: milliseconds(s.P99), Memory: s.Memory, Own: s.Own,
+		})
+	}
+	for _, one := range o.Supervisor.Manifests() {
+		if list := joined(o.telemetry.ToolNumbers(namesOf(one.Listed)...), memory[one.Tool.Name]); len(list) > 0 {
+			n.Tools = append(n.Tools, control.ToolNumbers{Name: one.Tool.Name, Samples: list})
+		}
+	}
+	slices.SortFunc(n.Tools, func(a, b control.ToolNumbers) int { return cmp.Compare(a.Name, b.Name) })
+	return n
+}
+
+// joined joins samples of the calls of a tool and of its memory.
+func joined(calls []telemetry.ToolSample, memory []telemetry.MemorySample) []control.ToolSample {
+	at := map[int64]control.ToolSample{}
+	for _, c := range calls {
+		at[c.At.Unix()] = control.ToolSample{
+			At: c.At, Calls: c.Calls, Errors: c.Errors, Mean: milliseconds(c.Took / time.Duration(max(1, c.Calls))), Max: milliseconds(c.Longest),
+		}
+	}
+	for _, m := range memory {
+		s := at[m.At.Unix()]
+		s.At, s.Memory = m.At, m.Memory
+		at[m.At.Unix()] = s
+	}
+	list := make([]control.ToolSample, 0, len(at))
+	for _, s := range at {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b control.ToolSample) int { return a.At.Compare(b.At) })
+	return list
+}
+
+// ownMemory returns the resident memory of this process; 0 where /proc does not tell.
+func ownMemory() int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0
+	}
+	return resident * int64(os.Getpagesize())
+}
+
+// shownAudit bounds what is read of the end of the audit log, in bytes.
+const shownAudit = 1 << 20
+
+// AuditLog implements control.Backend.
+func (o operations) AuditLog(n int) (control.AuditLog, error) {
+	log := control.AuditLog{Path: o.current().AuditPath(), Lines: []control.AuditLine{}}
+	if log.Path == "" {
+		return log, nil
+	}
+	if err := o.Audit.Err(); err != nil {
+		log.Error = err.Error()
+	}
+	if log.Path == audit.Journal {
+		return log, nil
+	}
+	file, size, err := openAudit(log.Path)
+	if err != nil {
+		return log, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	log.Bytes = size
+	begin := max(0, size-shownAudit)
+	lines := bufio.NewScanner(io.NewSectionReader(file, begin, size-begin))
+	lines.Buffer(nil, shownAudit)
+	for lines.Scan() {
+		var l audit.Line
+		if json.Unmarshal(lines.Bytes(), &l) != nil || l.Event == "" { // the first may be cut; a check says what is wrong
+			continue
+		}
+		log.Lines = append(log.Lines, control.AuditLine{
+			Seq: l.Seq, Time: l.Time, Event: l.Event, Caller: l.Caller, Tool: l.Tool, Target: l.Target, Class: l.Class, Rule: l.Rule, Verdict: l.Verdict,
+			Approval: l.Approval, Decider: l.Decider, Outcome: l.Outcome, Duration: l.DurationMS, Why: cmp.Or(l.Reason, l.Change, l.Phase, l.Why),
+		})
+	}
+	log.Lines = log.Lines[max(0, len(log.Lines)-n):]
+	return log, nil
+}
+
+// openAudit opens the audit log, and returns its size.
+func openAudit(path string) (*os.File, int64, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
+	if err != nil {
+		return nil, 0, &control.Error{Code: control.CodeRefused, Message: err.Error()}
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New(path + " is not a regular file")
+	}
+	if err != nil {
+		_ = file.Close() // nothing was read
+		return nil, 0, &control.Error{Code: control.CodeRefused, Message: err.Error()}
+	}
+	return file, info.Size(), nil
+}
+
+// VerifyAudit implements control.Backend. It checks what orla audit verify checks.
+func (o operations) VerifyAudit(ctx context.Context) (control.AuditReport, error) {
+	cfg := o.current()
+	path := cfg.AuditPath()
+	switch path {
+	case "":
+		return control.AuditReport{}, &control.Error{Code: control.CodeRefused, Message: "there is no audit log: audit_log is not set"}
+	case audit.Journal:
+		return control.AuditReport{}, &control.Error{
+			Code: control.CodeRefused, Message: "the audit log is in the journal", Hint: "journalctl -t " + audit.Identifier + " -o cat | orla audit verify -",
+		}
+	}
+	refused := func(err error) (control.AuditReport, error) {
+		return control.AuditReport{}, &control.Error{Code: control.CodeRefused, Message: err.Error()}
+	}
+	report := control.AuditReport{Findings: []string{}, Notes: []string{}}
+	v := &audit.Verifier{}
+	key, err := audit.PublicKey(cfg.StateDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		report.Notes = append(report.Notes, "no key was found, so no signature was checked")
+	case err != nil:
+		return refused(err)
+	default:
+		if v.Key, err = audit.ParseKey(key); err != nil {
+			return refused(err)
+		}
+	}
+	if v.Head, err = audit.LastHead(cfg.StateDir, path); err != nil {
+		return refused(err)
+	}
+	v.Whole = v.Head != nil
+	file, _, err := openAudit(path)
+	if err != nil {
+		return control.AuditReport{}, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	if err := v.File(ctx, path, file, true); err != nil {
+		return refused(err)
+	}
+	r := v.Report()
+	report.Whole, report.Lines, report.Calls, report.First, report.Last = r.OK(), r.Lines, r.Calls, r.First, r.Last
+	report.Signed, report.SignedAt, report.Unsigned, report.More = r.Signed, r.At, r.Unsigned, r.More
+	for _, f := range r.Findings {
+		report.Findings = append(report.Findings, f.String())
+	}
+	for _, f := range r.Notes {
+		report.Notes = append(report.Notes, f.String())
+	}
+	return report, nil
+}
+
+// Packages implements control.Backend.
+func (o operations) Packages() control.Packages {
+	all := control.Packages{Locks: []control.PackageLock{}, Packages: []control.Package{}}
+	for _, file := range discovery.LockFiles(o.current(), o.from.Home) {
+		if slices.ContainsFunc(all.Locks, func(l control.PackageLock) bool { return l.File == file }) {
+			continue
+		}
+		lock, err := lockfile.Read(file)
+		if err != nil {
+			all.Locks = append(all.Locks, control.PackageLock{File: file, Error: err.Error()})
+			continue
+		}
+		all.Locks = append(all.Locks, control.PackageLock{File: file})
+		for i := range lock.Packages {
+			p := &lock.Packages[i]
+			all.Packages = append(all.Packages, control.Package{
+				Name: p.Name, Version: p.Version, Serves: lock.Serving(p.Name) == p,
+				Kind: string(p.Source.Kind), Source: cmp.Or(p.Source.Server, p.Source.URL), Registry: p.Source.Registry, Tag: p.Tag, Commit: p.Commit, Digest: p.Digest,
+				Permissions: append([]string{}, p.Permissions...), Unenforced: p.Unenforced, Signer: p.Signer, Unsigned: p.Unsigned, Lock: file,
+			})
+		}
+	}
+	slices.SortStableFunc(all.Packages, func(a, b control.Package) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
