@@ -166,8 +166,8 @@ var imports = map[string][]string{
 
 	// What operators see and do.
 	"internal/app/control":       {"internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
-	"internal/console":           {},                                                                                                                           // the web page: its files, and who gets in
-	"internal/observe/telemetry": {"mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
+	"internal/console":           {},                                                                                                                                                      // the web page: its files, and who gets in
+	"internal/observe/telemetry": {"internal/call/recovered", "mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/app/exit":        {"internal/app/terminal"},

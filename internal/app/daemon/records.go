@@ -1,17 +1,11 @@
 package daemon
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control"
@@ -76,9 +70,6 @@ func ownMemory() int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// shownAudit bounds what is read of the end of the audit log, in bytes.
-const shownAudit = 1 << 20
-
 // AuditLog implements control.Backend.
 func (o operations) AuditLog(n int) (control.AuditLog, error) {
 	log := control.AuditLog{Path: o.current().AuditPath(), Lines: []control.AuditLine{}}
@@ -91,44 +82,19 @@ func (o operations) AuditLog(n int) (control.AuditLog, error) {
 	if log.Path == audit.Journal {
 		return log, nil
 	}
-	file, size, err := openAudit(log.Path)
+	lines, size, err := audit.Tail(log.Path, n)
 	if err != nil {
-		return log, err
+		return log, &control.Error{Code: control.CodeRefused, Message: err.Error()}
 	}
-	defer func() { _ = file.Close() }() // it was only read
 	log.Bytes = size
-	begin := max(0, size-shownAudit)
-	lines := bufio.NewScanner(io.NewSectionReader(file, begin, size-begin))
-	lines.Buffer(nil, shownAudit)
-	for lines.Scan() {
-		var l audit.Line
-		if json.Unmarshal(lines.Bytes(), &l) != nil || l.Event == "" { // the first may be cut; a check says what is wrong
-			continue
-		}
+	for i := range lines {
+		l := &lines[i]
 		log.Lines = append(log.Lines, control.AuditLine{
 			Seq: l.Seq, Time: l.Time, Event: l.Event, Caller: l.Caller, Tool: l.Tool, Target: l.Target, Class: l.Class, Rule: l.Rule, Verdict: l.Verdict,
 			Approval: l.Approval, Decider: l.Decider, Outcome: l.Outcome, Duration: l.DurationMS, Why: cmp.Or(l.Reason, l.Change, l.Phase, l.Why),
 		})
 	}
-	log.Lines = log.Lines[max(0, len(log.Lines)-n):]
 	return log, nil
-}
-
-// openAudit opens the audit log, and returns its size.
-func openAudit(path string) (*os.File, int64, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
-	if err != nil {
-		return nil, 0, &control.Error{Code: control.CodeRefused, Message: err.Error()}
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New(path + " is not a regular file")
-	}
-	if err != nil {
-		_ = file.Close() // nothing was read
-		return nil, 0, &control.Error{Code: control.CodeRefused, Message: err.Error()}
-	}
-	return file, info.Size(), nil
 }
 
 // VerifyAudit implements control.Backend. It checks what orla audit verify checks.
@@ -143,42 +109,22 @@ func (o operations) VerifyAudit(ctx context.Context) (control.AuditReport, error
 			Code: control.CodeRefused, Message: "the audit log is in the journal", Hint: "journalctl -t " + audit.Identifier + " -o cat | orla audit verify -",
 		}
 	}
-	refused := func(err error) (control.AuditReport, error) {
+	r, keyed, err := audit.Check(ctx, cfg.StateDir, path)
+	if err != nil {
 		return control.AuditReport{}, &control.Error{Code: control.CodeRefused, Message: err.Error()}
 	}
-	report := control.AuditReport{Findings: []string{}, Notes: []string{}}
-	v := &audit.Verifier{}
-	key, err := audit.PublicKey(cfg.StateDir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		report.Notes = append(report.Notes, "no key was found, so no signature was checked")
-	case err != nil:
-		return refused(err)
-	default:
-		if v.Key, err = audit.ParseKey(key); err != nil {
-			return refused(err)
-		}
+	report := control.AuditReport{
+		Whole: r.OK(), Lines: r.Lines, Calls: r.Calls, First: r.First, Last: r.Last, Signed: r.Signed, SignedAt: r.At, Unsigned: r.Unsigned,
+		Findings: []string{}, More: r.More, Notes: []string{},
 	}
-	if v.Head, err = audit.LastHead(cfg.StateDir, path); err != nil {
-		return refused(err)
-	}
-	v.Whole = v.Head != nil
-	file, _, err := openAudit(path)
-	if err != nil {
-		return control.AuditReport{}, err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	if err := v.File(ctx, path, file, true); err != nil {
-		return refused(err)
-	}
-	r := v.Report()
-	report.Whole, report.Lines, report.Calls, report.First, report.Last = r.OK(), r.Lines, r.Calls, r.First, r.Last
-	report.Signed, report.SignedAt, report.Unsigned, report.More = r.Signed, r.At, r.Unsigned, r.More
 	for _, f := range r.Findings {
 		report.Findings = append(report.Findings, f.String())
 	}
 	for _, f := range r.Notes {
 		report.Notes = append(report.Notes, f.String())
+	}
+	if !keyed {
+		report.Notes = append(report.Notes, "no key was found, so no signature was checked")
 	}
 	return report, nil
 }

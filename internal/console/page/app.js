@@ -44,13 +44,14 @@ function drawSide(name) {
   links.forEach((link, i) => {
     if (name) link.toggleAttribute('data-on', link.dataset.name === name);
     if (name) link.dataset.name === name ? link.setAttribute('aria-current', 'page') : link.removeAttribute('aria-current');
+    if (link.dataset.name === name) link.scrollIntoView({ inline: 'center', block: 'nearest' });
     const n = entries[i][2]();
     set(link.lastChild, n ? String(n) : '');
     link.lastChild.hidden = !n;
   });
   about.dataset.live = app.live;
   set(liveText, { live: 'Live', lost: 'Not connected; trying again', refused: 'Refused', connecting: 'Connecting' }[app.live]);
-  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up ${span(Date.now() - Date.parse(app.status.started))}`);
+  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up ${span(Date.now() - Date.parse(app.status.started)).replace(/ (?=[a-z])/g, '\u00a0')}`);
   document.body.dataset.live = app.live;
   offline.hidden = app.live !== 'lost' || !app.status;
   if (!offline.hidden) set(offline, `Orla cannot be reached. This is from ${clock(heard)}; the page tries again by itself.`);

@@ -1,7 +1,7 @@
 // The audit log: its last lines, and whether its chain is whole.
 
 import { get, post } from './api.js';
-import { h, replace, empty, failed, day, took, bytes, button, plural, shape, command, count } from './dom.js';
+import { h, replace, empty, failed, day, took, bytes, button, icon, plural, shape, command, count } from './dom.js';
 
 const small = 8 << 20; // a file of so many bytes is checked without being asked
 
@@ -11,7 +11,7 @@ export function auditView(app) {
   const totals = h('p', { class: 'totals' }), result = h('div', { class: 'result', role: 'status' }), body = h('div', {});
   const check = button('approvals', 'Check the chain', verify, { hidden: true });
   const search = h('input', { type: 'search', placeholder: 'Search lines', 'aria-label': 'Search lines', oninput: () => { words = search.value.trim().toLowerCase(); draw(); } });
-  const controls = h('div', { class: 'controls', hidden: true }, h('label', { class: 'search' }, search), check);
+  const controls = h('div', { class: 'controls', hidden: true }, h('label', { class: 'search' }, icon('search'), search, h('kbd', { 'aria-hidden': 'true' }, '/')), check);
   const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Audit'), totals), controls), result, body);
 
   async function load() {
@@ -51,7 +51,7 @@ export function auditView(app) {
   }
 
   function row(l) {
-    const start = [h('td', { class: 'num dim' }, count(l.seq)), h('td', {}, day(l.time))];
+    const start = [h('td', { class: 'num dim' }, count(l.seq)), h('td', {}, h('time', { datetime: l.time }, day(l.time)))];
     if (texts[l.event]) return h('tr', { class: 'note' }, start, h('td', { colspan: '5', class: 'dim' }, texts[l.event] + (l.why ? ': ' + l.why : '')));
     const denied = l.verdict === 'deny', wrong = l.outcome && l.outcome !== 'ok';
     return h('tr', {}, start, h('td', {}, l.caller || l.decider || ''), h('td', {}, l.tool || l.target || ''),

@@ -1,10 +1,13 @@
 package telemetry
 
 import (
+	"log/slog"
 	"math/bits"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/recovered"
 )
 
 // The numbers of the last hour, which the console draws. A sample exists only for a time in which a call ended, so
@@ -52,6 +55,7 @@ type (
 type numbers struct {
 	usage func() map[string]Usage // may be nil
 	own   func() int64            // may be nil
+	log   *slog.Logger
 
 	mu       sync.Mutex // guards the fields that follow
 	samples  []keptSample
@@ -125,7 +129,10 @@ func (n *numbers) last(at uint32, now time.Time) *keptSample {
 	n.took = histogram{}
 	n.samples = append(trimmed(n.samples, func(s keptSample) bool { return at-s.at >= uint32(sampled/SampleStep) }), keptSample{at: at})
 	if n.usage != nil && !n.closed {
-		n.timer = time.AfterFunc(timeOf(at+1, SampleStep).Sub(now), n.measure)
+		n.timer = time.AfterFunc(timeOf(at+1, SampleStep).Sub(now), func() {
+			defer recovered.To(n.log, "measure memory", nil)
+			n.measure(at)
+		})
 	}
 	return &n.samples[len(n.samples)-1]
 }
@@ -150,8 +157,8 @@ func trimmed[T any](list []T, old func(T) bool) []T {
 	return slices.Delete(list, 0, i)
 }
 
-// measure notes the memory of every capsule, and of Orla, in the last sample and in that of each capsule.
-func (n *numbers) measure() {
+// measure notes the memory of every capsule, and of Orla, in the sample of a step and in that of each capsule.
+func (n *numbers) measure(step uint32) {
 	if n.usage == nil {
 		return
 	}
@@ -164,7 +171,7 @@ func (n *numbers) measure() {
 	old := func(m keptMemory) bool { return minute-m.at >= uint32(sampled/ToolStep) }
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.measured = stepOf(now, SampleStep)
+	n.measured = max(n.measured, step)
 	var all int64
 	for name, u := range usage {
 		all += u.Memory
@@ -183,8 +190,10 @@ func (n *numbers) measure() {
 			n.memory[name] = list
 		}
 	}
-	if k := len(n.samples); k > 0 {
-		n.samples[k-1].memory, n.samples[k-1].own = kib(all), kib(own)
+	for i := len(n.samples) - 1; i >= 0 && n.samples[i].at >= step; i-- {
+		if s := &n.samples[i]; s.at == step {
+			s.memory, s.own = kib(all), kib(own)
+		}
 	}
 }
 
@@ -199,7 +208,7 @@ func (n *numbers) look() {
 	n.last(at, now)
 	n.mu.Unlock()
 	if due {
-		n.measure()
+		n.measure(at)
 	}
 }
 

@@ -77,7 +77,7 @@ func New(opts Options) *Telemetry {
 		registry:  prometheus.NewRegistry(),
 		calls:     newCalls(opts.Tools),
 		approvals: newApprovals(),
-		numbers:   numbers{usage: opts.Usage, own: opts.Own, memory: map[string][]keptMemory{}},
+		numbers:   numbers{usage: opts.Usage, own: opts.Own, log: opts.Log, memory: map[string][]keptMemory{}},
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "orla_reloads_total", Help: "Reloads of the configuration or of the tools folders, by their result.",
 		}, []string{"result"}),
