@@ -284,6 +284,25 @@ func TestConsole(t *testing.T) {
 		b.fine()
 	})
 
+	t.Run("questions", func(t *testing.T) {
+		b.visit("#/try/evil/evil")
+		ask := func() {
+			b.wait(`document.querySelector('fieldset input') && !document.querySelector('.go .primary').disabled`)
+			b.js(`(document.querySelector('fieldset input').value = 'ask', document.querySelector('fieldset input').dispatchEvent(new Event('input')), document.querySelector('.go .primary').click())`)
+			b.wait(`document.querySelector('.asked form')?.innerText.includes('<img src=x') && document.querySelector('.progress').innerText.includes('2 of 4')`)
+		}
+		ask()
+		b.js(`(document.querySelector('.asked input').value = 'said', document.querySelector('.asked .primary').click())`)
+		b.wait(`document.querySelector('.result pre')?.innerText.includes('"content": {"word": "said"}') && !document.querySelector('.asked form')`)
+		ask()
+		b.js(`[...document.querySelectorAll('.asked button')].find((e) => e.textContent === 'Decline').click()`)
+		b.wait(`document.querySelector('.result pre')?.innerText.includes('"decline"')`)
+		ask()
+		b.js(`[...document.querySelectorAll('.go button')].find((e) => e.textContent === 'Cancel').click()`)
+		b.wait(`document.querySelector('.result .banner')?.innerText.includes('Canceled') && !document.querySelector('.asked form')`)
+		b.fine()
+	})
+
 	t.Run("records", func(t *testing.T) {
 		b.visit("#/numbers")
 		b.wait(`document.querySelector('.plain tbody tr')?.innerText.includes('evil') && document.querySelectorAll('.charts .good').length > 0`)

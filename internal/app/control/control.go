@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
 // Backend answers the requests of a server. Its methods may be called from any goroutine. An error that is
@@ -32,8 +34,8 @@ type Backend interface {
 	Manifest(name string) (Manifest, error)
 	// Call answers a call with a CallToolResult, as JSON. Trouble of the tool
 	// is such a result too; an error says that there was no call.
-	// caller is who calls, for rules and the log: CLI or Page.
-	Call(ctx context.Context, caller, tool string, arguments json.RawMessage) (json.RawMessage, error)
+	// caller is who calls, for rules and the log: CLI or Page. client gets progress and questions; it may be nil.
+	Call(ctx context.Context, caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error)
 	// Operate does to a capsule what is asked, and returns when it is done, or
 	// with why it is not. ctx bounds only the waiting.
 	Operate(ctx context.Context, capsule string, action Action) error

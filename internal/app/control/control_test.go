@@ -20,6 +20,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/leaks"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
@@ -111,7 +112,10 @@ func (b *backend) ConsoleLink() (control.ConsoleLink, error) {
 	return control.ConsoleLink{URL: "http://127.0.0.1:8080/console/login#code", Expires: time.Now()}, nil
 }
 
-func (b *backend) Call(_ context.Context, caller, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+func (b *backend) Call(_ context.Context, caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error) {
+	if tool == "asks" && client != nil {
+		return asks(client, arguments)
+	}
 	if tool != "weather" {
 		return nil, fault.New(fault.UnsupportedTool, "there is no tool %q", tool)
 	}

@@ -55,6 +55,7 @@ func routes() []route {
 		{"GET /v1/logs", (*Server).logs, both},
 		{"GET /v1/events", (*Server).events, socket},
 		{"GET /v1/watch", (*Server).watch, both},
+		{"POST /v1/questions/{id}", (*Server).answer, both},
 		{"GET /v1/numbers", (*Server).numbers, both},
 		{"GET /v1/audit", (*Server).auditLog, both},
 		{"POST /v1/audit/verify", (*Server).verifyAudit, both},
@@ -165,7 +166,11 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
 	if _, page := r.Context().Value(pageKey{}).(bool); page {
 		caller = Page
 	}
-	result, err := s.opts.Backend.Call(r.Context(), caller, r.PathValue("name"), asked.Arguments)
+	if asked.Stream {
+		s.callStreaming(w, r, caller, asked)
+		return nil
+	}
+	result, err := s.opts.Backend.Call(r.Context(), caller, r.PathValue("name"), asked.Arguments, nil)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.PinList](), reflect.TypeFor[control.PinnedProvider](), reflect.TypeFor[control.PinnedItem](), reflect.TypeFor[control.PinChange](),
 	reflect.TypeFor[control.PinFinding](), reflect.TypeFor[control.PinApproval](),
 	reflect.TypeFor[control.Manifest](), reflect.TypeFor[control.ConsoleLink](), reflect.TypeFor[control.Change](), reflect.TypeFor[control.LogLines](),
+	reflect.TypeFor[control.CallEvent](), reflect.TypeFor[control.Question](), reflect.TypeFor[control.QuestionAnswer](),
 	reflect.TypeFor[control.Numbers](), reflect.TypeFor[control.Sample](), reflect.TypeFor[control.ToolNumbers](), reflect.TypeFor[control.ToolSample](),
 	reflect.TypeFor[control.AuditLog](), reflect.TypeFor[control.AuditLine](), reflect.TypeFor[control.AuditReport](),
 	reflect.TypeFor[control.Packages](), reflect.TypeFor[control.PackageLock](), reflect.TypeFor[control.Package](),

@@ -44,6 +44,7 @@ type Server struct {
 	wake chan struct{} // holds one request to look at want
 
 	verifying sync.Mutex // held while the audit log is checked
+	questions questions
 
 	mu      sync.Mutex // guards the fields that follow
 	want    wanted

@@ -123,6 +123,7 @@ type ListedTool struct {
 // CallRequest is what a call is asked with.
 type CallRequest struct {
 	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, an object; absent without arguments."`
+	Stream    bool            `json:"stream,omitempty" jsonschema:"Answer with a stream of CallEvents, so that the tool can tell of its progress and ask questions."`
 }
 
 // Manifest is the file that describes a tool.

@@ -58,8 +58,8 @@ func (c *Client) ConsoleLink(ctx context.Context) (*ConsoleLink, error) {
 	return ask[ConsoleLink](ctx, c, http.MethodPost, "/v1/console", nil)
 }
 
-// turns are the lines of the log after which the status may differ.
-func turns() []string {
+// changing are the lines of the log after which the status may differ.
+func changing() []string {
 	few := slices.DeleteFunc(Events(), func(e string) bool { return e == "call" || e == "attempt" })
 	return append(few, "about the tools folder", "a definition was accepted", "calls are not denied any more", "crashed; waiting for a change")
 }
@@ -73,7 +73,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	watched := watcher{server: s, sent: map[string]uint64{}, dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
-	news, err := s.opts.Backend.Lines(ctx, Query{Events: turns(), Last: -1, Follow: true, Pace: watchPace})
+	news, err := s.opts.Backend.Lines(ctx, Query{Events: changing(), Last: -1, Follow: true, Pace: watchPace})
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func TestO1ThePageHasNoPeer(t *testing.T) {
 	}
 	want := []string{
 		"GET /v1/approvals", "GET /v1/approvals/{id}", "GET /v1/audit", "GET /v1/logs", "GET /v1/manifests/{name}", "GET /v1/numbers", "GET /v1/packages", "GET /v1/pins", "GET /v1/pins/{name}", "GET /v1/status", "GET /v1/status/{name}", "GET /v1/tools",
-		"POST /v1/audit/verify", "POST /v1/capsules/{name}/restart", "POST /v1/capsules/{name}/start", "POST /v1/capsules/{name}/stop", "POST /v1/tools/{name}/call",
+		"POST /v1/audit/verify", "POST /v1/capsules/{name}/restart", "POST /v1/capsules/{name}/start", "POST /v1/capsules/{name}/stop", "POST /v1/questions/{id}", "POST /v1/tools/{name}/call",
 	}
 	if slices.Sort(reached); !slices.Equal(reached, want) {
 		t.Errorf("the page reaches\n%s\nwant\n%s", strings.Join(reached, "\n"), strings.Join(want, "\n"))

@@ -184,14 +184,14 @@ func asJSON(schema any) json.RawMessage {
 }
 
 // Call implements control.Backend.
-func (o operations) Call(ctx context.Context, caller, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+func (o operations) Call(ctx context.Context, caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error) {
 	listed := func() bool {
 		return slices.ContainsFunc(o.Supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
 	}
 	if !listed() {
 		o.Supervisor.Settle(ctx) // a capsule that is starting may have it
 	}
-	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: caller})
+	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: caller, Client: client})
 	switch {
 	case rpcErr == nil:
 		return result, nil

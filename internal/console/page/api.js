@@ -41,6 +41,19 @@ export const post = async (path, value = {}, signal) => JSON.parse(await postTex
 // postText keeps JSON as text, since numbers may have more digits than a script can hold.
 export const postText = async (path, body, signal) => (await ask(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body, signal })).text();
 
+// events makes a request whose answer is a stream of JSON lines, and passes on the text of each.
+export async function events(path, body, signal, each) {
+  const answer = await ask(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body, signal });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ''; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const all = (rest + value).split('\n');
+    rest = all.pop();
+    all.forEach(each);
+  }
+}
+
 export async function logout() {
   await fetch('/console/logout', { method: 'POST', headers: { 'Content-Type': 'application/json', 'X-Orla-Console': localStorage.getItem(place) || '' }, body: '{}' });
   localStorage.removeItem(place);

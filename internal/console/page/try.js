@@ -1,6 +1,6 @@
 // Try it: a form of the input schema, raw JSON beside it, the call, and its result as a client gets it.
 
-import { get, postText, path } from './api.js';
+import { get, post, events, path, Refused } from './api.js';
 import { h, set, replace, button, icon, took, empty, failed, command, plain, bytes, copy } from './dom.js';
 
 export function tryView(app, of = '', tool = '') {
@@ -22,6 +22,8 @@ function form(app, tool, list, leaving) {
   const raw = h('textarea', { class: 'raw', rows: '10', spellcheck: 'false', 'aria-label': 'Arguments as JSON', oninput: () => { typed = true; changed(); } });
   const fault = h('p', { class: 'fault', role: 'alert' });
   const result = h('div', { class: 'result' });
+  const bar = h('progress', { max: '1', 'aria-label': 'Progress of the call' }), step = h('span', {}), progress = h('div', { class: 'progress', hidden: true }, bar, step);
+  const asked = h('div', { class: 'asked' });
   const equals = h('div', { class: 'equals' });
   const send = button('start', 'Call', call, { class: 'primary' });
   const cancel = button('stop', 'Cancel', () => running?.abort(), { hidden: true });
@@ -71,17 +73,37 @@ function form(app, tool, list, leaving) {
     ticking = setInterval(tick, 100);
     replace(result);
     try {
-      const text = await postText(path(['tools', tool.name, 'call']), `{"arguments": ${args}}`, running.signal);
+      let text;
+      await events(path(['tools', tool.name, 'call']), `{"stream": true, "arguments": ${args}}`, running.signal, (line) => {
+        if (line.startsWith('{"result":')) text = line.slice(10, -1); // as text, since numbers may have more digits than a script can hold
+        else told(JSON.parse(line));
+      });
+      if (text === undefined) throw new Error('The answer broke off.');
       replace(result, show(text, performance.now() - began));
     } catch (error) {
       const canceled = running.signal.aborted;
       replace(result, h('div', { class: 'banner ' + (canceled ? '' : 'bad') }, h('p', {}, canceled ? 'Canceled. The tool was told so.' : error.message + (error.hint ? ' ' + error.hint : ''), error.code && h('a', { class: 'code' }, error.code))));
     }
     clearInterval(ticking);
+    progress.hidden = true;
+    replace(asked);
     running = null;
     cancel.hidden = true;
     set(timer, '');
     changed();
+  }
+
+  // told draws what the tool says while the call runs.
+  function told(event) {
+    if (event.error) throw new Refused(0, event.error);
+    if (event.progress) {
+      const p = event.progress;
+      progress.hidden = false;
+      if (p.total > 0) bar.value = Math.min(1, p.progress / p.total); else bar.removeAttribute('value');
+      set(step, [p.total > 0 ? `${p.progress} of ${p.total}` : p.progress, p.message && plain(String(p.message)).slice(0, 300)].filter((t) => t !== undefined && t !== '').join(': '));
+    }
+    if (event.question) { asked.append(question(event.question)); asked.lastChild.querySelector('input, select, textarea, button')?.focus(); }
+    if (event.answered) for (const q of [...asked.children]) if (q.dataset.id === event.answered) q.remove();
   }
 
   if (typed) raw.value = '{}';
@@ -91,14 +113,31 @@ function form(app, tool, list, leaving) {
     h('div', { class: 'columns' },
       h('fieldset', {}, h('legend', {}, 'Arguments'), fields.length ? fields.map((f) => f.el) : h('p', { class: 'dim' }, 'It names no arguments. JSON can have any.')),
       h('fieldset', {}, h('legend', {}, 'As JSON'), raw, fromForm)),
-    fault, h('div', { class: 'go' }, send, cancel, timer, h('span', { class: 'dim hint' }, 'Ctrl Enter')), result, equals);
+    fault, h('div', { class: 'go' }, send, cancel, timer, h('span', { class: 'dim hint' }, 'Ctrl Enter')), progress);
   changed();
-  return el;
+  return h('div', { class: 'try' }, el, asked, result, equals); // a question is a form of its own
+}
+
+// question draws what a tool asks the person who made the call.
+function question({ id, params }) {
+  const schema = params.requestedSchema || {};
+  const fault = h('p', { class: 'fault', role: 'alert' });
+  const fields = Object.entries(schema.properties || {}).map(([key, s]) => field(key, s && typeof s === 'object' ? s : {}, (schema.required || []).includes(key), () => set(fault, ''), 'answer-' + id.slice(0, 8) + '-'));
+  const say = (action) => async (event) => {
+    event?.preventDefault();
+    try {
+      const content = action === 'accept' ? '{' + fields.map((f) => [f.key, f.value()]).filter(([, v]) => v !== undefined).map(([k, v]) => JSON.stringify(k) + ':' + v).join(',') + '}' : undefined;
+      await post(path(['questions', id]), content === undefined ? { action } : { action, content: JSON.parse(content) });
+    } catch (error) { set(fault, error.message); }
+  };
+  return h('form', { class: 'item waits', 'data-id': id, onsubmit: say('accept') },
+    h('h2', {}, 'The tool asks'), h('p', { class: 'says' }, plain(String(params.message || ''))), fields.map((f) => f.el), fault,
+    h('div', { class: 'go' }, h('button', { class: 'primary' }, 'Answer'), button('', 'Decline', say('decline')), button('', 'Dismiss', say('cancel'), { class: 'quiet' })));
 }
 
 // field makes what one argument is entered with. value() is undefined for what was left out.
-function field(key, s, required, changed) {
-  const id = 'arg-' + key;
+function field(key, s, required, changed, prefix = 'arg-') {
+  const id = prefix + key;
   const type = [].concat(s.type || []).filter((t) => t !== 'null')[0];
   let input, read;
   if (Array.isArray(s.enum)) {
