@@ -27,24 +27,25 @@ import (
 // patience bounds every wait of these tests.
 const patience = 30 * time.Second
 
-// orla is a running Orla that serves ./tools.
+// orla is a running Orla that serves a folder of tools.
 type orla struct {
 	t       *testing.T
 	program string
 	dir     string
+	tools   string
 	port    string
 	cmd     *exec.Cmd
 }
 
-func newOrla(t *testing.T) *orla {
+func newOrla(t *testing.T, tools, locked string) *orla {
 	t.Helper()
-	o := &orla{t: t, dir: t.TempDir(), program: filepath.Join(t.TempDir(), "orla"), port: "0"}
+	o := &orla{t: t, tools: tools, dir: t.TempDir(), program: filepath.Join(t.TempDir(), "orla"), port: "0"}
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", o.program, "./cmd/orla") // compiled as make build does
 	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for name, text := range map[string]string{"orla.yaml": "audit_log: " + filepath.Join(o.dir, "audit.log") + "\n", "orla.lock": lock} {
+	for name, text := range map[string]string{"orla.yaml": "audit_log: " + filepath.Join(o.dir, "audit.log") + "\n", "orla.lock": locked} {
 		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -78,11 +79,11 @@ func (o *orla) command(args ...string) *exec.Cmd {
 
 func (o *orla) start() {
 	o.t.Helper()
-	o.cmd = o.command("--tools-dir", "tools", "--port", o.port, "--config", filepath.Join(o.dir, "orla.yaml"))
+	o.cmd = o.command("--tools-dir", o.tools, "--port", o.port, "--config", filepath.Join(o.dir, "orla.yaml"))
 	if err := o.cmd.Start(); err != nil {
 		o.t.Fatal(err)
 	}
-	o.eventually("Orla serves", func() bool { return o.command("status", "--tools-dir", "tools").Run() == nil })
+	o.eventually("Orla serves", func() bool { return o.command("status", "--tools-dir", o.tools).Run() == nil })
 	_, after, _ := strings.Cut(o.run("status", "--json"), `"url":`)
 	_, after, _ = strings.Cut(after, "127.0.0.1:")
 	o.port, _, _ = strings.Cut(after, "/")
@@ -95,7 +96,7 @@ func (o *orla) stop() {
 
 func (o *orla) run(args ...string) string {
 	o.t.Helper()
-	out, err := o.command(append(args, "--tools-dir", "tools")...).Output()
+	out, err := o.command(append(args, "--tools-dir", o.tools)...).Output()
 	if err != nil {
 		o.t.Fatalf("orla %s: %v", strings.Join(args, " "), err)
 	}
@@ -224,7 +225,7 @@ func (b *tab) fine() {
 
 func TestConsole(t *testing.T) {
 	b := newTab(t)
-	o := newOrla(t)
+	o := newOrla(t, "tools", lock)
 	link := o.run("console", "--no-browser")
 	b.do(chromedp.Navigate(link))
 	b.wait(`document.querySelectorAll('.tools .tr:not(.head)').length === 2`)
@@ -333,10 +334,7 @@ func TestConsole(t *testing.T) {
 		}
 		for _, scheme := range schemes {
 			for _, width := range []int64{1440, 800, 320} {
-				b.do(chromedp.EmulateViewport(width, 800), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-					_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
-					return err
-				}))
+				b.look(width, 800, scheme)
 				for _, view := range []string{"tools", "tool/evil/activity", "tool/evil/logs", "logs/evil/hello", "try/evil", "calls", "clients", "approvals", "numbers", "packages", "audit"} {
 					b.visit("#/" + view)
 					b.wait(`document.querySelector('main h1')`)
@@ -372,6 +370,15 @@ func TestConsole(t *testing.T) {
 			t.Errorf("without a session: %d", resp.StatusCode)
 		}
 	})
+}
+
+// look sets the size of the window and the scheme.
+func (b *tab) look(width, height int64, scheme string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		return err
+	}))
 }
 
 // picture writes what the tab shows, if somebody wants to see it.

@@ -51,7 +51,7 @@ function drawSide(name) {
   });
   about.dataset.live = app.live;
   set(liveText, { live: 'Live', lost: 'Not connected; trying again', refused: 'Refused', connecting: 'Connecting' }[app.live]);
-  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up ${span(Date.now() - Date.parse(app.status.started)).replace(/ (?=[a-z])/g, '\u00a0')}`);
+  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up\u00a0${span(Date.now() - Date.parse(app.status.started)).replace(/ (?=[a-z])/g, '\u00a0')}`);
   document.body.dataset.live = app.live;
   offline.hidden = app.live !== 'lost' || !app.status;
   if (!offline.hidden) set(offline, `Orla cannot be reached. This is from ${clock(heard)}; the page tries again by itself.`);

@@ -222,7 +222,7 @@ function tell(e) {
     case 'ended': return ['Process ended', [e.exit, 'pid ' + e.pid].filter(Boolean).join(', '), 'note'];
     case 'operator request': return ['A person asked', e.reason, 'note'];
     case 'created': return ['Served', ['version ' + e.version, e.source].join(', '), 'note'];
-    case 'offers': return ['Offers changed', plural(e.tools || 0, 'tool'), 'note'];
+    case 'offers': return ['Offers changed', plural([].concat(e.tools || []).length, 'tool'), 'note'];
   }
   return [e.msg[0].toUpperCase() + e.msg.slice(1), e.reason || e.err || e.step || '', 'note'];
 }

@@ -1,0 +1,79 @@
+package browser
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// weather is a capsule that knows two cities, and ends at the third.
+const weather = `#!/usr/bin/env python3
+import json, sys
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+say(method="orla.hello", params={"name": "weather", "version": "2.1.0"})
+print("2 stations loaded", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message and "method" in message:
+        city = message["params"]["arguments"]["city"]
+        print(f"forecast for {city}", file=sys.stderr, flush=True)
+        degrees = {"Rome": 31, "Oslo": 17}[city]
+        say(id=message["id"], result={"content": [{"type": "text", "text": f"{degrees} degrees"}]})
+`
+
+// TestPictures makes the pictures of the documents, from the example tools and a capsule that crashes. It runs only if
+// DOCUMENTS names where they go.
+func TestPictures(t *testing.T) {
+	into := os.Getenv("DOCUMENTS")
+	if into == "" {
+		t.Skip("DOCUMENTS is not set")
+	}
+	t.Setenv("PICTURES", into)
+	tools := t.TempDir()
+	for _, from := range []string{"tools", "capsules"} {
+		if err := os.CopyFS(tools, os.DirFS(filepath.Join("..", "..", "examples", from))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		"main.py":   weather,
+		"tool.yaml": "name: weather\nversion: 2.1.0\ndescription: The weather of a city.\nentrypoint: main.py\nruntime: {mode: capsule}\nmcp:\n  input_schema: {type: object, properties: {city: {type: string}}, required: [city]}\n",
+	} {
+		path := filepath.Join(tools, "weather", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newTab(t)
+	o := newOrla(t, tools, "version: 1\n")
+	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
+	b.wait(`[...document.querySelectorAll('.tools .badge')].filter((e) => e.textContent === 'Ready').length >= 3`)
+	call := func(tool, arguments string) {
+		_ = o.command("call", tool, "--json", arguments, "--tools-dir", tools).Run()
+	} // some fail
+	for range 4 {
+		call("weather", `{"city":"Rome"}`)
+		call("weather", `{"city":"Oslo"}`)
+		call("hello", `{"name":"Ada"}`)
+		call("wordcount", `{"text":"one two"}`)
+	}
+	call("notes__search", `{"query":"x"}`)
+	call("weather", `{"city":"Atlantis"}`)
+	b.visit("#/tool/weather")
+	b.wait(`[...document.querySelectorAll('.story strong')].filter((e) => e.textContent === 'Ready').length === 2 && document.querySelector('.now .badge').textContent === 'Ready'`)
+	call("weather", `{"city":"Rome"}`)
+	b.look(1120, 640, "dark")
+	b.picture("console-tool")
+	b.look(1120, 560, "light")
+	b.visit("#/tools")
+	b.wait(`document.querySelectorAll('.tools .tr:not(.head)').length === 7`)
+	b.picture("console-tools")
+}
