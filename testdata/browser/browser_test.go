@@ -3,6 +3,7 @@ package browser
 
 import (
 	"context"
+	_ "embed" // for accessible
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,6 +27,9 @@ import (
 
 // patience bounds every wait of these tests.
 const patience = 30 * time.Second
+
+//go:embed accessible.js
+var accessible string
 
 // orla is a running Orla that serves a folder of tools.
 type orla struct {
@@ -328,18 +332,21 @@ func TestConsole(t *testing.T) {
 	})
 
 	t.Run("widths", func(t *testing.T) {
-		schemes := []string{"light"}
-		if os.Getenv("PICTURES") != "" {
-			schemes = append(schemes, "dark")
-		}
-		for _, scheme := range schemes {
-			for _, width := range []int64{1440, 800, 320} {
+		for _, scheme := range []string{"light", "dark"} {
+			widths := []int64{1440, 800, 320}
+			if scheme == "dark" && os.Getenv("PICTURES") == "" {
+				widths = widths[:1]
+			}
+			for _, width := range widths {
 				b.look(width, 800, scheme)
 				for _, view := range []string{"tools", "tool/evil/activity", "tool/evil/logs", "logs/evil/hello", "try/evil", "calls", "clients", "approvals", "numbers", "packages", "audit"} {
 					b.visit("#/" + view)
 					b.wait(`document.querySelector('main h1')`)
 					if b.js("document.documentElement.scrollWidth > innerWidth || document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth") != "false" {
 						t.Errorf("%s at %d px is wider than the window", view, width)
+					}
+					if wrong := b.js(accessible); wrong != "" {
+						t.Errorf("%s at %d px, %s:\n%s", view, width, scheme, wrong)
 					}
 					b.picture(fmt.Sprintf("%s-%s-%d", strings.ReplaceAll(view, "/", "-"), scheme, width))
 				}

@@ -33,7 +33,6 @@ export function toolsView(app) {
       draw();
     } }, text))));
   const list = new List({ row, key: (t) => t.name, label: 'Tools', height: 46, role: 'rowgroup' });
-  list.el.removeAttribute('aria-label');
   list.el.setAttribute('role', 'presentation');
   const none = h('div', { hidden: true });
   const table = h('div', { class: 'table tools', role: 'table', 'aria-label': 'Tools' }, heads, list.el);
