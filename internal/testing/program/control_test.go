@@ -241,7 +241,7 @@ func TestJ1LogsOfSeveralToolsAndOfLogFile(t *testing.T) {
 	}
 	file := filepath.Join(dir, "orla.log")
 	o := startOrla(t, dir, "--port", "0", "--log-file", file)
-	said := func(run string, args ...string) {
+	said := func(run string) {
 		t.Helper()
 		testkit.Eventually(t, "Orla serves", func() bool { return o.orla("status").code == 0 })
 		for _, name := range []string{"alpha", "beta", "gamma"} {
