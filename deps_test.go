@@ -24,27 +24,28 @@ var imports = map[string][]string{
 	".": {},
 
 	// Leaves.
-	"internal/service/address": {}, // which addresses no tool may reach
-	"internal/call/callid":     {},
-	"internal/call/fault":      {},
-	"internal/mcp/peer":        {"internal/mcp/rawjson", "internal/call/turns", "internal/mcp/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
-	"internal/mcp/urimatch":    {},
-	"internal/mcp/rawjson":     {},
-	"internal/call/rejudge":    {"internal/call/rules"}, // what lets a call wait may end it when the rules change
-	"internal/call/recovered":  {},                      // a panic in a goroutine fails what it was doing, and no more
-	"internal/call/pace":       {},
-	"internal/observe/brief":   {}, // what others say, shortened for errors and the log
-	"internal/observe/tail":    {},
-	"internal/call/turns":      {},
-	"internal/file/wholefile":  {},
-	"internal/app/version":     {},
-	"internal/app/terminal":    {},                        // text for people: escaped, coloured, shortened
-	"internal/observe/history": {"internal/observe/tail"}, // what the log said last, in a ring of lines
-	"internal/app/systemd":     {},                        // notifications, sockets, the journal
-	"internal/call/trace":      {},                        // the W3C trace context of a call, without OpenTelemetry
-	"internal/launch/cgroup":   {},
-	"internal/app/doctor":      {}, // what a machine has and lacks; internal/app/cli says what matters
-	"internal/file/yamldoc":    {"internal/observe/brief"},
+	"internal/service/address":    {}, // which addresses no tool may reach
+	"internal/call/callid":        {},
+	"internal/call/fault":         {},
+	"internal/mcp/peer":           {"internal/mcp/rawjson", "internal/call/turns", "internal/mcp/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
+	"internal/mcp/urimatch":       {},
+	"internal/mcp/rawjson":        {},
+	"internal/call/rejudge":       {"internal/call/rules"}, // what lets a call wait may end it when the rules change
+	"internal/call/recovered":     {},                      // a panic in a goroutine fails what it was doing, and no more
+	"internal/call/pace":          {},
+	"internal/observe/brief":      {}, // what others say, shortened for errors and the log
+	"internal/observe/tail":       {},
+	"internal/call/turns":         {},
+	"internal/file/wholefile":     {},
+	"internal/app/version":        {},
+	"internal/app/terminal":       {}, // text for people: escaped, coloured, shortened
+	"internal/observe/linefilter": {},
+	"internal/observe/history":    {"internal/observe/tail"}, // what the log said last, in a ring of lines
+	"internal/app/systemd":        {},                        // notifications, sockets, the journal
+	"internal/call/trace":         {},                        // the W3C trace context of a call, without OpenTelemetry
+	"internal/launch/cgroup":      {},
+	"internal/app/doctor":         {}, // what a machine has and lacks; internal/app/cli says what matters
+	"internal/file/yamldoc":       {"internal/observe/brief"},
 
 	"internal/mcp/schema":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "internal/observe/brief"},
 	"internal/launch":         {"internal/launch/carry", "internal/launch/mainthread", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/call/fault", "internal/launch/cgroup", "internal/call/pace"},
@@ -165,7 +166,7 @@ var imports = map[string][]string{
 	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/stdio", "mcpbridge/wire"},
 
 	// What operators see and do.
-	"internal/app/control":       {"internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
+	"internal/app/control":       {"internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
 	"internal/console":           {},                                                                                                                                                      // the web page: its files, and who gets in
 	"internal/observe/telemetry": {"internal/call/recovered", "mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 
@@ -194,9 +195,12 @@ var imports = map[string][]string{
 	// How the running process executes another binary.
 	"internal/app/upgrade": {"internal/app/control", "internal/app/listen", "internal/app/version", "internal/app/wiring", "internal/launch", "internal/launch/carry", "internal/observe/brief"},
 
+	// What Orla has written down, for the control API.
+	"internal/app/recorded": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},
+
 	"internal/app/daemon": {
 		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
-		"internal/packages/lockfile", "internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
+		"internal/app/recorded", "internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/console", "internal/call/fault",
 		"internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version", "internal/file/watch",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
@@ -248,7 +252,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/control", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/control", "internal/app/recorded", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce"},

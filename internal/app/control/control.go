@@ -13,11 +13,10 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/linefilter"
 )
 
 // Backend answers the requests of a server. Its methods may be called from any goroutine. An error that is
@@ -94,7 +93,7 @@ type Query struct {
 }
 
 // Levels are those of the log, from the least on.
-func Levels() []string { return []string{"debug", "info", "warn", "error", "fatal"} }
+func Levels() []string { return linefilter.Levels() }
 
 // maxLogTools bounds the tools of a query.
 const maxLogTools = 64
@@ -102,24 +101,7 @@ const maxLogTools = 64
 // Wants returns whether a line of the log has the level, the stream and the text of a query; nil if
 // it asks for none of them.
 func (q *Query) Wants() func(line []byte) bool {
-	if q.Level == "" && q.Stream == "" && q.Grep == "" {
-		return nil
-	}
-	least := slices.Index(Levels(), q.Level)
-	has := grep(q.Grep)
-	return func(line []byte) bool {
-		if !has(line) {
-			return false
-		}
-		if q.Level == "" && q.Stream == "" {
-			return true
-		}
-		var said struct{ Level, Stream string }
-		if json.Unmarshal(line, &said) != nil {
-			return false
-		}
-		return slices.Index(Levels(), strings.ToLower(said.Level)) >= least && (q.Stream == "" || said.Stream == q.Stream)
-	}
+	return linefilter.Filter{Level: q.Level, Stream: q.Stream, Grep: q.Grep}.Func()
 }
 
 // Events are the messages of the log that tell what happened to Orla and its

@@ -5,14 +5,11 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
-	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/listen"
 	"github.com/orla-project/orla/internal/console"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // serveConsole adds the web page to the HTTP front.
@@ -26,27 +23,6 @@ func (s *server) serveConsole(cfg *config.Loaded) {
 	for _, pattern := range console.Patterns() {
 		s.http.Handle(pattern, s.page)
 	}
-}
-
-// maxManifest bounds the file of a tool that is shown, in bytes.
-const maxManifest = 256 << 10
-
-// Manifest implements control.Backend.
-func (o operations) Manifest(name string) (control.Manifest, error) {
-	served := o.Supervisor.Manifests()
-	i := slices.IndexFunc(served, func(one supervisor.Served) bool { return one.Tool.Name == name })
-	if i < 0 {
-		return control.Manifest{}, o.unknown(name)
-	}
-	source := config.Absolute(served[i].Tool.Source)
-	text, err := config.ReadRegular(source, maxManifest+1)
-	switch {
-	case err != nil:
-		return control.Manifest{}, &control.Error{Code: control.CodeRefused, Message: err.Error()}
-	case len(text) > maxManifest || !utf8.Valid(text):
-		return control.Manifest{}, &control.Error{Code: control.CodeRefused, Message: source + " is not a text of at most 256 KiB"}
-	}
-	return control.Manifest{Source: source, Text: string(text)}, nil
 }
 
 // ConsoleLink implements control.Backend.

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/recorded"
 	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
@@ -25,7 +26,16 @@ import (
 )
 
 // operations is the control.Backend of a running Orla.
-type operations struct{ *server }
+type operations struct {
+	*server
+	*recorded.Records
+}
+
+func (s *server) operations() operations {
+	return operations{s, &recorded.Records{
+		Telemetry: s.telemetry, Manifests: s.Supervisor.Manifests, Config: s.current, Home: s.from.Home, AuditErr: s.Audit.Err, Unknown: operations{server: s}.unknown,
+	}}
+}
 
 var _ control.Backend = operations{}
 

@@ -160,7 +160,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance,
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
-	s.control = control.New(control.Options{Backend: operations{s}, MaxRequest: int64(cfg.MaxRequest), Before: before.ForControl(), Log: log.Logger})
+	s.control = control.New(control.Options{Backend: s.operations(), MaxRequest: int64(cfg.MaxRequest), Before: before.ForControl(), Log: log.Logger})
 	if cfg.Stdio {
 		return nil, s.runStdio(ctx, cfg, std, signals)
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/orla-project/orla/internal/app/recorded"
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/telemetry"
@@ -15,10 +16,10 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 		Tools:    func() []string { return namesOf(s.Supervisor.Catalog().Tools) },
 		Lives:    s.Supervisor.Lives,
 		Usage:    s.usage,
-		Own:      ownMemory,
+		Own:      recorded.OwnMemory,
 		Sessions: s.sessions,
 		Queued:   s.Slots.Waiting,
-		Waiting:  operations{s}.waitingApprovals,
+		Waiting:  operations{server: s}.waitingApprovals,
 		Dropped:  s.log.Dropped,
 		Log:      s.log.Logger,
 	})

@@ -1,4 +1,6 @@
-package daemon
+// Package recorded answers the requests of the control API for what Orla has written down: the numbers of the last
+// hour, the audit log, the locks of packages, and manifests.
+package recorded
 
 import (
 	"cmp"
@@ -7,17 +9,44 @@ import (
 	"os"
 	"slices"
 	"time"
+	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/internal/observe/telemetry"
 	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/supervisor"
 )
 
-// Numbers implements control.Backend.
-func (o operations) Numbers() control.Numbers {
-	samples, memory := o.telemetry.Numbers()
+// Records is a control.Recorder. All fields are required.
+type Records struct {
+	Telemetry *telemetry.Telemetry
+	Manifests func() []supervisor.Served
+	Config    func() *config.Loaded
+	Home      string // of the user; "" for none
+	AuditErr  func() error
+	Unknown   func(name string) error // the error for a name that no manifest has
+}
+
+var _ control.Recorder = (*Records)(nil)
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func namesOf(tools []*mcp.Tool) []string {
+	list := make([]string, len(tools))
+	for i, t := range tools {
+		list[i] = t.Name
+	}
+	return list
+}
+
+// Numbers implements control.Recorder.
+func (r *Records) Numbers() control.Numbers {
+	samples, memory := r.Telemetry.Numbers()
 	n := control.Numbers{
 		Now: time.Now(), Step: int(telemetry.SampleStep.Seconds()), ToolStep: int(telemetry.ToolStep.Seconds()),
 		Samples: make([]control.Sample, 0, len(samples)), Tools: []control.ToolNumbers{},
@@ -27,8 +56,8 @@ func (o operations) Numbers() control.Numbers {
 			At: s.At, Calls: s.Calls, Errors: s.Errors, P50: milliseconds(s.P50), P99: milliseconds(s.P99), Memory: s.Memory, Own: s.Own,
 		})
 	}
-	for _, one := range o.Supervisor.Manifests() {
-		if list := joined(o.telemetry.ToolNumbers(namesOf(one.Listed)...), memory[one.Tool.Name]); len(list) > 0 {
+	for _, one := range r.Manifests() {
+		if list := joined(r.Telemetry.ToolNumbers(namesOf(one.Listed)...), memory[one.Tool.Name]); len(list) > 0 {
 			n.Tools = append(n.Tools, control.ToolNumbers{Name: one.Tool.Name, Samples: list})
 		}
 	}
@@ -57,8 +86,8 @@ func joined(calls []telemetry.ToolSample, memory []telemetry.MemorySample) []con
 	return list
 }
 
-// ownMemory returns the resident memory of this process; 0 where /proc does not tell.
-func ownMemory() int64 {
+// OwnMemory returns the resident memory of this process; 0 where /proc does not tell.
+func OwnMemory() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0
@@ -70,13 +99,13 @@ func ownMemory() int64 {
 	return resident * int64(os.Getpagesize())
 }
 
-// AuditLog implements control.Backend.
-func (o operations) AuditLog(n int) (control.AuditLog, error) {
-	log := control.AuditLog{Path: o.current().AuditPath(), Lines: []control.AuditLine{}}
+// AuditLog implements control.Recorder.
+func (r *Records) AuditLog(n int) (control.AuditLog, error) {
+	log := control.AuditLog{Path: r.Config().AuditPath(), Lines: []control.AuditLine{}}
 	if log.Path == "" {
 		return log, nil
 	}
-	if err := o.Audit.Err(); err != nil {
+	if err := r.AuditErr(); err != nil {
 		log.Error = err.Error()
 	}
 	if log.Path == audit.Journal {
@@ -97,9 +126,9 @@ func (o operations) AuditLog(n int) (control.AuditLog, error) {
 	return log, nil
 }
 
-// VerifyAudit implements control.Backend. It checks what orla audit verify checks.
-func (o operations) VerifyAudit(ctx context.Context) (control.AuditReport, error) {
-	cfg := o.current()
+// VerifyAudit implements control.Recorder. It checks what orla audit verify checks.
+func (r *Records) VerifyAudit(ctx context.Context) (control.AuditReport, error) {
+	cfg := r.Config()
 	path := cfg.AuditPath()
 	switch path {
 	case "":
@@ -109,18 +138,18 @@ func (o operations) VerifyAudit(ctx context.Context) (control.AuditReport, error
 			Code: control.CodeRefused, Message: "the audit log is in the journal", Hint: "journalctl -t " + audit.Identifier + " -o cat | orla audit verify -",
 		}
 	}
-	r, keyed, err := audit.Check(ctx, cfg.StateDir, path)
+	found, keyed, err := audit.Check(ctx, cfg.StateDir, path)
 	if err != nil {
 		return control.AuditReport{}, &control.Error{Code: control.CodeRefused, Message: err.Error()}
 	}
 	report := control.AuditReport{
-		Whole: r.OK(), Lines: r.Lines, Calls: r.Calls, First: r.First, Last: r.Last, Signed: r.Signed, SignedAt: r.At, Unsigned: r.Unsigned,
-		Findings: []string{}, More: r.More, Notes: []string{},
+		Whole: found.OK(), Lines: found.Lines, Calls: found.Calls, First: found.First, Last: found.Last, Signed: found.Signed, SignedAt: found.At, Unsigned: found.Unsigned,
+		Findings: []string{}, More: found.More, Notes: []string{},
 	}
-	for _, f := range r.Findings {
+	for _, f := range found.Findings {
 		report.Findings = append(report.Findings, f.String())
 	}
-	for _, f := range r.Notes {
+	for _, f := range found.Notes {
 		report.Notes = append(report.Notes, f.String())
 	}
 	if !keyed {
@@ -129,10 +158,10 @@ func (o operations) VerifyAudit(ctx context.Context) (control.AuditReport, error
 	return report, nil
 }
 
-// Packages implements control.Backend.
-func (o operations) Packages() control.Packages {
+// Packages implements control.Recorder.
+func (r *Records) Packages() control.Packages {
 	all := control.Packages{Locks: []control.PackageLock{}, Packages: []control.Package{}}
-	for _, file := range discovery.LockFiles(o.current(), o.from.Home) {
+	for _, file := range discovery.LockFiles(r.Config(), r.Home) {
 		if slices.ContainsFunc(all.Locks, func(l control.PackageLock) bool { return l.File == file }) {
 			continue
 		}
@@ -153,4 +182,25 @@ func (o operations) Packages() control.Packages {
 	}
 	slices.SortStableFunc(all.Packages, func(a, b control.Package) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// maxManifest bounds the file of a tool that is shown, in bytes.
+const maxManifest = 256 << 10
+
+// Manifest returns the file that describes a tool, by the name of its manifest.
+func (r *Records) Manifest(name string) (control.Manifest, error) {
+	served := r.Manifests()
+	i := slices.IndexFunc(served, func(one supervisor.Served) bool { return one.Tool.Name == name })
+	if i < 0 {
+		return control.Manifest{}, r.Unknown(name)
+	}
+	source := config.Absolute(served[i].Tool.Source)
+	text, err := config.ReadRegular(source, maxManifest+1)
+	switch {
+	case err != nil:
+		return control.Manifest{}, &control.Error{Code: control.CodeRefused, Message: err.Error()}
+	case len(text) > maxManifest || !utf8.Valid(text):
+		return control.Manifest{}, &control.Error{Code: control.CodeRefused, Message: source + " is not a text of at most 256 KiB"}
+	}
+	return control.Manifest{Source: source, Text: string(text)}, nil
 }

@@ -1,9 +1,43 @@
-package control
+// Package linefilter selects lines of the JSON log by what they say.
+package linefilter
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
+
+// Levels are those of the log, from the least on.
+func Levels() []string { return []string{"debug", "info", "warn", "error", "fatal"} }
+
+// Filter says which lines are selected. Its zero value selects all.
+type Filter struct {
+	Level  string // one of Levels: lines of it and above
+	Stream string // stdout or stderr: what a tool printed there
+	Grep   string // lines that have this text; see grep
+}
+
+// Func returns whether a line is selected; nil if all are.
+func (f Filter) Func() func(line []byte) bool {
+	if f == (Filter{}) {
+		return nil
+	}
+	least := slices.Index(Levels(), f.Level)
+	has := grep(f.Grep)
+	return func(line []byte) bool {
+		if !has(line) {
+			return false
+		}
+		if f.Level == "" && f.Stream == "" {
+			return true
+		}
+		var said struct{ Level, Stream string }
+		if json.Unmarshal(line, &said) != nil {
+			return false
+		}
+		return slices.Index(Levels(), strings.ToLower(said.Level)) >= least && (f.Stream == "" || said.Stream == f.Stream)
+	}
+}
 
 // grep returns whether a line of the log has a text in its message, in the tool's name or in key=value of another
 // member but the time and the level. Upper and lower case are the same.
