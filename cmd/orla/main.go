@@ -13,7 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/mainthread"
 )
 
-func init() { runtime.LockOSThread() } // main runs on the main thread, and keeps it
+func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only here is it sure that main runs on the main thread
 
 func main() {
 	os.Exit(mainthread.Run(func() int {

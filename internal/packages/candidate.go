@@ -61,7 +61,7 @@ func (s *Session) Git(ctx context.Context, from From) (*Candidate, error) {
 		}
 	}
 	entry := lockfile.Package{Source: lockfile.Source{Kind: lockfile.Git, URL: from.URL, Registry: from.Registry}}
-	return s.prepare(entry, from, func(stage string) (origin.Tree, error) {
+	return s.prepare(ctx, entry, from, func(stage string) (origin.Tree, error) {
 		return s.store.Git.Fetch(ctx, from.URL, ref, stage, from.Signers)
 	})
 }
@@ -76,7 +76,7 @@ func (s *Session) Local(ctx context.Context, path string) (*Candidate, error) {
 		return nil, err
 	}
 	entry := lockfile.Package{Source: lockfile.Source{Kind: lockfile.Local, URL: path}}
-	return s.prepare(entry, From{}, func(stage string) (origin.Tree, error) {
+	return s.prepare(ctx, entry, From{}, func(stage string) (origin.Tree, error) {
 		if info.IsDir() {
 			return origin.Tree{}, origin.Copy(ctx, path, stage, s.store.Limits)
 		}
@@ -85,13 +85,13 @@ func (s *Session) Local(ctx context.Context, path string) (*Candidate, error) {
 }
 
 // Made takes a package that fill writes into a folder, such as that of an MCP bundle. from has its name and version.
-func (s *Session) Made(source lockfile.Source, from From, fill func(dir string) error) (*Candidate, error) {
-	return s.prepare(lockfile.Package{Source: source}, from, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
+func (s *Session) Made(ctx context.Context, source lockfile.Source, from From, fill func(dir string) error) (*Candidate, error) {
+	return s.prepare(ctx, lockfile.Package{Source: source}, from, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
 }
 
 // Locked fetches a package again exactly as the lock has it. Nothing is asked for: it gets what the lock grants.
 func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidate, error) {
-	return s.again(entry, func(stage string) (tree origin.Tree, err error) {
+	return s.again(ctx, entry, func(stage string) (tree origin.Tree, err error) {
 		switch entry.Source.Kind {
 		case lockfile.Git:
 			ref, signers := entry.Tag, []string(nil)
@@ -119,19 +119,19 @@ func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidat
 }
 
 // Remade is Locked for a package that fill writes into a folder, as for Made.
-func (s *Session) Remade(entry lockfile.Package, fill func(dir string) error) (*Candidate, error) {
-	return s.again(entry, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
+func (s *Session) Remade(ctx context.Context, entry lockfile.Package, fill func(dir string) error) (*Candidate, error) {
+	return s.again(ctx, entry, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
 }
 
 // again makes a Candidate of what has to be the tree that the lock has.
-func (s *Session) again(entry lockfile.Package, fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
+func (s *Session) again(ctx context.Context, entry lockfile.Package, fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
 	from := From{Name: entry.Name, URL: entry.Source.URL, Version: entry.Version}
 	c, err := s.fill(fetch)
 	if err != nil {
 		return nil, err
 	}
 	c.Entry.Source = entry.Source
-	if err = s.inspect(c, from, entry.Tag); err == nil && (c.Entry.Digest != entry.Digest || c.Tool.Version != entry.Version) {
+	if err = s.inspect(ctx, c, from, entry.Tag); err == nil && (c.Entry.Digest != entry.Digest || c.Tool.Version != entry.Version) {
 		err = fmt.Errorf("%s %s: the tree is not the one that the lock has: it has digest %s, and the lock %s", entry.Name, entry.Version, c.Entry.Digest, entry.Digest)
 	}
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Session) again(entry lockfile.Package, fetch func(stage string) (origin
 		return nil, err
 	}
 	c.Entry, c.Before = entry, s.Lock.Serving(entry.Name)
-	c.Same = s.store.differs(entry) == ""
+	c.Same = s.store.differs(ctx, entry) == ""
 	return c, nil
 }
 
@@ -178,7 +178,7 @@ func (s *Session) fill(fetch func(stage string) (origin.Tree, error)) (*Candidat
 }
 
 // inspect checks what is in the stage.
-func (s *Session) inspect(c *Candidate, from From, tag string) (err error) {
+func (s *Session) inspect(ctx context.Context, c *Candidate, from From, tag string) (err error) {
 	if err := s.step("check"); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (s *Session) inspect(c *Candidate, from From, tag string) (err error) {
 	if err := s.named(c.Content, from.Name, tag); err != nil {
 		return err
 	}
-	if c.Entry.Digest, err = origin.Digest(c.stage); err != nil {
+	if c.Entry.Digest, err = origin.Digest(ctx, c.stage); err != nil {
 		return err
 	}
 	c.Entry.Name, c.Entry.Version = c.Tool.Name, c.Tool.Version
@@ -208,17 +208,17 @@ func (s *Session) inspect(c *Candidate, from From, tag string) (err error) {
 }
 
 // prepare makes a Candidate of what fetch brings.
-func (s *Session) prepare(entry lockfile.Package, from From, fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
+func (s *Session) prepare(ctx context.Context, entry lockfile.Package, from From, fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
 	c, err := s.fill(fetch)
 	if err != nil {
 		return nil, err
 	}
 	c.Entry.Source = entry.Source
-	if err := s.inspect(c, from, c.Entry.Tag); err != nil {
+	if err := s.inspect(ctx, c, from, c.Entry.Tag); err != nil {
 		c.Discard()
 		return nil, err
 	}
-	if err := s.compare(c, from); err != nil {
+	if err := s.compare(ctx, c, from); err != nil {
 		c.Discard()
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (s *Session) prepare(entry lockfile.Package, from From, fetch func(stage st
 }
 
 // compare compares a Candidate with what is installed.
-func (s *Session) compare(c *Candidate, from From) error {
+func (s *Session) compare(ctx context.Context, c *Candidate, from From) error {
 	name := c.Entry.Name
 	c.Before = s.Lock.Serving(name)
 	for _, old := range s.Lock.Versions(name) {
@@ -248,7 +248,7 @@ func (s *Session) compare(c *Candidate, from From) error {
 		case old.Digest != c.Entry.Digest:
 			return fmt.Errorf("%s %s is installed with another tree: it has digest %s, and this one %s", name, old.Version, old.Digest, c.Entry.Digest)
 		}
-		c.Same = old.Digest == c.Entry.Digest && s.store.differs(c.Entry) == ""
+		c.Same = old.Digest == c.Entry.Digest && s.store.differs(ctx, c.Entry) == ""
 	}
 	var before []permission.Permission
 	var accepted []string

@@ -303,7 +303,7 @@ func TestM3ServersAndTheirSecrets(t *testing.T) {
 	p := newProject(t)
 	made := func(files map[string]string, version string) error {
 		return p.do(func(s *packages.Session) error {
-			c, err := s.Made(lockfile.Source{Kind: lockfile.Server, URL: "https://r.example.com", Server: "io.example/far"}, packages.From{Name: "far", Version: version}, func(dir string) error {
+			c, err := s.Made(t.Context(), lockfile.Source{Kind: lockfile.Server, URL: "https://r.example.com", Server: "io.example/far"}, packages.From{Name: "far", Version: version}, func(dir string) error {
 				for name, text := range files {
 					p.put(dir, name, text)
 				}

@@ -143,9 +143,9 @@ func TestM4ALinkInPlaceOfTheStage(t *testing.T) {
 }
 
 // found is what Orla would serve.
-func (p *project) found(settings ...config.Setting) manifest.Result {
+func (p *project) found() manifest.Result {
 	p.Helper()
-	l := &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home"), Flags: settings}
+	l := &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home")}
 	cfg, err := l.Load()
 	if err != nil {
 		p.Fatal(err)

@@ -156,7 +156,7 @@ func (s Store) Verify(ctx context.Context) (list []Verified, err error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		list = append(list, Verified{entry.Name, entry.Version, s.differs(entry)})
+		list = append(list, Verified{entry.Name, entry.Version, s.differs(ctx, entry)})
 	}
 	for _, stray := range s.strays(lock) {
 		list = append(list, Verified{stray[0], stray[1], "it was installed, and " + s.Lock + " does not have it"})
@@ -164,7 +164,7 @@ func (s Store) Verify(ctx context.Context) (list []Verified, err error) {
 	return list, nil
 }
 
-func (s Store) differs(entry lockfile.Package) string {
+func (s Store) differs(ctx context.Context, entry lockfile.Package) string {
 	dir := filepath.Join(s.Dir, entry.Name, entry.Version)
 	record, err := lockfile.ReadRecord(dir)
 	switch {
@@ -175,7 +175,7 @@ func (s Store) differs(entry lockfile.Package) string {
 	case !record.Matches(&entry):
 		return "the record in its folder is about another package, version or digest"
 	}
-	got, err := origin.Digest(dir)
+	got, err := origin.Digest(ctx, dir)
 	switch {
 	case err != nil:
 		return "its files cannot be read: " + err.Error()

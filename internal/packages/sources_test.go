@@ -18,7 +18,7 @@ import (
 func (p *project) made(source lockfile.Source, from packages.From, files map[string]string, secret string) error {
 	p.Helper()
 	return p.do(func(s *packages.Session) error {
-		c, err := s.Made(source, from, func(dir string) error {
+		c, err := s.Made(p.Context(), source, from, func(dir string) error {
 			for name, text := range files {
 				p.put(dir, name, text)
 			}
@@ -122,7 +122,7 @@ func TestM7RemoteServersAreAgreedTo(t *testing.T) {
 	install := func(p *project, registry, host string, agreed packages.Consent) error {
 		source := lockfile.Source{Kind: lockfile.Server, URL: registry, Registry: registry, Server: "io.example/far"}
 		return p.do(func(s *packages.Session) error {
-			c, err := s.Made(source, packages.From{Name: "far", Version: "1.0.0"}, func(dir string) error {
+			c, err := s.Made(t.Context(), source, packages.From{Name: "far", Version: "1.0.0"}, func(dir string) error {
 				p.put(dir, "server.yaml", strings.ReplaceAll(far, "HOST", host))
 				return nil
 			})

@@ -197,7 +197,7 @@ func (c *conn) hold() {
 	defer c.mu.Unlock()
 	c.holds, c.heldSince = true, time.Now()
 	if !c.begun {
-		_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+		_ = c.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
@@ -219,7 +219,7 @@ func (c *conn) readNext(p []byte) (int, error) {
 	case n > 0:
 		c.begun = true
 		if c.holds { // hold has set the deadline
-			_ = c.Conn.SetReadDeadline(time.Now().Add(headerTimeout))
+			_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
 		}
 	case c.holds && os.IsTimeout(err):
 		c.held = true

@@ -177,8 +177,8 @@ func (o Program) Replaced() bool {
 }
 
 // Ask starts the binary with the head of the document, and returns what it says.
-func (next *Document) Ask(ctx context.Context, l launch.Launcher) (said Answer, err error) {
-	raw, err := json.Marshal(next)
+func (d *Document) Ask(ctx context.Context, l launch.Launcher) (said Answer, err error) {
+	raw, err := json.Marshal(d)
 	if err != nil { // strings and numbers
 		return said, err
 	}
@@ -187,7 +187,7 @@ func (next *Document) Ask(ctx context.Context, l launch.Launcher) (said Answer, 
 		return said, err
 	}
 	defer func() { _ = head.Close() }() // only written
-	path := next.Executes.Path
+	path := d.Executes.Path
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	var out, problem bytes.Buffer
@@ -196,7 +196,7 @@ func (next *Document) Ask(ctx context.Context, l launch.Launcher) (said Answer, 
 		return func(p []byte) { to.Write(p[:min(len(p), enough-to.Len())]) }
 	}
 	ran, err := launch.Run(ctx, l, launch.Spec{
-		Path: path, Argv: append([]string{next.Executes.Argv[0], CheckCommand}, next.Executes.Argv[1:]...),
+		Path: path, Argv: append([]string{d.Executes.Argv[0], CheckCommand}, d.Executes.Argv[1:]...),
 		Env: os.Environ(), Input: []byte{}, Whole: true, Grace: time.Second, Files: []*os.File{head},
 	}, take(&out), take(&problem))
 	if err != nil {
@@ -223,6 +223,7 @@ func (d *Document) ForParts() *wiring.Given {
 	return d.Parts
 }
 
+// ForControl returns the part of the control socket; nil without one.
 func (d *Document) ForControl() *control.State {
 	if d == nil {
 		return nil

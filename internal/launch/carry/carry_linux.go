@@ -1,6 +1,7 @@
 package carry
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -90,7 +91,7 @@ func Exec(path string, argv []string, document *os.File) error {
 	err := syscall.ENOSYS
 	mainthread.Do(func() {
 		inherit(fds, 0)
-		err, _ = syscall.Exec(path, argv, env).(syscall.Errno)
+		err, _ = errors.AsType[syscall.Errno](syscall.Exec(path, argv, env))
 		inherit(fds, unix.FD_CLOEXEC)
 	})
 	if known {

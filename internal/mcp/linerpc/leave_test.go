@@ -47,7 +47,7 @@ func TestQ1AnotherConnGoesOn(t *testing.T) {
 		first.Post(turns.Owner{}, "note", nil)
 	}
 	unread, ok := first.Leave(time.Minute)
-	if <-served; !ok || string(unread) != `{"jsonrpc":"2.0","id":` {
+	if _ = <-served; !ok || string(unread) != `{"jsonrpc":"2.0","id":` {
 		t.Fatalf("left with %q, %t", unread, ok)
 	}
 	if _, err := first.Call(t.Context(), rpc.Request{Method: "m"}); err == nil {
@@ -72,7 +72,7 @@ func TestQ1AnotherConnGoesOn(t *testing.T) {
 	}
 	second.Close(errLeft)
 	_ = theirOut.Close()
-	<-served
+	_ = <-served
 }
 
 // SPEC Q1: a process that does not read what it is sent cannot be left.
@@ -90,13 +90,13 @@ func TestQ1AProcessThatDoesNotReadIsNotLeft(t *testing.T) {
 	}()
 	testkit.Eventually(t, "the call is in flight", func() bool { return c.InFlight() > 0 })
 	cancel()
-	<-sent
+	_ = <-sent
 	if unread, ok := c.Leave(50 * time.Millisecond); ok {
 		t.Errorf("it is left with %q", unread)
 	}
 	c.Close(errLeft)
 	_ = theirOut.Close()
-	<-served
+	_ = <-served
 }
 
 func pipe(t *testing.T) (r, w *os.File) {

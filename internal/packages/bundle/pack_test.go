@@ -86,8 +86,8 @@ func TestM8PackIsReproducible(t *testing.T) {
 				t.Errorf("%v %s", err, text)
 			}
 		}
-		want, err1 := origin.Digest(first)
-		got, err2 := origin.Digest(into)
+		want, err1 := origin.Digest(t.Context(), first)
+		got, err2 := origin.Digest(t.Context(), into)
 		if err1 != nil || err2 != nil || got != want {
 			t.Errorf("%s: the tree is another one: %v %v", format, err1, err2)
 		}

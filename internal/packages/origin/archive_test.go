@@ -352,7 +352,7 @@ func TestM5Digest(t *testing.T) {
 	put(t, filepath.Join(dir, "d", "b"), "2", 0o755)
 	digest := func() string {
 		t.Helper()
-		d, err := origin.Digest(dir)
+		d, err := origin.Digest(t.Context(), dir)
 		if err != nil || !strings.HasPrefix(d, "h1:") {
 			t.Fatalf("%q %v", d, err)
 		}

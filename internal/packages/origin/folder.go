@@ -36,7 +36,7 @@ func Copy(ctx context.Context, from, into string, limits Limits) error {
 // Digest returns the digest of a tree on the disk ("h1:", as golang.org/x/mod/sumdb/dirhash computes it):
 // of names, content, targets of links, and whether the owner may execute a file. The file Record at the top does not
 // count. A name in the digest begins with the kind of the entry.
-func Digest(dir string) (string, error) {
+func Digest(ctx context.Context, dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return "", err
@@ -44,7 +44,7 @@ func Digest(dir string) (string, error) {
 	defer func() { _ = root.Close() }()
 	from := &tree{root: root, skip: func(name string, _ bool) bool { return name == Record }}
 	// Somebody has limited what was installed; what was added since then still has an end.
-	entries, err := from.list(context.Background(), Limits{Bytes: 1 << 60, Files: 1_000_000})
+	entries, err := from.list(ctx, Limits{Bytes: 1 << 60, Files: 1_000_000})
 	if err != nil {
 		return "", err
 	}

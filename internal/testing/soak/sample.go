@@ -55,7 +55,7 @@ func sizeOf(dir string) (total float64) {
 				total += float64(info.Size())
 			}
 		}
-		return nil //nolint:nilerr // as said above
+		return nil
 	})
 	return total
 }

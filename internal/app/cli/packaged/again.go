@@ -153,11 +153,11 @@ func (c command) finish(candidate *packages.Candidate, s *packages.Session, made
 }
 
 // make makes a Candidate of what fill writes.
-func (w wanted) make(s *packages.Session, source lockfile.Source, from packages.From, fill func(dir string) error) (*packages.Candidate, error) {
+func (w wanted) make(ctx context.Context, s *packages.Session, source lockfile.Source, from packages.From, fill func(dir string) error) (*packages.Candidate, error) {
 	if w.again.exact {
-		return s.Remade(*w.again.entry, fill)
+		return s.Remade(ctx, *w.again.entry, fill)
 	}
-	return s.Made(source, from, fill)
+	return s.Made(ctx, source, from, fill)
 }
 
 // outdated returns the highest version of a repository if it is newer than an entry; "" otherwise.

@@ -41,7 +41,7 @@ func (c command) fromBundle(ctx context.Context, s *packages.Session, source loc
 	}
 	for {
 		var made *bundle.Made
-		candidate, err := w.make(s, source, packages.From{Name: name}, func(dir string) (err error) {
+		candidate, err := w.make(ctx, s, source, packages.From{Name: name}, func(dir string) (err error) {
 			made, err = bundle.Import(ctx, file, dir, answers, s.Limits())
 			return err
 		})
@@ -98,7 +98,7 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	if w.again.exact {
 		until = w.again.entry.Source.Made.Time()
 	}
-	candidate, err := w.make(s, source, packages.From{Name: made.Name, Version: made.Version}, func(dir string) error {
+	candidate, err := w.make(ctx, s, source, packages.From{Name: made.Name, Version: made.Version}, func(dir string) error {
 		if made.Resource != nil {
 			return os.WriteFile(filepath.Join(dir, packages.ServerFile), made.Resource, 0o644) //nolint:gosec // it has no secrets
 		}

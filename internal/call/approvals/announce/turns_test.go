@@ -65,6 +65,13 @@ func (r *slow) first(caller string) (at time.Time, n int) {
 	return at, n
 }
 
+// underWay returns how many requests have not been answered, and how many that were at once.
+func (r *slow) underWay() (now, atOnce int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now, r.atOnce
+}
+
 // told runs an Announcer, and returns its Store.
 func told(t *testing.T, r *slow) (_ *approvals.Store, stop func()) {
 	t.Helper()
@@ -165,8 +172,9 @@ func TestT87InOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if _, n := r.first("ann"); n != 1 || r.now != 1 || r.atOnce != 1 {
-			t.Errorf("%d requests have ended and %d are under way; %d at once", n, r.now, r.atOnce)
+		_, n := r.first("ann")
+		if now, atOnce := r.underWay(); n != 1 || now != 1 || atOnce != 1 {
+			t.Errorf("%d requests have ended and %d are under way; %d at once", n, now, atOnce)
 		}
 		time.Sleep(time.Second)
 		if _, n := r.first("ann"); n != 2 {
