@@ -264,7 +264,7 @@ func (l *Log) writeLocked(text []byte) error {
 func (l *Log) gatherLocked() {
 	before := l.changes.number
 	if err := l.nextLocked(); err != nil {
-		l.log.Warn("the file of sessions cannot be written anew", "path", l.path, "err", err)
+		l.log.Warn("the file of sessions cannot be written again", "path", l.path, "err", err)
 		l.needed = l.changes.size // try again when there is as much more
 		return
 	}
@@ -276,7 +276,7 @@ func (l *Log) gatherLocked() {
 		defer l.mu.Unlock()
 		l.gathering = false
 		if err != nil { // the next start reads all files
-			l.log.Warn("the file of sessions cannot be written anew", "path", l.path, "err", err)
+			l.log.Warn("the file of sessions cannot be written again", "path", l.path, "err", err)
 			size = l.needed + l.changes.size
 		}
 		l.needed = size

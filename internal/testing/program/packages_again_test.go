@@ -4,12 +4,15 @@ import (
 	"archive/zip"
 	"encoding/json"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/mcpregistry"
@@ -101,7 +104,13 @@ func TestM5ServersAgain(t *testing.T) {
 	i := newInstallable(t)
 	const name = "com.apify/apify-mcp-server"
 	servers := mcpregistry.Servers()
-	s := httptest.NewServer(mcpregistry.Handler(servers, nil))
+	var answers atomic.Pointer[http.Handler]
+	serve := func(servers []json.RawMessage) {
+		h := mcpregistry.Handler(servers, nil)
+		answers.Store(&h)
+	}
+	serve(servers)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*answers.Load()).ServeHTTP(w, r) }))
 	defer s.Close()
 	i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nstate_dir: ./state\nregistries: ["+s.URL+"/v0.1]\n")
 	out, err := i.orla("install", name, "--yes")
@@ -123,11 +132,13 @@ func TestM5ServersAgain(t *testing.T) {
 	if out := i.must("update"); !strings.Contains(out, "0.15.2 is the newest") {
 		t.Errorf("update prints %s", out)
 	}
-	for at, raw := range servers {
+	newer := slices.Clone(servers)
+	for at, raw := range newer {
 		if strings.Contains(string(raw), `"`+name+`"`) {
-			servers[at] = json.RawMessage(strings.Replace(string(raw), "0.15.2", "0.16.0", 1))
+			newer[at] = json.RawMessage(strings.Replace(string(raw), "0.15.2", "0.16.0", 1))
 		}
 	}
+	serve(newer)
 	i.must("cache", "clear")
 	if out, err := i.orla("update", "--yes"); err == nil || !strings.Contains(out, "orla uninstall "+short+" comes first") {
 		t.Errorf("update prints %v %s", err, out)
