@@ -214,7 +214,8 @@ var imports = map[string][]string{
 	"internal/app/cli/approve": {"manifest", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/logins":  {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
 	"internal/app/cli/pinned":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
-	"internal/app/cli/packaged": {"internal/deps/versions",
+	"internal/app/cli/packaged": {
+		"internal/deps/versions",
 		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version",
 		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/toolfile",
 	},
