@@ -41,7 +41,7 @@ var sequences = []struct{ sent, key string }{
 	{"\x04", keyInterrupt},
 }
 
-// keysIn returns the keys in what a terminal sent at once. A sequence that it does not know is no key.
+// keysIn returns the keys in what a terminal sent at once. It leaves out sequences that it does not know.
 func keysIn(sent []byte) (keys []string) {
 next:
 	for len(sent) > 0 {
