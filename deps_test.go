@@ -128,11 +128,11 @@ var imports = map[string][]string{
 	"internal/launch/guard":      {"internal/launch/carry", "internal/launch/cgroup", "internal/launch/procfs", "internal/launch/trees"},
 
 	// Where processes live (docs/decisions/0019).
-	"internal/launch/sandbox":      {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
-	"internal/launch/shim":         {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container":    {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
-	"internal/launch/kube/kubeapi": {"internal/file/yamldoc"}, // the requests that Jobs need, and kubeconfigs
-	"internal/launch/kube":         {"internal/launch/kube/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
+	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
+	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
+	"internal/cluster/kubeapi":  {"internal/file/yamldoc"}, // the requests that Jobs need, and kubeconfigs
+	"internal/launch/kube":      {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasm/wasmfuel": {},
@@ -143,6 +143,7 @@ var imports = map[string][]string{
 	// What tests need of the machine they run on; only tests import them.
 	"internal/testing/needs":         {},
 	"internal/testing/containertest": {"internal/testing/needs"},
+	"internal/testing/kubetest":      {"internal/testing/needs"}, // a real Kubernetes
 	"internal/testing/leaks":         {},
 	"internal/testing/issuer":        {}, // an authorization server, and tokens that are forged
 	"internal/testing/attack":        {},

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 )
 
 // Right is a permission that Orla may need.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
-	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 )
 
 // The resources that Orla uses. deploy/kubernetes grants access to no others.

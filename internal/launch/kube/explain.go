@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
-	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 	"github.com/orla-project/orla/internal/service/secret"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
 )
 
 // start creates the Job of a process, and waits until its container runs. If that fails, the objects

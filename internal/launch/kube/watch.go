@@ -9,7 +9,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
-	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 )
 
 // sight is the state of a Job's pod at one moment.

@@ -26,7 +26,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/orla-project/orla/internal/launch/kube/kubeapi"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 

@@ -1,0 +1,110 @@
+// Package kubetest starts a real Kubernetes on loopback for a test (testdata/kube).
+package kubetest
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/orla-project/orla/internal/testing/needs"
+)
+
+// Cluster is a Kubernetes that ends with its test.
+type Cluster struct {
+	Dir        string // has its certificates, logs and process ids
+	Kubeconfig string // a file, of an administrator
+	t          testing.TB
+	port       string
+}
+
+// Program returns the path of the program that testdata/kube/build has built.
+func Program(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(cache, "orla-test", "hyperkube-1.34.4")
+	if _, err := os.Stat(path); err != nil {
+		Missing(t, "there is no %s; testdata/kube/build builds it", path)
+	}
+	return path
+}
+
+// Missing skips the test with a reason, or fails it with ORLA_TEST_KUBE=require.
+func Missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("ORLA_TEST_KUBE") == "require" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf("SKIPPED: "+format, args...)
+}
+
+// Start starts an API server with etcd and controllers; with node also a scheduler and a kubelet. port is the first of
+// sixteen ports on loopback, which are the test's own.
+func Start(t testing.TB, port int, node bool) *Cluster {
+	t.Helper()
+	program := Program(t)
+	needs.Root(t, "start a kubelet")
+	needs.Programs(t, "openssl", "curl", "kubectl")
+	if node {
+		needs.Programs(t, "containerd", "runc", "gcc")
+	}
+	// Sockets below it have short paths, and what is mounted there is not the test's.
+	dir, err := os.MkdirTemp("", "orla-kube-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{Dir: dir, Kubeconfig: filepath.Join(dir, "admin.conf"), t: t, port: strconv.Itoa(port)}
+	t.Setenv("HYPERKUBE", program)
+	t.Cleanup(func() {
+		c.script("down", dir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	args := []string{"up", dir}
+	if node {
+		args = append(args, "node")
+	}
+	if !c.script(args...) {
+		t.FailNow()
+	}
+	return c
+}
+
+// script runs testdata/kube/cluster.
+func (c *Cluster) script(args ...string) bool {
+	c.t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	script := filepath.Join(filepath.Dir(here), "..", "..", "..", "testdata", "kube", "cluster")
+	run := exec.Command(script, args...) //nolint:noctx // it has its own bounds, and runs after the test's context too
+	run.Env = append(os.Environ(), "KUBE_PORT="+c.port)
+	if out, err := run.CombinedOutput(); err != nil {
+		c.t.Errorf("%s %v: %v\n%s", script, args, err, out)
+		return false
+	}
+	return true
+}
+
+// Kubectl runs kubectl as an administrator, with stdin, and returns what it printed. The test fails if it does.
+func (c *Cluster) Kubectl(stdin string, args ...string) string {
+	c.t.Helper()
+	out, err := c.Try(stdin, args...)
+	if err != nil {
+		c.t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// Try is like Kubectl, but returns the error.
+func (c *Cluster) Try(stdin string, args ...string) (string, error) {
+	run := exec.CommandContext(c.t.Context(), "kubectl", append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	run.Stdin = bytes.NewReader([]byte(stdin))
+	out, err := run.CombinedOutput()
+	return string(out), err
+}
