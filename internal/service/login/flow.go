@@ -199,7 +199,7 @@ func (f *flowState) client() (Client, error) {
 		return Client{ID: f.ClientID, Secret: f.ClientSecret, Method: method, From: Configured}, nil
 	case old.From == Configured:
 		return old, nil
-	case f.Document != "" && meta.ClientIDMetadataDocumentSupported:
+	case f.Document != "" && meta.ClientIDMetadataDocumentSupported && f.isSureOfIssuer():
 		return Client{ID: f.Document, Method: methodNone, From: Document}, nil
 	case old.From == Registered && f.fits(old) && f.old.Refused == "":
 		return old, nil
@@ -207,10 +207,21 @@ func (f *flowState) client() (Client, error) {
 		return Client{From: Registered}, nil
 	}
 	text := "the issuer " + meta.Issuer + " does not let Orla register itself; register a client there with the redirect URL http://127.0.0.1" + defaultPath + ", and give its id by --client-id with --issuer " + meta.Issuer
-	if meta.ClientIDMetadataDocumentSupported {
+	switch {
+	case meta.ClientIDMetadataDocumentSupported && f.Document != "": // it is not sure of the issuer
+		text = "the issuer " + meta.Issuer + " does not name itself in its answers, so that the answer of another issuer, where " + f.Document +
+			" is known too, could be taken for its own; if you trust it with your login, add --issuer " + meta.Issuer
+	case meta.ClientIDMetadataDocumentSupported:
 		text += "; or host a client id metadata document, and set client_metadata_url in orla.yaml"
 	}
 	return Client{}, errors.New(text)
+}
+
+// isSureOfIssuer reports whether an answer is surely of the issuer: it names itself there, or a person has named it. All
+// issuers know a client by the same document, so the page of a hostile one could send the browser to a good one, and get
+// its code (RFC 9700, 4.4).
+func (f *flowState) isSureOfIssuer() bool {
+	return f.server.issuer.AuthorizationResponseIssParameterSupported || f.Issuer != ""
 }
 
 // fits reports whether a registration can be used for this login.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -99,5 +100,32 @@ func TestClientNeedsItsIssuer(t *testing.T) {
 	}
 	if r, err := login.Login(t.Context(), f.options(nil)); err != nil || r.Client.ID != "mine" { // it is kept with its issuer
 		t.Errorf("the next login: %v", err)
+	}
+}
+
+// Issue 10.5: all issuers know a client by its document, so without the issuer's name in its answers the code of another
+// one could be taken for its own.
+func TestDocumentNeedsASureIssuer(t *testing.T) {
+	const document = "https://example.com/orla.json"
+	f := newFake(t)
+	f.with(func() {
+		f.meta["client_id_metadata_document_supported"] = true
+		f.meta["authorization_response_iss_parameter_supported"] = false
+	})
+	try := func(what, issuer, want string) {
+		t.Helper()
+		opts := f.options(func(q url.Values) { q.Del("iss") })
+		opts.Document, opts.Issuer = document, issuer
+		if r, err := login.Login(t.Context(), opts); err != nil || r.Client.ID != want {
+			t.Errorf("%s: %+v, %v; want the client %s", what, r, err, want)
+		}
+	}
+	try("an issuer that only the server names", "", "registered")
+	try("an issuer that a person names", f.url, document)
+	f.with(func() { delete(f.meta, "registration_endpoint") })
+	opts := f.options(func(url.Values) { t.Error("a person is asked") })
+	opts.Document, opts.Dir = document, filepath.Join(t.TempDir(), "logins")
+	if _, err := login.Login(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "add --issuer "+f.url) {
+		t.Errorf("without a registration: %v", err)
 	}
 }
