@@ -52,22 +52,44 @@ func (h *Front) accessDigest(caller string) string {
 	return sessionlog.AccessDigest(a.key)
 }
 
+// earlier returns a session that the same caller began in an earlier process by the same access; nil if there is none that
+// waits to be resumed.
+func (h *Front) earlier(id, caller string) *sessionlog.Record {
+	if k := h.sessions.kept.Earlier(id); k != nil && k.Caller == caller && k.Access == h.accessDigest(caller) {
+		return k
+	}
+	return nil
+}
+
+// endEarlier ends the session that a request names, if it waits to be resumed: that needs no room. It reports whether it
+// has.
+func (h *Front) endEarlier(r *http.Request) bool {
+	id := header(r, wire.SessionHeader)
+	if h.earlier(id, subject(r)) == nil {
+		return false
+	}
+	h.sessions.resuming.Lock()
+	defer h.sessions.resuming.Unlock()
+	if h.earlier(id, subject(r)) == nil {
+		return false // it was resumed meanwhile
+	}
+	h.sessions.kept.Ended(id)
+	return true
+}
+
 // resume goes on with a session that the same caller began in an earlier process (SPEC Q2). It returns nil if
 // there is none. The noRoom says why it cannot go on now.
 func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
-	mine := func(k *sessionlog.Record) bool {
-		return k != nil && k.Caller == caller && k.Access == h.accessDigest(caller)
-	}
 	if h.sessions.closing.Load() && h.sessions.kept != nil {
 		return nil, stopping
 	}
-	if !mine(h.sessions.kept.Earlier(id)) {
+	if h.earlier(id, caller) == nil {
 		return h.sessions.find(id, caller), nil // another request may have been faster
 	}
 	h.sessions.resuming.Lock()
 	defer h.sessions.resuming.Unlock()
-	k := h.sessions.kept.Earlier(id)
-	if !mine(k) {
+	k := h.earlier(id, caller)
+	if k == nil {
 		return h.sessions.find(id, caller), nil
 	}
 	says, ok := wire.ReadInitialize(k.Says)

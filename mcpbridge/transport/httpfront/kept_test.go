@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -41,6 +42,16 @@ func begins(t *testing.T, h http.Handler, token string) string {
 		t.Fatalf("%d %s", begun.Code, begun.Body)
 	}
 	return id
+}
+
+// ends sends a DELETE.
+func ends(h http.Handler, token, id string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodDelete, "http://localhost/mcp", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set(session, id)
+	out := httptest.NewRecorder()
+	h.ServeHTTP(out, r)
+	return out
 }
 
 // SPEC Q2: a session goes on after a restart, for its caller only, and not after it was ended.
@@ -160,13 +171,22 @@ func TestQ2SessionsEndWithTheirToken(t *testing.T) {
 func TestQ2NoRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.log")
 	before, kill := keptFront(t, path, nil)
-	id := begins(t, before, "ann/ops")
+	id, unwanted := begins(t, before, "ann/ops"), begins(t, before, "ann/ops")
 	kill()
 	h, _ := keptFront(t, path, func(s *Settings) { s.MaxSessions = 1 })
 	other := begins(t, h, "bob/ops")
 	out := sendAs(h, "ann/ops", aPing, session, id)
 	if out.Code != http.StatusServiceUnavailable || out.Header().Get("Retry-After") == "" {
 		t.Errorf("without room: %d %s", out.Code, out.Body)
+	}
+	if out := ends(h, "bob/ops", id); out.Code != http.StatusNotFound {
+		t.Errorf("another caller ends it: %d %s", out.Code, out.Body)
+	}
+	if out := ends(h, "ann/ops", unwanted); out.Code != http.StatusNoContent {
+		t.Errorf("its caller ends it without room: %d %s", out.Code, out.Body)
+	}
+	if out := sendAs(h, "ann/ops", aPing, session, unwanted); out.Code != http.StatusNotFound {
+		t.Errorf("after its end: %d %s", out.Code, out.Body)
 	}
 	h.endSessions(h.sessions.remove(func(u *usage) bool { return u.ID == other }))
 	if out := sendAs(h, "ann/ops", aPing, session, id); out.Code != http.StatusOK {

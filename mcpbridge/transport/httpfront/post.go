@@ -30,6 +30,10 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusBadRequest, r.Method+" needs an Mcp-Session-Id header")
 			return
 		}
+		if r.Method == http.MethodDelete && h.endEarlier(r) {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		from := h.senderOf(r)
 		u := from.own
 		switch {
