@@ -56,34 +56,34 @@ func (c command) install() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, words []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			p, err := c.place(cmd, w.global)
-			if err != nil {
-				return err
-			}
 			if len(words) == 0 && w.local == "" {
-				return failed(ctx, c.installLocked(ctx, p, w))
+				return c.session(&w.global, func(ctx context.Context, p *place, s *packages.Session, _ []string) error {
+					return c.installLocked(ctx, p, s, w)
+				})(cmd, words)
 			}
-			word := ""
-			if len(words) == 1 {
-				word = words[0]
-			}
-			return failed(ctx, c.installOne(ctx, p, word, w))
+			return c.here(&w.global, func(ctx context.Context, p *place, words []string) error {
+				return c.installOne(ctx, p, strings.Join(words, ""), w)
+			})(cmd, words)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&w.local, "local", "", "install from a folder or an archive (.tar.gz, .zip, .mcpb) at `PATH`")
 	f.StringVar(&w.registry, "registry", "", "look the name up at this `URL` alone")
+	f.BoolVar(&w.frozen, "frozen", false, "fail if orla.lock would change")
+	w.flags(cmd)
+	return cmd
+}
+
+// flags adds the flags that an install and an update share.
+func (w *wanted) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.BoolVarP(&w.yes, "yes", "y", false, "agree to the permissions that are asked for")
 	f.BoolVar(&w.unenforced, "accept-unenforced", false, "accept permissions that Orla cannot enforce")
 	f.BoolVar(&w.acceptSigner, "accept-signer", false, "accept another signer than before")
 	f.BoolVar(&w.acceptNoSign, "unsigned", false, "accept a version without a signature after signed ones")
-	f.BoolVar(&w.frozen, "frozen", false, "fail if orla.lock would change")
 	f.StringArrayVar(&w.set, "set", nil, "answer what a bundle or server asks: `KEY=VALUE`, or KEY=@FILE; may be repeated")
 	globalFlag(cmd, &w.global)
 	jsonFlag(cmd, &w.asJSON)
-	return cmd
 }
 
 var commit = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`) })
@@ -183,13 +183,7 @@ func frozen(lock *lockfile.Lock, candidate *packages.Candidate) bool {
 }
 
 // installLocked installs what the lock has.
-func (c command) installLocked(ctx context.Context, p *place, w wanted) error {
-	p.store.Git.Local = p.fromFiles() // which of them may be opened is decided for each
-	s, err := p.store.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (c command) installLocked(ctx context.Context, p *place, s *packages.Session, w wanted) error {
 	if len(s.Lock.Packages) == 0 {
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s has no packages, and no name was given", p.store.Lock), Hint: "orla install NAME installs one, orla search QUERY finds some"}
 	}

@@ -2,6 +2,7 @@ package packaged
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/manifest/toolfile"
 )
@@ -37,13 +39,7 @@ func (c command) list() *cobra.Command {
 			"newer versions.",
 		Example: "  orla list\n  orla list --outdated\n  orla list --json | jq '.[].name'",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			p, err := c.place(cmd, global)
-			if err != nil {
-				return err
-			}
+		RunE: c.here(&global, func(ctx context.Context, p *place, _ []string) error {
 			lock, err := p.readLock()
 			if err != nil {
 				return err
@@ -65,7 +61,7 @@ func (c command) list() *cobra.Command {
 				return terminal.WriteJSON(c.std.Out, list)
 			}
 			return c.printList(list)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&outdated, "outdated", false, "ask for newer versions")
 	globalFlag(cmd, &global)
@@ -114,13 +110,7 @@ func (c command) info() *cobra.Command {
 		Long:    "Show what is known of a package: what its tool.yaml says of it, where it came from, who\nsigned it, and what it was granted. One that is not installed is looked up in the\nregistries.",
 		Example: "  orla info fetch\n  orla info fetch@1.2.0 --json",
 		Args:    oneName,
-		RunE: func(cmd *cobra.Command, words []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			p, err := c.place(cmd, global)
-			if err != nil {
-				return err
-			}
+		RunE: c.here(&global, func(ctx context.Context, p *place, words []string) error {
 			lock, err := p.readLock()
 			if err != nil {
 				return err
@@ -133,19 +123,19 @@ func (c command) info() *cobra.Command {
 			if entry == nil {
 				found, err := c.lookUp(ctx, p, name)
 				if err != nil {
-					return failed(ctx, err)
+					return err
 				}
 				return c.printInfo(found, asJSON)
 			}
 			found, err := p.read(*entry)
 			if err != nil {
-				return failed(ctx, err)
+				return err
 			}
 			for _, v := range lock.Versions(name) {
 				found.Versions = append(found.Versions, v.Version)
 			}
 			return c.printInfo(found, asJSON)
-		},
+		}),
 	}
 	globalFlag(cmd, &global)
 	jsonFlag(cmd, &asJSON)
@@ -222,29 +212,18 @@ func (c command) uninstall() *cobra.Command {
 			"running Orla stops it as if its folder was removed.",
 		Example: "  orla uninstall fetch\n  orla uninstall fetch@1.2.0",
 		Args:    oneName,
-		RunE: func(cmd *cobra.Command, words []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			p, err := c.place(cmd, global)
-			if err != nil {
-				return err
-			}
-			s, err := p.store.Open(ctx)
-			if err != nil {
-				return failed(ctx, err)
-			}
-			defer s.Close()
+		RunE: c.session(&global, func(ctx context.Context, p *place, s *packages.Session, words []string) error {
 			name, version := versioned(words[0])
 			removed, err := s.Remove(name, version)
 			if err != nil {
-				return failed(ctx, err)
+				return err
 			}
 			c.reload(ctx, p)
 			if asJSON {
 				return terminal.WriteJSON(c.std.Out, map[string]any{"name": name, "removed": removed})
 			}
 			return c.print("removed " + name + " " + strings.Join(removed, ", ") + "\n")
-		},
+		}),
 	}
 	globalFlag(cmd, &global)
 	jsonFlag(cmd, &asJSON)
@@ -264,24 +243,13 @@ func (c command) use() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, words []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			p, err := c.place(cmd, global)
-			if err != nil {
-				return err
-			}
-			s, err := p.store.Open(ctx)
-			if err != nil {
-				return failed(ctx, err)
-			}
-			defer s.Close()
+		RunE: c.session(&global, func(ctx context.Context, p *place, s *packages.Session, words []string) error {
 			name, version := versioned(words[0])
 			if err := s.Use(name, version); err != nil {
-				return failed(ctx, err)
+				return err
 			}
-			return failed(ctx, c.done(ctx, p, []lockfile.Package{*s.Lock.Find(name, version)}, asJSON))
-		},
+			return c.done(ctx, p, []lockfile.Package{*s.Lock.Find(name, version)}, asJSON)
+		}),
 	}
 	globalFlag(cmd, &global)
 	jsonFlag(cmd, &asJSON)
@@ -296,19 +264,13 @@ func (c command) verify() *cobra.Command {
 		Long:    "Compare the files of what is installed with orla.lock. The exit code is 1 if something\ndiffers; orla install installs what the lock has.",
 		Example: "  orla verify\n  orla verify --json",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			p, err := c.place(cmd, global)
-			if err != nil {
-				return err
-			}
+		RunE: c.here(&global, func(ctx context.Context, p *place, _ []string) error {
 			if _, err := p.readLock(); err != nil {
 				return err
 			}
 			list, err := p.store.Verify(ctx)
 			if err != nil {
-				return failed(ctx, err)
+				return err
 			}
 			wrong := 0
 			var text strings.Builder
@@ -329,7 +291,7 @@ func (c command) verify() *cobra.Command {
 				err = &exit.Error{Code: exit.Failed, Err: errors.New("what is installed differs from the lock"), Hint: "orla install installs what the lock has; orla uninstall removes what it does not have"}
 			}
 			return err
-		},
+		}),
 	}
 	globalFlag(cmd, &global)
 	jsonFlag(cmd, &asJSON)

@@ -119,9 +119,30 @@ func (c command) say(format string, args ...any) {
 	fmt.Fprintln(c.std.Err, terminal.Printable(fmt.Sprintf(format, args...)))
 }
 
-// interruptible returns a context that ends with ctrl-C.
-func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+// here runs a command at the place of its configuration, until ctrl-C.
+func (c command) here(global *bool, run func(context.Context, *place, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, words []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		p, err := c.place(cmd, *global)
+		if err != nil {
+			return err
+		}
+		return failed(ctx, run(ctx, p, words))
+	}
+}
+
+// session is here for a command that changes what is installed. No other command does at the same time.
+func (c command) session(global *bool, run func(context.Context, *place, *packages.Session, []string) error) func(*cobra.Command, []string) error {
+	return c.here(global, func(ctx context.Context, p *place, words []string) error {
+		p.store.Git.Local = p.fromFiles() // which of them may be opened is decided for each
+		s, err := p.store.Open(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return run(ctx, p, s, words)
+	})
 }
 
 // failed returns the error of a command.

@@ -96,20 +96,14 @@ func (c command) search() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, words []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			p, err := c.place(cmd, false)
+		RunE: c.here(new(bool), func(ctx context.Context, p *place, words []string) error {
+			all, err := c.registries(p, only)
 			if err != nil {
 				return err
 			}
-			all, err := c.registries(p, only)
-			if err != nil {
-				return failed(ctx, err)
-			}
 			asked, err := all.Search(ctx, strings.Join(words, " "))
 			if err != nil {
-				return failed(ctx, err)
+				return err
 			}
 			for _, problem := range asked.Problems {
 				c.say("%v", problem)
@@ -130,7 +124,7 @@ func (c command) search() *cobra.Command {
 				fmt.Fprintf(&text, "%s\n  %s\n", terminal.Printable(f.Name), terminal.FirstLine(f.Description))
 			}
 			return c.print(text.String())
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&only, "registry", "", "search this `URL` alone")
 	jsonFlag(cmd, &asJSON)

@@ -42,23 +42,11 @@ func (c command) update() *cobra.Command {
 			"reload. If it does not become READY, the old version serves again.",
 		Example: "  orla update\n  orla update fetch --dry-run\n  orla update --yes",
 		Args:    cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, words []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			p, err := c.place(cmd, w.global)
-			if err != nil {
-				return err
-			}
-			p.store.Git.Local = p.fromFiles() // which of them may be opened is decided for each
-			s, err := p.store.Open(ctx)
-			if err != nil {
-				return failed(ctx, err)
-			}
-			defer s.Close()
+		RunE: c.session(&w.global, func(ctx context.Context, p *place, s *packages.Session, words []string) error {
 			if len(words) == 0 {
 				words = s.Lock.Names()
 			}
-			list, faults := []updated{}, []error(nil)
+			list, faults, err := []updated{}, []error(nil), error(nil)
 			for _, name := range words {
 				one, err := c.updateOne(ctx, p, s, name, w, dryRun)
 				if err != nil {
@@ -74,18 +62,11 @@ func (c command) update() *cobra.Command {
 			} else {
 				err = c.printUpdates(list)
 			}
-			return failed(ctx, errors.Join(append(faults, err)...))
-		},
+			return errors.Join(append(faults, err)...)
+		}),
 	}
-	f := cmd.Flags()
-	f.BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")
-	f.BoolVarP(&w.yes, "yes", "y", false, "agree to the permissions that are asked for")
-	f.BoolVar(&w.unenforced, "accept-unenforced", false, "accept permissions that Orla cannot enforce")
-	f.BoolVar(&w.acceptSigner, "accept-signer", false, "accept another signer than before")
-	f.BoolVar(&w.acceptNoSign, "unsigned", false, "accept a version without a signature after signed ones")
-	f.StringArrayVar(&w.set, "set", nil, "answer what a bundle or server asks: `KEY=VALUE`, or KEY=@FILE; may be repeated")
-	globalFlag(cmd, &w.global)
-	jsonFlag(cmd, &w.asJSON)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")
+	w.flags(cmd)
 	return cmd
 }
 
