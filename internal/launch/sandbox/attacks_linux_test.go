@@ -294,13 +294,19 @@ func run(t testing.TB, l launch.Launcher, spec launch.Spec) (stdout, stderr stri
 	if err != nil {
 		t.Fatal(err)
 	}
+	stdout, stderr = output(p)
+	return stdout, stderr, p
+}
+
+// output returns what a process prints until its end.
+func output(p launch.Process) (stdout, stderr string) {
 	_, out, errs := p.Streams()
-	said, _ := io.ReadAll(out) // until it ends
+	said, _ := io.ReadAll(out)
 	faults, _ := io.ReadAll(errs)
 	<-p.Exited()
 	_, _ = out.Close(), errs.Close()
 	<-p.Gone()
-	return strings.TrimSpace(string(said)), strings.TrimSpace(string(faults)), p
+	return strings.TrimSpace(string(said)), strings.TrimSpace(string(faults))
 }
 
 // said is run for what ends well.

@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/launch/shim"
 )
 
 // atRuntime are folders that no grant shows: in them are sockets and what processes of the machine keep.
@@ -35,12 +38,12 @@ func (v view) open(opts Options, exposed []string) error {
 		v.hide(folder)
 	}
 	for _, path := range exposed {
-		if path = filepath.Clean(path); v.writable(path) && v.binds[path] == "" {
-			v.binds[path] = path
-		} else if !v.sees(path) {
-			if err := v.expose(path); err != nil {
-				return err
+		if real, err := filepath.EvalSymlinks(path); err == nil && v.writable(real) {
+			if v.binds[real] == "" {
+				v.binds[real] = real
 			}
+		} else if err := v.expose(path); err != nil {
+			return err
 		}
 	}
 	if opts.Network {
@@ -64,15 +67,13 @@ func (v view) grant(path string, writable bool) error {
 	if path == "/" {
 		return v.grantAll(writable)
 	}
-	source, err := filepath.EvalSymlinks(path)
+	is, kind, err := identify(path)
 	switch {
 	case os.IsNotExist(err):
 		return nil
-	case err != nil || source != path:
+	case err != nil:
 		return fault.New(fault.IsolationUnavailable, "%s was granted, and is now a link or cannot be read; install the package again to grant where it leads", path)
-	}
-	info, err := os.Lstat(path)
-	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+	case kind != unix.S_IFDIR && kind != unix.S_IFREG:
 		return fault.New(fault.IsolationUnavailable, "%s was granted, and is neither a folder nor a file", path)
 	}
 	if !writable && v.sees(path) && !v.veiled(path) {
@@ -82,11 +83,25 @@ func (v view) grant(path string, writable bool) error {
 	if err := v.expose(path); err != nil {
 		return err
 	}
-	v.binds[path] = path
+	v.binds[path], v.checked[path] = path, is
 	if writable {
-		v.writes[path] = info.IsDir()
+		v.writes[path] = kind == unix.S_IFDIR
 	}
 	return nil
+}
+
+// identify returns which file a path is, and of what kind. It follows no link.
+func identify(path string) (is shim.Identity, kind uint32, err error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return shim.Identity{}, 0, err
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written to it
+	var info unix.Stat_t
+	if err := unix.Fstat(fd, &info); err != nil {
+		return shim.Identity{}, 0, err
+	}
+	return shim.Identity{Device: info.Dev, Inode: info.Ino}, info.Mode & unix.S_IFMT, nil
 }
 
 // grantAll shows the folders of the root, except those that a sandbox has its own of. Programs cannot be changed.

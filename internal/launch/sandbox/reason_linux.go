@@ -105,6 +105,8 @@ func notMade(step string, cause syscall.Errno) *Reason {
 		r.Fix = "run Linux 5.12 or newer, " + elsewhere
 	case unix.EPERM, unix.EACCES:
 		r.Fix = allowUsers() + elsewhere
+	case unix.ELOOP, unix.ESTALE:
+		r.Why, r.Fix = step+": it was exchanged after it was checked", "call the tool again, and find out who changes that path"
 	default: // no advice for this cause
 	}
 	return r

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/launch/shim"
 )
@@ -22,6 +24,8 @@ type view struct {
 	veils map[string]bool // visible folders that are empty except for binds below them, true; and visible files that are empty, false
 	// writes are the binds that the process can change; true for a folder.
 	writes map[string]bool
+	// checked says which files granted and hidden paths were when they were looked at.
+	checked map[string]shim.Identity
 }
 
 // programs are the folders with the machine's programs and libraries. Those that are links stay
@@ -47,7 +51,7 @@ var own = [...]string{"/proc", "/sys", "/dev", shim.Old}
 
 // newView returns the view of a process that sees paths, and nothing else below the hidden folders.
 func newView(paths, hidden []string) (view, error) {
-	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}, veils: map[string]bool{}, writes: map[string]bool{}}
+	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}, veils: map[string]bool{}, writes: map[string]bool{}, checked: map[string]shim.Identity{}}
 	for _, path := range programs {
 		v.system(path)
 	}
@@ -77,7 +81,9 @@ func (v view) system(path string) {
 		return
 	}
 	if info.Mode()&os.ModeSymlink == 0 {
-		v.binds[path] = path
+		if source, err := filepath.EvalSymlinks(path); err == nil {
+			v.binds[path] = source
+		}
 		return
 	}
 	if target, err := os.Readlink(path); err == nil {
@@ -91,8 +97,11 @@ func (v view) hide(path string) {
 	if err != nil || !filepath.IsAbs(folder) {
 		return // it is not there
 	}
-	if info, err := os.Stat(folder); err == nil && v.sees(folder) {
-		v.veils[folder] = info.IsDir()
+	if !v.sees(folder) {
+		return
+	}
+	if is, kind, err := identify(folder); !os.IsNotExist(err) {
+		v.veils[folder], v.checked[folder] = err != nil || kind == unix.S_IFDIR, is
 	}
 }
 
@@ -111,8 +120,10 @@ func (v view) expose(path string) error {
 	if err != nil || v.binds[path] != "" {
 		return nil //nolint:nilerr // a missing path is not visible
 	}
-	if seen, ok := v.locate(path); ok && seen == source {
-		return nil // it is already visible
+	if seen, ok := v.locate(path); ok {
+		if real, err := filepath.EvalSymlinks(seen); err == nil && real == source && v.sees(source) {
+			return nil // it is already visible
+		}
 	}
 	for _, own := range [...]map[string]string{v.links, v.binds} {
 		for inside := range own {
@@ -222,11 +233,11 @@ func (v view) entries() []shim.Entry {
 	for _, path := range slices.Compact(shown) {
 		if source, ok := v.binds[path]; ok {
 			_, writable := v.writes[path]
-			p.bind(path, source, writable)
+			p.bind(shim.Entry{Kind: shim.Bind, Path: path, Data: source, Is: v.checked[path]}, writable)
 		} else if v.veils[path] {
-			p.veil(path)
+			p.veil(path, v.checked[path])
 		} else {
-			p.add(shim.Entry{Kind: shim.Device, Path: path, Data: os.DevNull})
+			p.add(shim.Entry{Kind: shim.Device, Path: path, Data: os.DevNull, Is: v.checked[path]})
 		}
 	}
 	for _, path := range p.veils {
@@ -264,8 +275,8 @@ func (p *placing) folder(path string) {
 }
 
 // veil adds an empty folder on top of a visible one.
-func (p *placing) veil(path string) {
-	p.add(shim.Entry{Kind: shim.Memory, Path: path, Data: "size=64k,mode=0755"})
+func (p *placing) veil(path string, is shim.Identity) {
+	p.add(shim.Entry{Kind: shim.Memory, Path: path, Data: "size=64k,mode=0755", Is: is})
 	p.there[path] = true
 	p.veils = append(p.veils, path)
 }
@@ -285,23 +296,22 @@ func (p *placing) full(path string) bool {
 
 // bind adds a path of the machine. If the mount point is below a bound path, it exists there
 // already.
-func (p *placing) bind(path, source string, writable bool) {
-	info, err := os.Stat(source)
+func (p *placing) bind(e shim.Entry, writable bool) {
+	info, err := os.Stat(e.Data)
 	if err != nil {
 		return // it is gone
 	}
-	if !p.full(path) {
+	if !p.full(e.Path) {
 		if info.IsDir() {
-			p.folder(path)
+			p.folder(e.Path)
 		} else {
-			p.folder(filepath.Dir(path))
-			p.add(shim.Entry{Kind: shim.File, Path: path})
+			p.folder(filepath.Dir(e.Path))
+			p.add(shim.Entry{Kind: shim.File, Path: e.Path})
 		}
 	}
-	p.shown = append(p.shown, path)
-	kind := shim.Bind
+	p.shown = append(p.shown, e.Path)
 	if writable {
-		kind = shim.Share
+		e.Kind = shim.Share
 	}
-	p.add(shim.Entry{Kind: kind, Path: path, Data: source})
+	p.add(e)
 }

@@ -8,7 +8,10 @@ import (
 )
 
 const (
+	sysOpenTree     = 428
+	sysMoveMount    = 429
 	sysCloseRange   = 436
+	sysOpenat2      = 437
 	sysMountSetattr = 442
 
 	attrReadOnly = 0x1 // MOUNT_ATTR_RDONLY and so on
@@ -17,10 +20,18 @@ const (
 	attrNoExec   = 0x8
 
 	atFdcwd     = -100
+	atEmptyPath = 0x1000
 	atRecursive = 0x8000
+
+	openTreeClone  = 0x1
+	moveEmptyPaths = 0x4 | 0x40 // MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH
+	noSymlinks     = 0x4        // RESOLVE_NO_SYMLINKS
 
 	nothingSpecial = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 )
+
+// nul is an empty string of C.
+var nul byte //nolint:gochecknoglobals // it is never changed
 
 // enterRoot makes the new root, and unmounts the machine's.
 func enterRoot(p Plan) failure {
@@ -54,7 +65,7 @@ func enterRoot(p Plan) failure {
 	if f := try("leave the machine's root", syscall.Rmdir(Old)); f.is() {
 		return f
 	}
-	if f := try("a read-only root", setattr("/", 0, attrReadOnly)); f.is() {
+	if f := try("a read-only root", seal("/")); f.is() {
 		return f
 	}
 	// If the service must not change its host name (ProtectHostname=), the tool sees the machine's,
@@ -68,61 +79,157 @@ func enterRoot(p Plan) failure {
 // enter makes one entry of the new root.
 func enter(e Entry) failure {
 	switch e.Kind {
-	case Folder:
-		if err := syscall.Mkdir(e.Path, 0o755); err != syscall.EEXIST {
-			return try("folder "+e.Path, err)
-		}
-		return failure{}
-	case Link:
-		return try("link "+e.Path, syscall.Symlink(e.Data, e.Path))
-	case File:
-		return try("file "+e.Path, create(e.Path, e.Data))
+	case Folder, Link, File:
+		return try("make "+e.Path, create(e))
 	case Bind:
-		if f := try("show "+e.Path, syscall.Mount(Old+e.Data, e.Path, "", syscall.MS_BIND|syscall.MS_REC, "")); f.is() {
-			return f
-		}
-		return try("show "+e.Path+" read-only", setattr(e.Path, atRecursive, attrReadOnly|attrNoSuid|attrNoDev))
+		return try("show "+e.Path+" read-only", bind(e, atRecursive, attrReadOnly|attrNoSuid|attrNoDev))
 	case Share:
-		if f := try("show "+e.Path, syscall.Mount(Old+e.Data, e.Path, "", syscall.MS_BIND|syscall.MS_REC, "")); f.is() {
-			return f
-		}
-		return try("show "+e.Path+" without programs", setattr(e.Path, atRecursive, attrNoExec|attrNoSuid|attrNoDev))
+		return try("show "+e.Path+" without programs", bind(e, atRecursive, attrNoExec|attrNoSuid|attrNoDev))
 	case Device:
-		if f := try("device "+e.Path, syscall.Mount(Old+e.Data, e.Path, "", syscall.MS_BIND, "")); f.is() {
-			return f
-		}
-		return try("device "+e.Path, setattr(e.Path, 0, attrReadOnly|attrNoSuid|attrNoExec))
+		return try("device "+e.Path, bind(e, 0, attrReadOnly|attrNoSuid|attrNoExec))
 	case Memory:
-		return try("memory at "+e.Path, syscall.Mount("tmpfs", e.Path, "tmpfs", nothingSpecial, e.Data))
+		return try("memory at "+e.Path, mountNew(e, "tmpfs"))
 	case Seal:
-		return try("a read-only "+e.Path, setattr(e.Path, 0, attrReadOnly))
+		return try("a read-only "+e.Path, seal(e.Path))
 	case Proc:
-		return try("processes at "+e.Path, syscall.Mount("proc", e.Path, "proc", nothingSpecial, e.Data))
+		return try("processes at "+e.Path, mountNew(e, "proc"))
 	}
 	return failure{"an entry of the plan", syscall.EINVAL}
 }
 
-func create(path, content string) error {
-	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_EXCL|syscall.O_WRONLY|syscall.O_CLOEXEC, 0o644)
+// create makes a folder, a link or a file. A folder may be there.
+func create(e Entry) error {
+	slash := len(e.Path) - 1
+	for slash > 0 && e.Path[slash] != '/' {
+		slash--
+	}
+	dir, err := open(e.Path[:max(slash, 1)])
 	if err != nil {
 		return err
 	}
-	if _, err := syscall.Write(fd, []byte(content)); err != nil {
-		_ = syscall.Close(fd) // the stage ends
+	defer func() { _ = syscall.Close(dir) }() // nothing was written to it
+	if err := syscall.Fchdir(dir); err != nil {
 		return err
 	}
-	return syscall.Close(fd)
+	name := e.Path[slash+1:]
+	switch e.Kind {
+	case Folder:
+		if err := syscall.Mkdir(name, 0o755); err != syscall.EEXIST {
+			return err
+		}
+		return nil
+	case Link:
+		return syscall.Symlink(e.Data, name)
+	default:
+		fd, err := syscall.Open(name, syscall.O_CREAT|syscall.O_EXCL|syscall.O_WRONLY|syscall.O_CLOEXEC, 0o644)
+		if err != nil {
+			return err
+		}
+		if _, err := syscall.Write(fd, []byte(e.Data)); err != nil {
+			_ = syscall.Close(fd) // the stage ends
+			return err
+		}
+		return syscall.Close(fd)
+	}
 }
 
-// setattr adds attributes to the mount at a path, and with atRecursive to all mounts below it.
-func setattr(path string, flags, attributes uintptr) error {
-	name, err := syscall.BytePtrFromString(path)
+// bind shows Data of the machine at Path. Both are opened once, without following a link, and mounted by their
+// descriptors: a link that somebody puts at one of them meanwhile leads nowhere.
+func bind(e Entry, flags, attributes uintptr) error {
+	source, err := open(Old + e.Data)
 	if err != nil {
 		return err
 	}
+	defer func() { _ = syscall.Close(source) }() // nothing was written to it
+	at, err := open(e.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = syscall.Close(at) }() // the same
+	checked := source
+	if e.Kind == Device {
+		checked = at
+	}
+	if err := e.Is.check(checked); err != nil {
+		return err
+	}
+	tree, _, errno := syscall.RawSyscall(sysOpenTree, uintptr(source), emptyPath(), openTreeClone|syscall.O_CLOEXEC|atEmptyPath|flags)
+	if errno != 0 {
+		return errno
+	}
+	defer func() { _ = syscall.Close(int(tree)) }() // the mount stays
+	if err := setattr(int(tree), flags, attributes); err != nil {
+		return err
+	}
+	if _, _, errno := syscall.RawSyscall6(sysMoveMount, tree, emptyPath(), uintptr(at), emptyPath(), moveEmptyPaths, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// mountNew mounts a file system on a folder, without following a link to it.
+func mountNew(e Entry, kind string) error {
+	at, err := open(e.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = syscall.Close(at) }() // nothing was written to it
+	if err := e.Is.check(at); err != nil {
+		return err
+	}
+	if err := syscall.Fchdir(at); err != nil {
+		return err
+	}
+	return syscall.Mount(kind, ".", kind, nothingSpecial, e.Data)
+}
+
+// seal makes a mount read-only.
+func seal(path string) error {
+	at, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = syscall.Close(at) }() // nothing was written to it
+	return setattr(at, 0, attrReadOnly)
+}
+
+// open opens a path to refer to it. It fails with ELOOP if any part of the path is a link.
+func open(path string) (int, error) {
+	name, err := syscall.BytePtrFromString(path)
+	if err != nil {
+		return 0, err
+	}
+	how := [3]uint64{oPath | syscall.O_CLOEXEC, 0, noSymlinks} // struct open_how
+	cwd := atFdcwd
+	fd, _, errno := syscall.RawSyscall6(sysOpenat2, uintptr(cwd), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(fd), nil
+}
+
+// check returns ESTALE if a descriptor is of another file.
+func (i Identity) check(fd int) error {
+	if i == (Identity{}) {
+		return nil
+	}
+	var info syscall.Stat_t
+	if err := syscall.Fstat(fd, &info); err != nil {
+		return err
+	}
+	if (Identity{info.Dev, info.Ino}) != i {
+		return syscall.ESTALE
+	}
+	return nil
+}
+
+// emptyPath is the path that means a descriptor itself.
+func emptyPath() uintptr { return uintptr(unsafe.Pointer(&nul)) }
+
+// setattr adds attributes to a mount, and with atRecursive to all mounts below it.
+func setattr(fd int, flags, attributes uintptr) error {
 	attr := [4]uint64{uint64(attributes)} // struct mount_attr
-	fd := atFdcwd
-	_, _, errno := syscall.RawSyscall6(sysMountSetattr, uintptr(fd), uintptr(unsafe.Pointer(name)), flags, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	_, _, errno := syscall.RawSyscall6(sysMountSetattr, uintptr(fd), emptyPath(), atEmptyPath|flags, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return errno
 	}

@@ -61,7 +61,12 @@ type Entry struct {
 	Kind Kind
 	Path string
 	Data string
+	// Is says which file Data of a Bind or a Share has to be, and Path of the others. The zero value allows any.
+	Is Identity
 }
+
+// Identity is a file: the device and the inode.
+type Identity struct{ Device, Inode uint64 }
 
 // Landlock has the Landlock rules for the tool. Without Attr, Landlock is not used.
 type Landlock struct {
@@ -101,6 +106,8 @@ func (p Plan) Encode() []byte {
 		w.number(uint64(e.Kind))
 		w.text(e.Path)
 		w.text(e.Data)
+		w.number(e.Is.Device)
+		w.number(e.Is.Inode)
 	}
 	w.number(p.ID)
 	w.flag(p.Drop)
@@ -136,7 +143,7 @@ func decode(from []byte) (p Plan, ok bool) {
 	p.Base = r.text()
 	p.Hostname = r.text()
 	for range r.count() {
-		p.Entries = append(p.Entries, Entry{Kind(r.number()), r.text(), r.text()})
+		p.Entries = append(p.Entries, Entry{Kind(r.number()), r.text(), r.text(), Identity{r.number(), r.number()}})
 	}
 	p.ID = r.number()
 	p.Drop = r.number() == 1

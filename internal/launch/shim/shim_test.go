@@ -8,7 +8,7 @@ import (
 func aPlan() Plan {
 	return Plan{
 		Base: "/tmp", Hostname: "sandbox", Drop: true, ID: 65532, Filter: "\x00\x01",
-		Entries:  []Entry{{Folder, "/a", ""}, {Bind, "/b", "/c"}},
+		Entries:  []Entry{{Kind: Folder, Path: "/a"}, {Bind, "/b", "/c", Identity{1, 2}}},
 		Landlock: Landlock{"attr", []Rule{{"/", 7}}},
 		Limits:   []Rlimit{{4, 0}},
 		Path:     "/bin/sh", Dir: "/tmp", Argv: []string{"sh", ""}, Env: []string{"A=b"},
