@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/rpc"
@@ -358,7 +359,7 @@ func (c *Capsule) ready(ctx context.Context, who asker, failed *protocol.Peer, u
 			}
 		}
 		if s.installs {
-			report(s.reason)
+			report(c.publicReason(s))
 			timer.Reset(c.tool.Runtime.QueueTimeout) // which is for the start
 		}
 		select {
@@ -399,7 +400,7 @@ func (c *Capsule) notReady(s *status) error {
 			code = fault.StartFailed
 		}
 		code = cmp.Or(refusal.By(s.cause), code)
-		fmt.Fprintf(&text, ": %s", s.reason)
+		fmt.Fprintf(&text, ": %s", c.publicReason(s))
 	case Created, Starting, Ready, Reloading, Stopping:
 		fmt.Fprintf(&text, "; a call waits for it %s at most", c.tool.Runtime.QueueTimeout)
 	}
@@ -413,7 +414,7 @@ func (c *Capsule) notReady(s *status) error {
 	}
 	switch lines := shortOf(c.stderr.Load()); {
 	case lines == "":
-	case c.opts.Shared != nil && c.opts.Shared(): // they may be about another caller's call
+	case c.shared(): // they may be about another caller's call
 		fmt.Fprintf(&text, "; its last lines on stderr are in Orla's log and in \"orla status %s\"", c.tool.Name)
 	default:
 		fmt.Fprintf(&text, "; its last lines on stderr:\n%s", lines)
@@ -425,6 +426,24 @@ func (c *Capsule) notReady(s *status) error {
 		f.Retry = &never
 	}
 	return f
+}
+
+// shared reports whether several callers may call the capsule.
+func (c *Capsule) shared() bool { return c.opts.Shared != nil && c.opts.Shared() }
+
+// publicReason returns the reason of a status for callers. If there are several, they do not see what an installer
+// prints.
+func (c *Capsule) publicReason(s *status) string {
+	failed, ok := errors.AsType[*deps.Error](s.cause)
+	switch {
+	case !c.shared():
+		return s.reason
+	case s.installs:
+		return installing
+	case ok:
+		return failed.Public() + fmt.Sprintf(" and in \"orla status %s\"", c.tool.Name)
+	}
+	return s.reason
 }
 
 // heldError returns the error of calls to a capsule that an operator has stopped: trying

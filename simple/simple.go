@@ -8,6 +8,7 @@ package simple
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,6 +48,9 @@ type Options struct {
 	Environ []string
 	// Packages are what the tool needs in addition to its interpreter. If nil, it needs none.
 	Packages *deps.Tool
+	// Shared reports whether several callers may call the tool. If so, a caller is not shown what an installer prints.
+	// If nil, there is one.
+	Shared func() bool
 }
 
 // Command handles the calls of one simple tool. Call may be used from any goroutine.
@@ -242,9 +246,18 @@ func (c *Command) ensurePackages(ctx context.Context, client peer.Client) error 
 	}
 	ctx, end := rejudge.While(ctx)
 	defer end()
-	err := c.opts.Packages.Ensure(ctx, peer.Reporter(ctx, client, "installing dependencies: "))
+	say := peer.Reporter(ctx, client, "installing dependencies: ")
+	shared := c.opts.Shared != nil && c.opts.Shared()
+	if shared {
+		note := peer.Reporter(ctx, client, "installing dependencies")
+		say = func(string) { note("") }
+	}
+	err := c.opts.Packages.Ensure(ctx, say)
 	if err == nil {
 		return nil
+	}
+	if failed, ok := errors.AsType[*deps.Error](err); ok && shared && ctx.Err() == nil {
+		return fault.New(fault.StartFailed, "%s: %s", c.tool.Name, failed.Public())
 	}
 	if ctx.Err() == nil {
 		return fault.Wrap(fault.StartFailed, err, "%s: %v", c.tool.Name, err)

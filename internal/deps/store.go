@@ -9,19 +9,22 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/launch"
 )
 
 const (
 	// BuildTimeout bounds a build.
 	BuildTimeout = 15 * time.Minute
-	// builders bounds the builds at one time.
-	builders = 2
+	// builders bounds the builds for the user's own tools at one time, and foreign those for installed packages. An
+	// installed package has at most one of these, whose index may be as slow as its publisher wants.
+	builders, foreign = 2, 4
 )
 
 // Options configures a Store. All but Confine are required.
@@ -41,7 +44,8 @@ type Store struct {
 	Files // what is known of files
 
 	opts    Options
-	slots   chan struct{} // one token for each build that runs
+	own     *turns.Queue // places for builds of the user's own tools
+	foreign *turns.Queue // places for builds of installed packages, by package
 	running sync.WaitGroup
 	ctx     context.Context // of the builds
 	end     context.CancelFunc
@@ -68,7 +72,7 @@ type build struct {
 func NewStore(opts Options) *Store {
 	ctx, end := context.WithCancel(context.Background())
 	return &Store{
-		opts: opts, slots: make(chan struct{}, builders), ctx: ctx, end: end,
+		opts: opts, own: turns.NewQueue(builders, 0), foreign: turns.NewCapped(foreign, 1), ctx: ctx, end: end,
 		builds: map[string]*build{}, wanted: map[string]string{}, held: map[string]*os.File{}, unheld: map[string]time.Time{},
 	}
 }
@@ -179,7 +183,7 @@ func (s *Store) join(need Need) *build {
 	if b := s.builds[need.Digest]; b != nil {
 		return b
 	}
-	ctx, cancel := context.WithTimeoutCause(s.ctx, BuildTimeout, fmt.Errorf("it has not ended within %s", BuildTimeout))
+	ctx, cancel := context.WithCancel(s.ctx)
 	b := &build{cancel: cancel, done: make(chan struct{}), changed: make(chan struct{})}
 	s.builds[need.Digest] = b
 	s.running.Go(func() {
@@ -219,29 +223,49 @@ func (b *build) say(line string) {
 	b.changed = make(chan struct{})
 }
 
-// build builds an environment next to its place, and renames it when it is whole.
-func (s *Store) build(ctx context.Context, need Need, say func(line string)) (err error) {
+// build waits for a place, and builds an environment within BuildTimeout from then on.
+func (s *Store) build(ctx context.Context, need Need, say func(line string)) error {
 	began := time.Now()
 	log := s.opts.Log.With("file", need.File, "digest", need.Digest)
-	defer func() {
-		if cause := context.Cause(ctx); err != nil && errors.Is(cause, context.Canceled) {
-			err = errReplaced
-			if s.ctx.Err() != nil {
-				err = errors.New("it was ended, as Orla stops")
-			}
-		} else if err != nil && cause != nil {
-			err = cause
-		}
-		if err != nil {
-			log.Warn("dependencies were not installed", "err", err, "duration_ms", time.Since(began).Milliseconds())
-		}
-	}()
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return ctx.Err()
+	places, owner := s.own, turns.Owner{Session: need.source.Script}
+	if need.source.Package != "" {
+		name, _, _ := strings.Cut(need.source.Package, " ")
+		places, owner = s.foreign, turns.Owner{Caller: name}
 	}
+	if !places.Try(owner) {
+		say("waiting until other dependencies are installed")
+		if err := places.Take(ctx, owner); err != nil {
+			return s.ended(err, err)
+		}
+	}
+	defer places.Give(owner)
+	ctx, cancel := context.WithTimeoutCause(ctx, BuildTimeout, fmt.Errorf("it has not ended within %s", BuildTimeout))
+	defer cancel()
+	err := s.make(ctx, need, say, log)
+	if err != nil {
+		err = s.ended(err, context.Cause(ctx))
+		log.Warn("dependencies were not installed", "err", err, "duration_ms", time.Since(began).Milliseconds())
+		return err
+	}
+	return nil
+}
+
+// ended returns the error of a build that has failed: the reason for which it was ended, if it was.
+func (s *Store) ended(err, cause error) error {
+	switch {
+	case cause == nil:
+		return err
+	case !errors.Is(cause, context.Canceled):
+		return cause
+	case s.ctx.Err() != nil:
+		return errors.New("it was ended, as Orla stops")
+	}
+	return errReplaced
+}
+
+// make builds an environment next to its place, and renames it when it is whole.
+func (s *Store) make(ctx context.Context, need Need, say func(line string), log *slog.Logger) error {
+	began := time.Now()
 	if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
 		return err
 	}

@@ -125,6 +125,54 @@ func TestR3WhatAKilledOrlaLeaves(t *testing.T) {
 	}
 }
 
+// SPEC R4: builds for installed packages that do not end hold one place each, and none that the user's own tools have.
+func TestR4SlowPackagesHoldOnePlaceEach(t *testing.T) {
+	s := store(t, t.TempDir())
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan string, 64)
+	var builds sync.WaitGroup
+	build := func(pack, version, command string) {
+		from := shell(t, command)
+		if pack != "" {
+			from.Package = pack + " h1:" + version
+		}
+		need := detect(t, s, from)
+		builds.Go(func() {
+			_, err := s.Build(t.Context(), need, func(line string) { began <- strings.TrimSpace(pack + " " + version + " " + line) })
+			if err == nil {
+				began <- strings.TrimSpace(pack + " " + version + " ended")
+			}
+		})
+	}
+	const waits = " waiting until other dependencies are installed"
+	slow := "echo begins; cat '" + gate + "' >/dev/null; touch $ORLA_ENV/made"
+	for _, step := range []struct{ pack, version, command, want string }{
+		{"slow", "1", slow, "slow 1 begins"},
+		{"slow", "2", slow, "slow 2" + waits},
+		{"other", "1", "touch $ORLA_ENV/made", "other 1 ended"},
+		{"slower", "1", slow, "slower 1 begins"},
+		{"c", "1", slow, "c 1 begins"},
+		{"d", "1", slow, "d 1 begins"},
+		{"other", "2", slow, "other 2" + waits},
+		{"", "", "touch $ORLA_ENV/made", "ended"},
+	} {
+		build(step.pack, step.version, step.command)
+		select {
+		case got := <-began:
+			if got != step.want {
+				t.Fatalf("%q, want %q", got, step.want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s does not come", step.want)
+		}
+	}
+	s.Close()
+	builds.Wait()
+}
+
 // SPEC R4: a failed build shows the installer's last lines and leaves nothing.
 func TestR4AFailedBuild(t *testing.T) {
 	dir := t.TempDir()

@@ -115,8 +115,8 @@ func (t *Tool) Install(ctx context.Context, say func(line string)) error {
 	if err == nil && (ready || need.IsZero()) {
 		return nil
 	}
-	what := attempt(need, err)
-	if err == nil {
+	what, readable := attempt(need, err), err == nil
+	if readable {
 		t.mu.Lock()
 		t.making = need.Digest
 		t.mu.Unlock()
@@ -133,8 +133,24 @@ func (t *Tool) Install(ctx context.Context, say func(line string)) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !readable && t.failed != what { // a build has logged its error
+		t.store.opts.Log.Warn("dependencies were not installed", "file", t.source.Script, "err", err)
+	}
 	t.failed = what
-	return fmt.Errorf("dependencies could not be installed: %w", err)
+	return &Error{err}
+}
+
+// Error says that what a tool needs could not be installed. Its text has the last lines of the installer, or what
+// the declarations are: it is for the operator.
+type Error struct{ err error }
+
+func (e *Error) Error() string { return "dependencies could not be installed: " + e.err.Error() }
+
+func (e *Error) Unwrap() error { return e.err }
+
+// Public is the text for the callers of a tool that several have.
+func (e *Error) Public() string {
+	return "dependencies could not be installed; the last lines of the installer are in Orla's log"
 }
 
 // Ensure is for a tool that starts a process for each call: it builds a missing environment, unless the

@@ -195,7 +195,7 @@ func (p *Parts) simple(t manifest.Tool, environ []string) (supervisor.Provider, 
 	launcher, elsewhere := p.launcherOf(t)
 	return simple.New(t, simple.Options{
 		Launcher: launcher, Elsewhere: elsewhere, Slots: p.Slots, Environ: environ, Secrets: p.Services.secrets.Resolve,
-		Packages: p.Packages.of(t),
+		Packages: p.Packages.of(t), Shared: p.Tenants.Load,
 	})
 }
 
