@@ -38,7 +38,7 @@ func (i *installer) carefulPython(ctx context.Context, uv string) error {
 		return err
 	}
 	dir := filepath.Join(i.part, declaredFolder)
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // a sandbox has another user; the folder above keeps others out
 		return err
 	}
 	if i.need.Lock != "" {
