@@ -33,12 +33,7 @@ func tryLock(path string, alone bool) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
-		if errors.Is(err, syscall.EINTR) {
-			_ = f.Close() // it was only locked
-			continue
-		}
-		if err != nil {
+		if err := flock(f, how|syscall.LOCK_NB); err != nil {
 			_ = f.Close() // it was only locked
 			if errors.Is(err, syscall.EWOULDBLOCK) {
 				err = errLocked
@@ -56,8 +51,20 @@ func tryLock(path string, alone bool) (*os.File, error) {
 	}
 }
 
+// flock changes the lock of a file.
+func flock(f *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(f.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
 // lockPause is the time between two attempts to get a lock.
 const lockPause = 100 * time.Millisecond
+
+// lockTries bounds the attempts to get a lock that others have for a moment alone.
+const lockTries = 50
 
 // awaitLock waits for a lock for this process alone. It returns no lock when built reports true: whoever uses
 // the environment by now keeps its lock.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/launch"
@@ -148,7 +149,7 @@ func (s *Store) Build(ctx context.Context, need Need, say func(line string)) (En
 			if b.err != nil {
 				return Env{}, b.err
 			}
-			if env, ok := s.Ready(need); ok {
+			if env, ok := s.awaitReady(ctx, need); ok {
 				return env, nil
 			}
 			return Env{}, errors.New("the environment was removed right after it was made")
@@ -156,6 +157,17 @@ func (s *Store) Build(ctx context.Context, need Need, say func(line string)) (En
 			return Env{}, context.Cause(ctx)
 		}
 	}
+}
+
+// awaitReady is Ready for an environment that has just been built: another Orla that waited for it has the lock for a
+// moment.
+func (s *Store) awaitReady(ctx context.Context, need Need) (env Env, ok bool) {
+	for range lockTries {
+		if env, ok = s.Ready(need); ok || !need.env(s.place(need.Digest)).whole() || !pace.Sleep(ctx, lockPause) {
+			break
+		}
+	}
+	return env, ok
 }
 
 // wants reports whether a need is what its script needs now.
@@ -264,7 +276,7 @@ func (s *Store) ended(err, cause error) error {
 }
 
 // make builds an environment next to its place, and renames it when it is whole.
-func (s *Store) make(ctx context.Context, need Need, say func(line string), log *slog.Logger) error {
+func (s *Store) make(ctx context.Context, need Need, say func(line string), log *slog.Logger) (err error) {
 	began := time.Now()
 	if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
 		return err
@@ -280,7 +292,7 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 	if lock == nil {
 		return err // nil if another Orla has built it
 	}
-	defer func() { _ = lock.Close() }() // it was only locked
+	defer func() { err = errors.Join(err, s.hold(need.Digest, lock, err == nil)) }()
 	part := at + partSuffix
 	for _, left := range []string{part, at, at + scratchSuffix} {
 		if err := os.RemoveAll(left); err != nil {
@@ -304,6 +316,21 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 		return err
 	}
 	log.Info("dependencies are installed", "duration_ms", time.Since(began).Milliseconds())
+	return nil
+}
+
+// hold keeps the lock of a build for those who use the environment, and otherwise ends it. Closing the file is not
+// enough: a process that is being started has the file too, until it executes its program.
+func (s *Store) hold(digest string, lock *os.File, built bool) error {
+	if !built {
+		return errors.Join(flock(lock, syscall.LOCK_UN), lock.Close())
+	}
+	if err := flock(lock, syscall.LOCK_SH); err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[digest] = lock
 	return nil
 }
 
