@@ -90,8 +90,8 @@ func (x *index) answer(w http.ResponseWriter, r *http.Request) {
 	x.requests.Add(1)
 	part, name, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
-	case part == "files" && x.files[name] != nil:
-		_, _ = w.Write(x.files[name])
+	case x.files[path.Base(name)] != nil:
+		_, _ = w.Write(x.files[path.Base(name)])
 	case part == "simple":
 		w.Header().Set("Content-Type", "text/html")
 		found := false
@@ -118,7 +118,7 @@ func (x *index) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (x *index) tarball(version string) string { return x.URL + "/files/acme-" + version + ".tgz" }
+func (x *index) tarball(version string) string { return x.URL + "/npm/acme/-/acme-" + version + ".tgz" }
 
 func (x *index) integrity(version string) string {
 	sum := sha512.Sum512(x.files["acme-"+version+".tgz"])
