@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 )
@@ -240,6 +241,9 @@ func (f *Files) read(path string, as role) (fact, error) {
 		}
 	case project:
 		known.declares = declares(projectTable(text))
+		if known.err = garbled(text); known.err != nil {
+			known.err = fmt.Errorf("%s: %w", path, known.err)
+		}
 	case requirements:
 		known.includes, known.empty = includesOf(text), !somethingIn(text)
 	case plain:
@@ -280,10 +284,31 @@ func blockOf(text []byte) ([]byte, error) {
 	if inside {
 		return nil, errors.New(`its block of inline script metadata (PEP 723) does not end with "# ///"`)
 	}
+	if err := garbled(found); err != nil {
+		return nil, fmt.Errorf("in its block of inline script metadata (PEP 723): %w", err)
+	}
 	if top, _, _ := bytes.Cut(append([]byte("\n"), found...), []byte("\n[")); !declares(top) {
 		return nil, nil
 	}
 	return found, nil
+}
+
+// garbled returns an error for what TOML never has, so that a file that was damaged does not look like one that declares
+// nothing: then a tool would lose its packages.
+func garbled(text []byte) error {
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		switch {
+		case !utf8.Valid(line):
+			return fmt.Errorf("line %d is not UTF-8", n)
+		case bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f }):
+			return fmt.Errorf("line %d has a control character", n)
+		case bytes.HasPrefix(line, []byte("<<<<<<< ")):
+			return fmt.Errorf("line %d begins a conflict of git that is not resolved", n)
+		}
+	}
+	return nil
 }
 
 var (
