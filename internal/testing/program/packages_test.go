@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -155,32 +154,6 @@ func TestM8UpdatesOfARunningCapsule(t *testing.T) {
 	testkit.Eventually(t, "its process is gone", func() bool { return !alive(pid) })
 	if slices.ContainsFunc(o.status().Tools, func(s control.ToolStatus) bool { return s.Name == "say" }) {
 		t.Error("it is served after it was uninstalled")
-	}
-}
-
-// SPEC M4: kill -9 of the program at any time of an install leaves nothing that is half, and the next install works.
-func TestM4KilledInstalls(t *testing.T) {
-	t.Parallel()
-	i := newInstallable(t)
-	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
-	i.must("install", "--local", i.src)
-	i.write(i.src, "large", strings.Repeat("0123456789abcdef", 1<<18)) // some milliseconds
-	for round := range needs.Rounds(6, 200) {
-		i.version(fmt.Sprintf("2.0.%d", round), "#!/bin/sh\necho VERSION\n", "")
-		cmd := i.command("install", "--local", i.src)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		killed := time.AfterFunc(time.Duration(20+7*(round%12))*time.Millisecond, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
-		_ = cmd.Wait() // killed or not
-		killed.Stop()
-		if out := i.must("call", "say", "--socket", "none"); !strings.Contains(out, ".0.") {
-			t.Fatalf("after kill %d it says %s", round, out)
-		}
-		i.must("install")
-		if out := i.must("verify"); strings.Contains(out, "not") {
-			t.Errorf("after kill %d: %s", round, out)
-		}
 	}
 }
 

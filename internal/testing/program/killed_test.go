@@ -1,0 +1,103 @@
+package program
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// killWithin starts a command, and kills it at a random time before most has passed. It may have ended by then.
+func killWithin(t *testing.T, most time.Duration, cmd *exec.Cmd) time.Duration {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	after := rand.N(most)
+	killed := time.AfterFunc(after, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
+	_ = cmd.Wait() // killed or not
+	killed.Stop()
+	return after
+}
+
+// SPEC M4: kill -9 of the program at any time of an install leaves nothing that is half, and the next install works.
+func TestM4KilledInstalls(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
+	i.write(i.src, "large", strings.Repeat("0123456789abcdef", 1<<18)) // some milliseconds
+	began := time.Now()
+	i.must("install", "--local", i.src)
+	most := time.Since(began) * 5 / 4
+	for round := range needs.Rounds(6, 20) {
+		i.version(fmt.Sprintf("2.0.%d", round), "#!/bin/sh\necho VERSION\n", "")
+		after := killWithin(t, most, i.command("install", "--local", i.src))
+		if out := i.must("call", "say", "--socket", "none"); !strings.Contains(out, ".0.") {
+			t.Fatalf("round %d, killed after %s: it says %s", round, after, out)
+		}
+		i.must("install")
+		if out := i.must("verify"); strings.Contains(out, "not") {
+			t.Errorf("round %d, killed after %s: %s", round, after, out)
+		}
+	}
+}
+
+// SPEC R5: kill -9 of the program at any time of a build leaves no environment that is half, and the next call works.
+func TestR5KilledBuilds(t *testing.T) {
+	t.Parallel()
+	interpreter, err := python()
+	if err != nil {
+		needs.Missing(t, "no python3: %v", err)
+	}
+	dir := t.TempDir()
+	const parts = 20
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "tool.py", fmt.Sprintf("#!/usr/bin/env python3\n# /// tool\n# description: x\n# setup:\n#   - sh\n#   - -c\n#   - |\n"+
+		"#     mkdir $ORLA_ENV/bin && cp requirements.txt $ORLA_ENV && ln -s %s $ORLA_ENV/bin/python\n#     for i in $(seq %d); do head -c 100000 /dev/zero >$ORLA_ENV/part-$i; done\n"+
+		"# ///\nimport os, sys\nprint(open(os.path.dirname(os.path.dirname(sys.executable)) + '/requirements.txt').read())\n", interpreter, parts))
+	state := filepath.Join(dir, "state")
+	call := func() *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), orlaBinary(t), "call", "tool", "--socket", "none")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "ORLA_STATE_DIR="+state, "HOME="+dir, "PATH="+filepath.Dir(interpreter)+":"+os.Getenv("PATH"))
+		return cmd
+	}
+	require := func(version string) {
+		t.Helper()
+		testkit.WriteTool(t, filepath.Join(dir, "tools"), "requirements.txt", version+"\n")
+	}
+	answers := func(version string) {
+		t.Helper()
+		if out, err := call().CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != version {
+			t.Fatalf("with %s it ends with %v: %s", version, err, out)
+		}
+	}
+	began := time.Now()
+	require("acme==0")
+	answers("acme==0")
+	most := time.Since(began) * 5 / 4
+	for round := range needs.Rounds(6, 20) {
+		version := fmt.Sprintf("acme==1.%d", round)
+		require(version)
+		after := killWithin(t, most, call())
+		whole, err := filepath.Glob(filepath.Join(state, "env", strings.Repeat("[0-9a-f]", 32)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, env := range whole {
+			if found, _ := filepath.Glob(filepath.Join(env, "part-*")); len(found) != parts {
+				t.Errorf("round %d, killed after %s: an environment has %d of %d files", round, after, len(found), parts)
+			}
+		}
+		answers(version)
+	}
+	if left, _ := filepath.Glob(filepath.Join(state, "env", "*.part")); len(left) > 0 {
+		t.Errorf("%q are left", left)
+	}
+}
