@@ -28,15 +28,26 @@ func killWithin(t *testing.T, most time.Duration, cmd *exec.Cmd) time.Duration {
 	return after
 }
 
+// fastest returns the shortest time that work takes: the first time, much has to be read from the disk.
+func fastest(work func(n int)) time.Duration {
+	least := time.Hour
+	for n := range 3 {
+		began := time.Now()
+		work(n)
+		least = min(least, time.Since(began))
+	}
+	return least
+}
+
 // SPEC M4: kill -9 of the program at any time of an install leaves nothing that is half, and the next install works.
 func TestM4KilledInstalls(t *testing.T) {
 	t.Parallel()
 	i := newInstallable(t)
-	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
 	i.write(i.src, "large", strings.Repeat("0123456789abcdef", 1<<18)) // some milliseconds
-	began := time.Now()
-	i.must("install", "--local", i.src)
-	most := time.Since(began) * 5 / 4
+	most := fastest(func(n int) {
+		i.version(fmt.Sprintf("1.0.%d", n), "#!/bin/sh\necho VERSION\n", "")
+		i.must("install", "--local", i.src)
+	})
 	for round := range needs.Rounds(6, 20) {
 		i.version(fmt.Sprintf("2.0.%d", round), "#!/bin/sh\necho VERSION\n", "")
 		after := killWithin(t, most, i.command("install", "--local", i.src))
@@ -58,9 +69,9 @@ func TestR5KilledBuilds(t *testing.T) {
 		needs.Missing(t, "no python3: %v", err)
 	}
 	dir := t.TempDir()
-	const parts = 20
+	const parts = 60
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "tool.py", fmt.Sprintf("#!/usr/bin/env python3\n# /// tool\n# description: x\n# setup:\n#   - sh\n#   - -c\n#   - |\n"+
-		"#     mkdir $ORLA_ENV/bin && cp requirements.txt $ORLA_ENV && ln -s %s $ORLA_ENV/bin/python\n#     for i in $(seq %d); do head -c 100000 /dev/zero >$ORLA_ENV/part-$i; done\n"+
+		"#     mkdir $ORLA_ENV/bin && cp requirements.txt $ORLA_ENV && ln -s %s $ORLA_ENV/bin/python\n#     for i in $(seq %d); do head -c 10000 /dev/zero >$ORLA_ENV/part-$i; done\n"+
 		"# ///\nimport os, sys\nprint(open(os.path.dirname(os.path.dirname(sys.executable)) + '/requirements.txt').read())\n", interpreter, parts))
 	state := filepath.Join(dir, "state")
 	call := func() *exec.Cmd {
@@ -78,14 +89,18 @@ func TestR5KilledBuilds(t *testing.T) {
 			t.Fatalf("with %s it ends with %v: %s", version, err, out)
 		}
 	}
-	began := time.Now()
-	require("acme==0")
-	answers("acme==0")
-	most := time.Since(began) * 5 / 4
+	most := fastest(func(n int) {
+		require(fmt.Sprintf("acme==0.%d", n))
+		answers(fmt.Sprintf("acme==0.%d", n))
+	})
+	during := 0
 	for round := range needs.Rounds(6, 20) {
 		version := fmt.Sprintf("acme==1.%d", round)
 		require(version)
 		after := killWithin(t, most, call())
+		if found, _ := filepath.Glob(filepath.Join(state, "env", "*.part")); len(found) > 0 {
+			during++
+		}
 		whole, err := filepath.Glob(filepath.Join(state, "env", strings.Repeat("[0-9a-f]", 32)))
 		if err != nil {
 			t.Fatal(err)
@@ -96,6 +111,9 @@ func TestR5KilledBuilds(t *testing.T) {
 			}
 		}
 		answers(version)
+	}
+	if t.Logf("%d kills during a build, within %s", during, most); during == 0 && !testing.Short() {
+		t.Error("this is no test")
 	}
 	if left, _ := filepath.Glob(filepath.Join(state, "env", "*.part")); len(left) > 0 {
 		t.Errorf("%q are left", left)
