@@ -49,7 +49,7 @@ func TestAQuickRunFillsEveryTable(t *testing.T) {
 	if !strings.HasPrefix(got, head+beginMarker) || !strings.HasSuffix(got, endMarker+tail) || strings.Contains(got, "\nold\n") {
 		t.Errorf("what stands around the markers is not kept, or what stood between them is:\n%s", got)
 	}
-	for _, want := range []string{"HTTP, session", "HTTP, client can be asked", "HTTP, stateless", "stdio", "/bin/sh script", "Idle for", "From exec", "arguments of", "capsules at once", "per capsule", "direct", "callback", "native sandbox", "module, warm", "counting", "stand-in of one session", "One client floods", "Many active clients"} {
+	for _, want := range []string{"HTTP, session", "HTTP, client can be asked", "HTTP, stateless", "stdio", "/bin/sh script", "Idle for", "From exec", "arguments of", "capsules at once", "per capsule", "direct", "callback", "native sandbox", "module, warm", "counting", "stand-in of one session", "One client floods", "Many active clients", "An install from", "with dependencies"} {
 		if !strings.Contains(stdout.String(), want) || !strings.Contains(got, want) {
 			t.Errorf("the tables do not speak of %q", want)
 		}

@@ -61,6 +61,7 @@ func sections() []section {
 		{"memory", measureMemory},
 		{"load", measureLoad},
 		{"tenants", measureTenants},
+		{"install", measureInstall},
 		{"audit", measureAudit},
 		{"rules", measureRules},
 		{"before", measureBefore},
