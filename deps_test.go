@@ -210,7 +210,7 @@ var imports = map[string][]string{
 	// The command line. It asks a running Orla, or looks at files itself.
 	"internal/app/cli/author": {
 		"internal/app/exit", "internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/call/callid", "internal/app/clientconf", "internal/service/contract", "internal/app/doctor", "internal/call/fault",
-		"internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
+		"internal/deps/versions", "internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
 	"internal/app/cli/approve": {"manifest", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/logins":  {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},

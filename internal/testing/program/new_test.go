@@ -25,8 +25,35 @@ func orla(t *testing.T, dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
+// templateLanguages are the languages of orla new that this machine runs.
+func templateLanguages(t *testing.T) []string {
+	t.Helper()
+	list := []string{"python", "node", "go", "sh"}
+	if exec.CommandContext(t.Context(), "node", "-e", "process.exit(process.features.typescript ? 0 : 1)").Run() == nil {
+		return append(list, "typescript")
+	}
+	t.Log("without TypeScript, which this Node does not run")
+	return list
+}
+
+// SPEC J1: orla new makes a tool in TypeScript only if the Node that is there runs it.
+func TestJ1TypeScriptNeedsANewNode(t *testing.T) {
+	t.Parallel()
+	for version, fits := range map[string]bool{"v20.20.2": false, "v22.17.1": false, "v22.18.0": true, "v23.5.0": false, "v23.6.0": true, "v24.0.0": true} {
+		dir := t.TempDir()
+		testkit.WriteTool(t, dir, "node", "#!/bin/sh\necho "+version+"\n")
+		cmd := exec.CommandContext(t.Context(), orlaBinary(t), "new", "hello", "--lang", "typescript")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "PATH="+dir+":/usr/bin:/bin")
+		out, err := cmd.CombinedOutput()
+		_, made := os.Stat(filepath.Join(dir, "tools", "hello.mts"))
+		if (err == nil) != fits || (made == nil) != fits || !fits && !strings.Contains(string(out), "a tool in TypeScript needs node>=22.18") {
+			t.Errorf("with Node %s: %v %s", version, err, out)
+		}
+	}
+}
+
 // A new tool is in order, is served as it comes, answers, and is reloaded as it
-// is edited: each of the eight (SPEC J1).
+// is edited (SPEC J1).
 func TestNewToolsAnswerAndReload(t *testing.T) {
 	t.Parallel()
 	needs.Time(t, "compiles tools")
@@ -38,7 +65,7 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 	o := serveOrla(t, filepath.Join(dir, "tools"))
 	type made struct{ tool, file, lang, kind string }
 	var all []made
-	for _, lang := range []string{"python", "node", "go", "sh"} {
+	for _, lang := range templateLanguages(t) {
 		for _, kind := range []string{"simple", "capsule"} {
 			name := kind + "-" + lang
 			args := []string{"new", name, "--lang", lang}
@@ -63,7 +90,7 @@ func TestNewToolsAnswerAndReload(t *testing.T) {
 			all = append(all, m)
 		}
 	}
-	if out, err := orla(t, dir, "validate"); err != nil || !strings.Contains(out, "8 tools in order, 0 faults") {
+	if out, err := orla(t, dir, "validate"); err != nil || !strings.Contains(out, fmt.Sprintf("%d tools in order, 0 faults", len(all))) {
 		t.Fatalf("orla validate: %v\n%s", err, out)
 	}
 	answers := func(m made, want string) {
@@ -90,14 +117,14 @@ func TestNewCapsulesTellProgressAndCancel(t *testing.T) {
 	t.Parallel()
 	needs.Time(t, "compiles tools")
 	needs.Programs(t, "python3", "node", "go", "jq")
-	for _, lang := range []string{"python", "node", "go", "sh"} {
+	for _, lang := range templateLanguages(t) {
 		t.Run(lang, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			if out, err := orla(t, dir, "new", "work", "--lang", lang, "--capsule"); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			entry, _ := filepath.Glob(filepath.Join(dir, "tools", "work", map[string]string{"go": "run.*", "python": "main.*", "node": "main.*", "sh": "main.*"}[lang]))
+			entry, _ := filepath.Glob(filepath.Join(dir, "tools", "work", map[string]string{"go": "run.*", "python": "main.*", "node": "main.*", "typescript": "main.*", "sh": "main.*"}[lang]))
 			if len(entry) != 1 {
 				t.Fatalf("its entrypoints are %q", entry)
 			}

@@ -4,6 +4,7 @@ package author
 
 import (
 	"cmp"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/deps/versions"
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
@@ -35,7 +37,7 @@ import (
 var templates embed.FS
 
 // languages are those of the templates.
-var languages = []string{"python", "node", "go", "sh"}
+var languages = []string{"python", "node", "typescript", "go", "sh"}
 
 // New makes a tool to begin with.
 func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
@@ -61,6 +63,11 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			t.dir = cmp.Or(t.dir, cfg.ToolsDir)
 			if err := t.check(); err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err, Hint: cmd.CommandPath() + " --help shows how it is used"}
+			}
+			if t.lang == "typescript" {
+				if err := stripsTypes(cmd.Context()); err != nil {
+					return err
+				}
 			}
 			for _, other := range discovery.Find(&config.Loaded{Config: config.Config{ToolsDir: t.dir}}, "").Tools {
 				if other.Name == t.name {
@@ -133,6 +140,18 @@ func (t *newTool) check() error {
 		return wrongLanguage(t.lang, languages)
 	}
 	return nil
+}
+
+// stripsTypes returns an error if the machine's Node does not run TypeScript. It does by default since 22.18 and 23.6.
+func stripsTypes(ctx context.Context) error {
+	allows := func(version, wanted string) bool {
+		return versions.Satisfies(version, wanted) && !versions.Satisfies(version, ">=23,<23.6")
+	}
+	f := doctor.Requirement(ctx, "node>=22.18", allows, []string{"a tool in TypeScript"})
+	if f.Level == doctor.OK {
+		return nil
+	}
+	return &exit.Error{Code: exit.Failed, Err: errors.New(f.Text), Hint: "install Node 22.18 or newer (https://nodejs.org), or make it with --lang node"}
 }
 
 // kind is the folder of its templates.
@@ -235,7 +254,7 @@ func takenOr(path string, err error) error {
 
 // sayHowToCall tells of the next step, and of what it lacks.
 func (t *newTool) sayHowToCall(w io.Writer, elsewhere bool) {
-	needs := map[string]string{"python": "python3", "node": "node", "go": "go"}[t.lang]
+	needs := map[string]string{"python": "python3", "node": "node", "typescript": "node", "go": "go"}[t.lang]
 	where, tool := "", t.name
 	if elsewhere {
 		where = " --tools-dir " + doctor.Quote(t.dir)
