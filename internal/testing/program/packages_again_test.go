@@ -117,7 +117,9 @@ func TestM5ServersAgain(t *testing.T) {
 	if err == nil || !strings.Contains(out, `"Authorization" needs a value`) {
 		t.Fatalf("without an answer: %v %s", err, out)
 	}
-	i.must("install", name, "--yes", "--set", "Authorization=Bearer s3cret")
+	if out := i.must("install", name, "--yes", "--set", "Authorization=Bearer s3cret"); !strings.Contains(out, "Extract data from any website") {
+		t.Errorf("the description of a remote server is not shown:\n%s", out)
+	}
 	lock := fileText(t, i.dir, "orla.lock")
 	entries, err := os.ReadDir(filepath.Join(i.dir, "tools"))
 	if err != nil || strings.Contains(lock, "s3cret") {

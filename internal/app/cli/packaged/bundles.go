@@ -2,6 +2,7 @@ package packaged
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,6 +120,7 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 		candidate.Discard()
 		return nil, err
 	}
+	candidate.Tool.Description = cmp.Or(candidate.Tool.Description, entry.Description) // an McpServer has none of its own
 	return candidate, nil
 }
 
