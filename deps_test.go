@@ -75,7 +75,8 @@ var imports = map[string][]string{
 
 	// The packages of Python and Node that a tool's files name (docs/decisions/0047).
 	"internal/deps/versions": {}, // compares numbers
-	"internal/deps":          {"internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch", "internal/observe/brief"},
+	"internal/deps/envlock":  {"internal/call/pace"},
+	"internal/deps":          {"internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch", "internal/observe/brief"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
 	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                       // which repository or server a name stands for

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/deps/envlock"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -156,7 +157,7 @@ func (s *Store) used() map[string]bool {
 // remove removes an environment and what is left of builds, unless another process builds or uses it. With
 // partOnly the environment stays.
 func (s *Store) remove(digest string, partOnly bool) {
-	lock, err := tryLock(s.lockFile(digest), true)
+	lock, err := envlock.Try(s.lockFile(digest), true)
 	if err != nil {
 		return // it is in use
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/deps/envlock"
 	"github.com/orla-project/orla/internal/launch"
 )
 
@@ -109,7 +110,7 @@ func (s *Store) Ready(need Need) (Env, bool) {
 	if s.held[need.Digest] != nil {
 		return env, true
 	}
-	f, err := tryLock(s.lockFile(need.Digest), false)
+	f, err := envlock.Try(s.lockFile(need.Digest), false)
 	if err != nil {
 		return Env{}, false // somebody is about to build or to remove it
 	}
@@ -163,7 +164,7 @@ func (s *Store) Build(ctx context.Context, need Need, say func(line string)) (En
 // moment.
 func (s *Store) awaitReady(ctx context.Context, need Need) (env Env, ok bool) {
 	for range lockTries {
-		if env, ok = s.Ready(need); ok || !need.env(s.place(need.Digest)).whole() || !pace.Sleep(ctx, lockPause) {
+		if env, ok = s.Ready(need); ok || !need.env(s.place(need.Digest)).whole() || !pace.Sleep(ctx, envlock.Pause) {
 			break
 		}
 	}
@@ -288,7 +289,7 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 	}
 	s.mu.Unlock()
 	at := s.place(need.Digest)
-	lock, err := awaitLock(ctx, s.lockFile(need.Digest), need.env(at).whole, say)
+	lock, err := envlock.Await(ctx, s.lockFile(need.Digest), need.env(at).whole, say)
 	if lock == nil {
 		return err // nil if another Orla has built it
 	}
@@ -319,13 +320,12 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 	return nil
 }
 
-// hold keeps the lock of a build for those who use the environment, and otherwise ends it. Closing the file is not
-// enough: a process that is being started has the file too, until it executes its program.
+// hold keeps the lock of a build for those who use the environment, and otherwise ends it.
 func (s *Store) hold(digest string, lock *os.File, built bool) error {
 	if !built {
-		return errors.Join(flock(lock, syscall.LOCK_UN), lock.Close())
+		return envlock.End(lock)
 	}
-	if err := flock(lock, syscall.LOCK_SH); err != nil {
+	if err := envlock.Share(lock); err != nil {
 		return errors.Join(err, lock.Close())
 	}
 	s.mu.Lock()
@@ -333,6 +333,16 @@ func (s *Store) hold(digest string, lock *os.File, built bool) error {
 	s.held[digest] = lock
 	return nil
 }
+
+// lockSuffix ends the name of the file that is locked while an environment is built, used or removed.
+const lockSuffix = ".lock"
+
+func (s *Store) lockFile(digest string) string {
+	return filepath.Join(s.opts.Dir, digest+lockSuffix)
+}
+
+// lockTries bounds the attempts to get a lock that others have for a moment alone.
+const lockTries = 50
 
 // partSuffix ends the name of a folder in which an environment is built.
 const partSuffix = ".part"

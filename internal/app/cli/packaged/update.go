@@ -46,7 +46,7 @@ func (c command) update() *cobra.Command {
 			if len(words) == 0 {
 				words = s.Lock.Names()
 			}
-			list, faults, err := []updated{}, []error(nil), error(nil)
+			list, faults := []updated{}, []error(nil)
 			for _, name := range words {
 				one, err := c.updateOne(ctx, p, s, name, w, dryRun)
 				if err != nil {
@@ -58,11 +58,11 @@ func (c command) update() *cobra.Command {
 				list = append(list, one)
 			}
 			if w.asJSON {
-				err = terminal.WriteJSON(c.std.Out, list)
+				faults = append(faults, terminal.WriteJSON(c.std.Out, list))
 			} else {
-				err = c.printUpdates(list)
+				faults = append(faults, c.printUpdates(list))
 			}
-			return errors.Join(append(faults, err)...)
+			return errors.Join(faults...)
 		}),
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")

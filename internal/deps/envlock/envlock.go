@@ -1,29 +1,22 @@
-package deps
+// Package envlock locks files among processes: for one alone, or shared.
+package envlock
 
 import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/pace"
 )
 
-// lockSuffix ends the name of the file that is locked while an environment is built, used or removed.
-const lockSuffix = ".lock"
-
-func (s *Store) lockFile(digest string) string {
-	return filepath.Join(s.opts.Dir, digest+lockSuffix)
-}
-
 // errLocked says that another process has a lock.
 var errLocked = errors.New("another Orla has the lock")
 
-// tryLock locks a file, for this process alone or shared. It makes the file if it is missing. Closing
+// Try locks a file, for this process alone or shared. It makes the file if it is missing. Closing
 // the file ends the lock.
-func tryLock(path string, alone bool) (*os.File, error) {
+func Try(path string, alone bool) (*os.File, error) {
 	how := syscall.LOCK_SH
 	if alone {
 		how = syscall.LOCK_EX
@@ -33,7 +26,7 @@ func tryLock(path string, alone bool) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := flock(f, how|syscall.LOCK_NB); err != nil {
+		if err := change(f, how|syscall.LOCK_NB); err != nil {
 			_ = f.Close() // it was only locked
 			if errors.Is(err, syscall.EWOULDBLOCK) {
 				err = errLocked
@@ -51,8 +44,8 @@ func tryLock(path string, alone bool) (*os.File, error) {
 	}
 }
 
-// flock changes the lock of a file.
-func flock(f *os.File, how int) error {
+// change changes the lock of a file.
+func change(f *os.File, how int) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), how); !errors.Is(err, syscall.EINTR) {
 			return err
@@ -60,20 +53,24 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// lockPause is the time between two attempts to get a lock.
-const lockPause = 100 * time.Millisecond
+// End ends a lock at once. Closing the file is not enough: a process that is being started has the file too, until it
+// executes its program.
+func End(f *os.File) error { return errors.Join(change(f, syscall.LOCK_UN), f.Close()) }
 
-// lockTries bounds the attempts to get a lock that others have for a moment alone.
-const lockTries = 50
+// Share lets others have a lock too that was for this process alone.
+func Share(f *os.File) error { return change(f, syscall.LOCK_SH) }
 
-// awaitLock waits for a lock for this process alone. It returns no lock when built reports true: whoever uses
+// Pause is the time between two attempts to get a lock.
+const Pause = 100 * time.Millisecond
+
+// Await waits for a lock for this process alone. It returns no lock when built reports true: whoever uses
 // the environment by now keeps its lock.
-func awaitLock(ctx context.Context, path string, built func() bool, say func(string)) (*os.File, error) {
+func Await(ctx context.Context, path string, built func() bool, say func(string)) (*os.File, error) {
 	for {
 		if built() {
 			return nil, nil //nolint:nilnil // there is nothing to do
 		}
-		f, err := tryLock(path, true)
+		f, err := Try(path, true)
 		if err == nil && built() {
 			return nil, f.Close()
 		}
@@ -81,7 +78,7 @@ func awaitLock(ctx context.Context, path string, built func() bool, say func(str
 			return f, err
 		}
 		say("another Orla installs the same dependencies")
-		if !pace.Sleep(ctx, lockPause) {
+		if !pace.Sleep(ctx, Pause) {
 			return nil, context.Cause(ctx)
 		}
 	}
