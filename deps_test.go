@@ -132,7 +132,8 @@ var imports = map[string][]string{
 	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
 	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
 	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
-	"internal/cluster/kubeapi":  {"internal/file/yamldoc"}, // the requests that Jobs need, and kubeconfigs
+	"internal/cluster/kubeapi":  {"internal/file/yamldoc"},                                                     // the requests that Jobs need, and kubeconfigs
+	"internal/cluster/lease":    {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi"}, // at most one process holds a Lease
 	"internal/launch/kube":      {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
