@@ -132,8 +132,9 @@ var imports = map[string][]string{
 	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
 	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
 	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
-	"internal/cluster/kubeapi":  {"internal/file/yamldoc"},                                                     // the requests that Jobs need, and kubeconfigs
-	"internal/cluster/lease":    {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi"}, // at most one process holds a Lease
+	"internal/cluster/kubeapi":  {"internal/file/yamldoc"},                                                                              // the requests that Jobs need, and kubeconfigs
+	"internal/cluster/lease":    {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi"},                          // at most one process holds a Lease
+	"internal/cluster/objects":  {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/file/yamldoc"}, // list and watch
 	"internal/launch/kube":      {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
@@ -185,6 +186,7 @@ var imports = map[string][]string{
 	"internal/call/governance":         {"internal/app/terminal", "internal/file/wholefile", "internal/call/rejudge", "internal/file/yamldoc", "internal/call/approvals", "internal/call/recovered", "internal/call/turns", "internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
 	"internal/app/discovery":           {"internal/packages/lockfile", "internal/packages/permission", "internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":              {"internal/launch/carry", "internal/call/pace", "internal/call/turns", "internal/app/exit"},
+	"internal/app/sources":             {"internal/app/config", "internal/app/discovery", "internal/call/recovered", "internal/file/watch"}, // says when tools may have changed
 	"internal/app/wiring": {
 		"capsule/handover",
 		"mcpbridge/sessionlog", "internal/deps",
@@ -205,7 +207,7 @@ var imports = map[string][]string{
 		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
 		"internal/app/recorded", "internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/console", "internal/call/fault",
-		"internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version", "internal/file/watch",
+		"internal/app/sources", "internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
 	},
 
@@ -259,7 +261,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/control", "internal/app/recorded", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
-	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce"},
+	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce", "internal/cluster/objects"},
 	"code.dny.dev/ssrf":                        {"internal/service/address"},
 	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/testing/bench"},
 	"golang.org/x/oauth2":                      {"internal/service/auth", "internal/service/login"},

@@ -128,7 +128,7 @@ func (c *catalog) checkServers() {
 		}
 	}
 	for _, f := range c.tools {
-		if f.server.Line > 0 && !servers[f.tool.Resource.Server] {
+		if f.server.File != "" && !servers[f.tool.Resource.Server] {
 			c.problems = append(c.problems, manifest.Problem{Path: f.entry, Tool: f.tool.Name, Severity: manifest.Warning, Err: yamldoc.Faults{f.server}})
 		}
 	}

@@ -33,6 +33,8 @@ type Options struct {
 	Stopped func() error
 	// Seen is what earlier searches have seen. If nil, all files are read.
 	Seen *Seen
+	// Cluster has the custom resources of a cluster. If it is not nil, ToolsDir may be absent or empty.
+	Cluster *Cluster
 	// Order orders the folders of versions in a folder of a package, so that the first one serves that can. dir is
 	// its absolute path without links. They come the highest first. If nil, they stay so.
 	Order func(dir string, versions []string)
@@ -52,12 +54,16 @@ func Tools(opts Options) manifest.Result {
 		w.load.Stopped = opts.Stopped
 	}
 	if dir := opts.ToolsDir; dir != "" {
-		if absent(dir) {
-			w.warn(dir, "does not exist; make the folder and put an executable into it to serve it as a tool")
-		} else {
+		switch {
+		case !absent(dir):
 			w.tree(dir)
-			w.warnIfEmpty(dir)
+			if opts.Cluster == nil {
+				w.warnIfEmpty(dir)
+			}
+		case opts.Cluster == nil:
+			w.warn(dir, "does not exist; make the folder and put an executable into it to serve it as a tool")
 		}
+		w.cluster(opts.Cluster)
 		c.add(w, nil)
 	}
 	if dir := opts.UserDir; dir != "" && !absent(dir) {

@@ -91,6 +91,19 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	return list, false, err
 }
 
+// ParseObject reads one document that is not in a file, such as a resource of a cluster, as JSON. Nothing that it says
+// has a line.
+func ParseObject(f File, data []byte) *Declaration {
+	nowhere := func(int, int) (int, int) { return 0, 0 }
+	doc := yamldoc.Parse(f.Display, data, yamldoc.Options{Position: nowhere, Hide: true})
+	d, declares := declare(f, doc, data)
+	if !declares {
+		doc.Faultf("kind", "declares nothing for Orla: apiVersion must be %s", APIVersion)
+		d = &Declaration{Description: keys.Description{Doc: doc}, File: f}
+	}
+	return d
+}
+
 // readJSON reads a file that is to be JSON, and so holds one document.
 func readJSON(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	if !mayDeclare(data) {

@@ -136,8 +136,7 @@ func (d *Declaration) own(m metadataKeys) manifest.Reference {
 
 // at tells where a key stands, or its nearest parent.
 func (d *Declaration) at(key string) string {
-	f := d.Doc.At(key, "")
-	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+	return d.Doc.At(key, "").Place()
 }
 
 // references reads a list of names. Each is there once, without regard to case.

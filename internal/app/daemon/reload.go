@@ -33,7 +33,7 @@ func (s *server) Serve(ctx context.Context) error {
 	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watching.Go(func() { s.watchers.run(ctx) })
+	watching.Go(func() { s.folders.Run(ctx) })
 	for {
 		select {
 		case <-s.hup:
@@ -49,7 +49,7 @@ func (s *server) Serve(ctx context.Context) error {
 			answer <- reloaded{done, err}
 		case <-s.prepared:
 			s.apply(ctx, s.current(), "dependencies are installed")
-		case change := <-s.watchers.changed:
+		case change := <-s.folders.Changed():
 			if cfg := s.current(); cfg.AutoReload {
 				s.apply(ctx, cfg, change.Path)
 			}
@@ -157,7 +157,7 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.Approving.Announcer.Use(announced)
 	s.Services.Configure(cfg)
 	s.Modules.Configure(cfg)
-	s.watchers.point(ctx, cfg, s.from.Home)
+	s.folders.Point(ctx, cfg, s.from.Home)
 	done := s.apply(ctx, cfg, reason)
 	s.point(cfg)
 	return done, nil

@@ -25,6 +25,7 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/listen"
+	"github.com/orla-project/orla/internal/app/sources"
 	"github.com/orla-project/orla/internal/app/systemd"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/app/upgrade"
@@ -145,9 +146,9 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.Approving.Announcer.Use(webhook)
-	s.watchers = newWatchers(p.Hub, log.Logger)
+	s.folders = sources.New(p.Hub, log.Logger)
 	searching, searched := signals.untilEnd(ctx)
-	s.watchers.point(searching, cfg, from.Home) // before the folders are read, so that no change slips between
+	s.folders.Point(searching, cfg, from.Home) // before the folders are read, so that no change slips between
 	s.apply(searching, cfg, "start")
 	searched()
 	p.EndRest()
@@ -200,7 +201,7 @@ type httpFront struct {
 // reloads are what the reloader reads, and what it waits for.
 type reloads struct {
 	from     *config.Loader
-	watchers *watchers
+	folders  *sources.Folders
 	hup      chan struct{} // holds one request to reload
 	asked    chan chan<- reloaded
 	prepared chan struct{}   // holds one request to apply manifests that waited for packages

@@ -247,10 +247,17 @@ func (c *Client) Watch(ctx context.Context, r Request, each func(Event) (more bo
 		return err
 	}
 	defer func() { _ = body.Close() }() // it was only read
+	Events(body, each)
+	return nil
+}
+
+// Events calls each with every change that the answer to a watch has, until it returns false or the watch ends. The
+// end of a watch says nothing.
+func Events(body io.Reader, each func(Event) (more bool)) {
 	for decoder := json.NewDecoder(body); ; {
 		var event Event
 		if decoder.Decode(&event) != nil || !each(event) {
-			return nil // the end of a watch says nothing
+			return
 		}
 	}
 }

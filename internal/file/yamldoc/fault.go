@@ -10,7 +10,7 @@ import (
 // Fault is an error in a file, with its position.
 type Fault struct {
 	File         string
-	Line, Column int    // from 1
+	Line, Column int    // from 1; 0 for a document that has no lines
 	Key          string // the path of the key; "" for the file as a whole
 	Msg          string
 
@@ -23,9 +23,17 @@ func (f Fault) Unwrap() error { return f.cause }
 // Error returns FILE:LINE:COLUMN: key.path: message.
 func (f Fault) Error() string {
 	if f.Key == "" {
-		return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Msg)
+		return f.Place() + ": " + f.Msg
 	}
-	return fmt.Sprintf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, brief.Cut(f.Key, maxKey), f.Msg)
+	return fmt.Sprintf("%s: %s: %s", f.Place(), brief.Cut(f.Key, maxKey), f.Msg)
+}
+
+// Place returns FILE:LINE:COLUMN.
+func (f Fault) Place() string {
+	if f.Line == 0 {
+		return f.File
+	}
+	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 }
 
 // Faults are all the faults of a file, sorted by position. It is never empty.

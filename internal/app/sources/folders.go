@@ -1,4 +1,5 @@
-package daemon
+// Package sources watches where the tools of a configuration come from.
+package sources
 
 import (
 	"context"
@@ -13,21 +14,25 @@ import (
 	"github.com/orla-project/orla/internal/file/watch"
 )
 
-// watchers watch the folders of tools, which may change.
-type watchers struct {
+// Folders watch the folders of tools, which may be others after a reload.
+type Folders struct {
 	hub     *watch.Hub
 	log     *slog.Logger
 	changed chan watch.Change
-	next    chan []*watch.Watcher // holds the newest set that run has not taken up yet
+	next    chan []*watch.Watcher // holds the newest set that Run has not taken up yet
 	roots   []string              // the folders and locks that are watched
 }
 
-func newWatchers(hub *watch.Hub, log *slog.Logger) *watchers {
-	return &watchers{hub: hub, log: log, changed: make(chan watch.Change), next: make(chan []*watch.Watcher, 1)}
+// New returns Folders that watch nothing yet.
+func New(hub *watch.Hub, log *slog.Logger) *Folders {
+	return &Folders{hub: hub, log: log, changed: make(chan watch.Change), next: make(chan []*watch.Watcher, 1)}
 }
 
-// point watches the folders of cfg from now on, unless ctx ends first. It must not be called from two goroutines at once.
-func (w *watchers) point(ctx context.Context, cfg *config.Loaded, home string) {
+// Changed returns what gets each change.
+func (f *Folders) Changed() <-chan watch.Change { return f.changed }
+
+// Point watches the folders of cfg from now on, unless ctx ends first. It must not be called from two goroutines at once.
+func (f *Folders) Point(ctx context.Context, cfg *config.Loaded, home string) {
 	dirs := discovery.Folders(cfg, home)
 	roots := []string{dirs.ToolsDir}
 	locks := discovery.LockFiles(cfg, home)
@@ -38,14 +43,14 @@ func (w *watchers) point(ctx context.Context, cfg *config.Loaded, home string) {
 		roots = append(roots, dirs.UserDir)
 	}
 	all := slices.Concat(roots, locks)
-	if slices.Equal(all, w.roots) {
+	if slices.Equal(all, f.roots) {
 		return
 	}
-	first := w.roots == nil // nothing is served yet
-	w.roots = all
+	first := f.roots == nil // nothing is served yet
+	f.roots = all
 	var set []*watch.Watcher
 	add := func(root string, opts watch.Options) {
-		opts.Hub, opts.Log = w.hub, w.log
+		opts.Hub, opts.Log = f.hub, f.log
 		one := watch.Unread(root, opts)
 		if first {
 			one.LookFirst(ctx)
@@ -61,21 +66,21 @@ func (w *watchers) point(ctx context.Context, cfg *config.Loaded, home string) {
 		add(filepath.Dir(lock), watch.Options{Paths: []string{filepath.Base(lock)}, Content: true})
 	}
 	select {
-	case <-w.next: // the set before this one was never taken up
+	case <-f.next: // the set before this one was never taken up
 	default:
 	}
-	w.next <- set
+	f.next <- set
 }
 
-// run serves the newest set of watchers until ctx ends.
-func (w *watchers) run(ctx context.Context) {
+// Run serves the newest set of watchers until ctx ends.
+func (f *Folders) Run(ctx context.Context) {
 	stop := func() {}
 	defer func() { stop() }()
 	for {
 		select {
-		case set := <-w.next:
+		case set := <-f.next:
 			stop()
-			stop = w.serve(ctx, set)
+			stop = f.serve(ctx, set)
 		case <-ctx.Done():
 			return
 		}
@@ -83,15 +88,15 @@ func (w *watchers) run(ctx context.Context) {
 }
 
 // serve starts a set of watchers. The function that it returns ends them.
-func (w *watchers) serve(ctx context.Context, set []*watch.Watcher) (stop func()) {
+func (f *Folders) serve(ctx context.Context, set []*watch.Watcher) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
 	for _, one := range set {
 		serving.Go(func() {
-			defer recovered.To(w.log, "watch a folder", nil)
+			defer recovered.To(f.log, "watch a folder", nil)
 			_ = one.Serve(ctx) // it ends by ctx alone
 		})
-		serving.Go(func() { w.forward(ctx, one) })
+		serving.Go(func() { f.forward(ctx, one) })
 	}
 	return func() {
 		cancel()
@@ -99,12 +104,12 @@ func (w *watchers) serve(ctx context.Context, set []*watch.Watcher) (stop func()
 	}
 }
 
-func (w *watchers) forward(ctx context.Context, from *watch.Watcher) {
+func (f *Folders) forward(ctx context.Context, from *watch.Watcher) {
 	for {
 		select {
 		case change := <-from.Changed():
 			select {
-			case w.changed <- change:
+			case f.changed <- change:
 			case <-ctx.Done():
 				return
 			}

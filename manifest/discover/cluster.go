@@ -1,0 +1,45 @@
+package discover
+
+import (
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/resource"
+)
+
+// Cluster is what is known of the custom resources of a cluster (SPEC P2). A document is read as one in a file of the
+// folder Dir would be.
+type Cluster struct {
+	Dir       string // absolute: relative paths in documents are relative to it
+	Documents []Document
+	Problems  []manifest.Problem // why some are not known
+}
+
+// Document is one custom resource.
+type Document struct {
+	Source string // KIND/NAME
+	Data   []byte // JSON; nil if Fault says why it is not known
+	Fault  error
+	Rule   bool // it is a governance document
+}
+
+// cluster reads the resources of a cluster. What is wrong with one of them is a problem of that one.
+func (w *walker) cluster(c *Cluster) {
+	if c == nil {
+		return
+	}
+	for _, document := range c.Documents {
+		if w.load.Stopped() != nil {
+			return
+		}
+		if document.Data == nil {
+			w.partly(document.Source, document.Rule, document.Fault)
+			continue
+		}
+		d := resource.ParseObject(resource.File{Display: document.Source, Dir: c.Dir}, document.Data)
+		if document.Rule && d.Doc.Err() != nil {
+			d.Rule = true
+		}
+		w.declared(d, document.Source+"#0")
+	}
+	w.leaveToServers()
+	w.problems = append(w.problems, c.Problems...)
+}
