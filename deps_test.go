@@ -129,13 +129,15 @@ var imports = map[string][]string{
 	"internal/launch/guard":      {"internal/launch/carry", "internal/launch/cgroup", "internal/launch/procfs", "internal/launch/trees"},
 
 	// Where processes live (docs/decisions/0019).
-	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
-	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
-	"internal/cluster/kubeapi":  {"internal/file/yamldoc"},                                                                              // the requests that Jobs need, and kubeconfigs
-	"internal/cluster/lease":    {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi"},                          // at most one process holds a Lease
-	"internal/cluster/objects":  {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/file/yamldoc"}, // list and watch
-	"internal/launch/kube":      {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"internal/launch/sandbox":    {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
+	"internal/launch/shim":       {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
+	"internal/launch/container":  {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
+	"internal/cluster/kubeapi":   {"internal/file/yamldoc"},                                                                                                                                                                                                                                                           // the requests that Jobs need, and kubeconfigs
+	"internal/cluster/lease":     {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi"},                                                                                                                                                                                                       // at most one process holds a Lease
+	"internal/cluster/crd":       {"manifest/resource"},                                                                                                                                                                                                                                                               // definitions of the custom resources
+	"internal/cluster/objects":   {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/file/yamldoc"},                                                                                                                                                                              // list and watch
+	"internal/cluster/resources": {"internal/call/fault", "internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease", "internal/cluster/objects", "internal/mcp/peer", "internal/observe/brief", "internal/service/secret", "manifest", "manifest/discover", "supervisor"}, // custom resources
+	"internal/launch/kube":       {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasm/wasmfuel": {},
@@ -193,7 +195,7 @@ var imports = map[string][]string{
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
-		"internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
+		"internal/cluster/kubeapi", "internal/cluster/resources", "internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",
 	},
 
@@ -207,7 +209,7 @@ var imports = map[string][]string{
 		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
 		"internal/app/recorded", "internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/console", "internal/call/fault",
-		"internal/app/sources", "internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version",
+		"internal/app/sources", "internal/cluster/resources", "internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
 	},
 
@@ -230,7 +232,7 @@ var imports = map[string][]string{
 	"internal/app/cli/top":        {"internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
 		"internal/deps/versions",
-		"internal/app/cli/upgrading", "internal/app/upgrade",
+		"internal/app/cli/upgrading", "internal/app/upgrade", "internal/cluster/crd",
 		"internal/app/cli/statuspage", "internal/file/wholefile",
 		"internal/deps", "internal/launch/environ", // which packages tools need
 		"internal/packages/permission", // validate reads those of packages

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/cluster/crd"
 	"github.com/orla-project/orla/internal/service/contract"
 	"github.com/orla-project/orla/manifest/resource"
 	"github.com/orla-project/orla/manifest/toolfile"
@@ -16,15 +17,20 @@ import (
 // newSchema prints the JSON Schemas that editors check files with.
 func newSchema(std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema [tool.yaml|resource|contract|orla.yaml|orla-tool.json]",
+		Use:   "schema [tool.yaml|resource|contract|orla.yaml|orla-tool.json|crds]",
 		Short: "Print the JSON Schemas of files, and of what services are told",
 		Long: "Print a JSON Schema for your editor: of tool.yaml, of a resource (Tool, McpServer and\n" +
 			"Secret; one document of its file), of orla.yaml and of orla-tool.json; and the two of the\n" +
-			"tool contract v1, which services and Orla speak. Without a name, all of them.",
-		Example:   "  orla schema tool.yaml > tool.schema.json\n  orla schema resource > resource.schema.json",
-		ValidArgs: []string{"tool.yaml", "resource", "contract", "orla.yaml", "orla-tool.json"},
+			"tool contract v1, which services and Orla speak. Without a name, all of them. crds prints the\n" +
+			"CustomResourceDefinitions of resources for a Kubernetes cluster instead, as YAML.",
+		Example:   "  orla schema tool.yaml > tool.schema.json\n  orla schema resource > resource.schema.json\n  orla schema crds | kubectl apply -f -",
+		ValidArgs: []string{"tool.yaml", "resource", "contract", "orla.yaml", "orla-tool.json", "crds"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] == "crds" {
+				_, err := std.Out.Write(crd.YAML())
+				return err
+			}
 			configSchema, err := config.Schema()
 			if err != nil {
 				return err

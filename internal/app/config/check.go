@@ -50,6 +50,9 @@ func (c *Loaded) check(bad map[string]bool) []error {
 	if c.Console != ConsoleOn && c.Console != ConsoleOff {
 		v.wrong("console", "must be on or off, got %q", c.Console)
 	}
+	if c.KubernetesNamespace != "" && !dnsLabel().MatchString(c.KubernetesNamespace) {
+		v.wrong("kubernetes_namespace", "%q is not the name of a namespace", c.KubernetesNamespace)
+	}
 	for key, n := range map[string]int64{
 		"timeout":              int64(c.Timeout),
 		"max_output":           int64(c.MaxOutput),

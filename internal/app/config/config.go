@@ -80,6 +80,9 @@ type Config struct {
 
 	Console string `json:"console,omitempty" jsonschema:"Web page at / of the HTTP server, for browsers on this machine that orla console lets in: on or off. Default on."`
 
+	Kubernetes          bool   `json:"kubernetes,omitempty" jsonschema:"Also serve the Tools, McpServers and rules that are custom resources of a Kubernetes cluster, and use its Secrets; tool_k8s_kubeconfig and tool_k8s_context name the cluster. A tools folder is then optional. It takes effect at the start. Default false." flag:"-" brief:"also serve the custom resources of a Kubernetes cluster"`
+	KubernetesNamespace string `json:"kubernetes_namespace,omitempty" jsonschema:"Namespace of these resources and Secrets. It takes effect at the start. Default: the namespace of the pod that Orla runs in, else default." flag:"NAME" brief:"namespace of these resources (default the pod's, else default)" sample:"tools"`
+
 	IsolationConfig
 }
 

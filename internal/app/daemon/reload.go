@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/call/approvals/announce"
+	"github.com/orla-project/orla/internal/cluster/resources"
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/observe/telemetry"
 	"github.com/orla-project/orla/manifest"
@@ -52,6 +53,10 @@ func (s *server) Serve(ctx context.Context) error {
 		case change := <-s.folders.Changed():
 			if cfg := s.current(); cfg.AutoReload {
 				s.apply(ctx, cfg, change.Path)
+			}
+		case <-s.Services.Cluster.Changed():
+			if cfg := s.current(); cfg.AutoReload {
+				s.apply(ctx, cfg, "resources of the cluster")
 			}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -182,7 +187,12 @@ func (s *server) govern(ctx context.Context) {
 
 // search finds the tools, until ctx ends. It reads only files that have changed since the last search.
 func (s *server) search(ctx context.Context, cfg *config.Loaded) manifest.Result {
-	return discovery.Search{Stopped: ctx.Err, Seen: &s.seen}.Find(cfg, s.from.Home)
+	return discovery.Search{Stopped: ctx.Err, Seen: &s.seen, Cluster: s.Services.Cluster.Snapshot()}.Find(cfg, s.from.Home)
+}
+
+// facts are what the status of resources of a cluster is made of.
+func (s *server) facts() resources.Facts {
+	return resources.Facts{Problems: s.problems(), Served: s.Supervisor.Manifests(), Lives: s.Supervisor.Lives()}
 }
 
 // faultyConfig is the error of a configuration with faults.
@@ -237,6 +247,7 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 	}
 	s.reportProblems(found.Problems, kept)
 	s.adopt(cfg, found.Problems)
+	s.Services.Cluster.Applied()
 	if denied && !s.Governance.Denies() {
 		s.log.Info("calls are not denied any more")
 	}

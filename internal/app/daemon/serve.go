@@ -149,6 +149,8 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	s.folders = sources.New(p.Hub, log.Logger)
 	searching, searched := signals.untilEnd(ctx)
 	s.folders.Point(searching, cfg, from.Home) // before the folders are read, so that no change slips between
+	defer s.Services.Cluster.Start(ctx, s.facts)()
+	s.Services.Cluster.Await(searching, clusterTime)
 	s.apply(searching, cfg, "start")
 	searched()
 	p.EndRest()
@@ -277,6 +279,10 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	s.log.Info("stopped", "reason", ended.Error())
 	return nil
 }
+
+// clusterTime is how long the start waits for the resources of a cluster. After that Orla serves what it knows; a rule
+// that it does not know denies every call.
+const clusterTime = 10 * time.Second
 
 // gcPercent is the value of GOGC. Orla uses only a few MiB, so that with the default of 100, garbage
 // collections take a fifth of the time of small calls.

@@ -34,8 +34,9 @@ func Find(cfg *config.Loaded, home string) manifest.Result { return Search{}.Fin
 
 // Search has the options of a search. The zero Search reads all files and is not stopped.
 type Search struct {
-	Stopped func() error   // of discover.Options
-	Seen    *discover.Seen // of discover.Options
+	Stopped func() error      // of discover.Options
+	Seen    *discover.Seen    // of discover.Options
+	Cluster *discover.Cluster // of discover.Options
 }
 
 // Find is like the function Find, with the options of s.
@@ -52,7 +53,7 @@ func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 // find returns what is served as the folders are now, without limits, and all that is there.
 func (s Search) find(cfg *config.Loaded, home string, packages *packages) (found, all manifest.Result) {
 	folders := Folders(cfg, home)
-	folders.Stopped, folders.Seen = s.Stopped, s.Seen
+	folders.Stopped, folders.Seen, folders.Cluster = s.Stopped, s.Seen, s.Cluster
 	folders.Order = packages.order
 	all = discover.Tools(folders)
 	found = all

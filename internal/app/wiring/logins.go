@@ -65,7 +65,7 @@ func Login(ctx context.Context, cfg *config.Loaded, found manifest.Result, t man
 	if opts.Dir = loginsDir(cfg); opts.Dir == "" {
 		return nil, errors.New("there is no state_dir to keep the login in")
 	}
-	services := newServices(cfg, nil)
+	services := newServices(cfg, nil, nil)
 	defer services.client.Close()
 	services.Declare(found)
 	far := t.Runtime.Remote

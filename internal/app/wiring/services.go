@@ -11,6 +11,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/cluster/resources"
 	"github.com/orla-project/orla/internal/kind/grpc"
 	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/kind/webhook"
@@ -32,21 +33,24 @@ type Services struct {
 	logins  *login.Store // of remote MCP servers
 
 	declared []secret.Secret // owned by Declare
+	// Cluster has the custom resources; nil for none.
+	Cluster *resources.Resources
 	// Callbacks take the answers that services push. On stdio there is no way to push one.
 	Callbacks *webhook.Callbacks
 }
 
-func newServices(cfg *config.Loaded, log *slog.Logger) *Services {
+func newServices(cfg *config.Loaded, cluster *resources.Resources, log *slog.Logger) *Services {
 	client := outbound.New(outbound.Options{Private: outbound.Private(cfg.AllowPrivateEndpoints)})
 	return &Services{
 		secrets: secret.New(secret.Options{
-			Dir: cfg.SecretsDir, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Lookup: os.LookupEnv,
+			Dir: cfg.SecretsDir, Credentials: os.Getenv("CREDENTIALS_DIRECTORY"), Lookup: os.LookupEnv, Cluster: secretsOf(cluster),
 		}),
 		client:    client,
 		issuers:   newIssuers(),
 		tokens:    auth.NewTokens(client),
 		logins:    login.NewStore(loginsDir(cfg), client, log),
 		Callbacks: webhook.NewCallbacks(),
+		Cluster:   cluster,
 	}
 }
 

@@ -112,6 +112,12 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 		root.Close()
 		return nil, err
 	}
+	cluster, err := openCluster(cfg, guard != nil, log)
+	if err != nil {
+		launcher.Close()
+		root.Close()
+		return nil, err
+	}
 	auditLog, err := openAudit(cfg, log)
 	if err != nil {
 		launcher.Close()
@@ -125,7 +131,7 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 			Lists: records.NewLists(config.StateDir(cfg, "lists")),
 			Pins:  pins.NewStore(config.Absolute(config.StateDir(cfg, "pins")), log),
 		},
-		Services: newServices(cfg, log),
+		Services: newServices(cfg, cluster, log),
 		Audit:    auditLog,
 		log:      log,
 	}

@@ -255,9 +255,22 @@ func (c *Config) check() error {
 
 // The files of a pod's service account.
 const (
-	podToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
-	podCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+	podToken     = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
+	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+	podCA        = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
+
+// PodNamespace returns the namespace of the pod that this process runs in; "" if it runs in none.
+func PodNamespace() string {
+	if _, ok := insidePod(); !ok {
+		return ""
+	}
+	raw, err := os.ReadFile(podNamespace)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}
 
 // insidePod returns the configuration of the pod that this process runs in; false if it runs in none.
 func insidePod() (c *Config, ok bool) {

@@ -23,6 +23,9 @@ type Options struct {
 	Credentials string
 	// Lookup returns an environment variable. If nil, there are none.
 	Lookup func(name string) (string, bool)
+	// Cluster returns the values of a Secret of a Kubernetes cluster by their keys; false if there is none. If nil, there is
+	// no cluster.
+	Cluster func(namespace, name string) (map[string]Value, bool, error)
 }
 
 // Store resolves secrets. Except for the Secret resources that Set gave it, it keeps none: it reads
@@ -32,6 +35,7 @@ type Options struct {
 // It reads the sources in this order, and the first one that has the key wins:
 //
 //	Secret resources                 the namespace's
+//	Secrets of the cluster           the namespace that Orla serves
 //	secrets_dir/NAME                 the key "value" of the namespace default
 //	secrets_dir/NAME/KEY             the namespace default
 //	secrets_dir/NAMESPACE/NAME/KEY   every other namespace
@@ -43,6 +47,7 @@ type Options struct {
 type Store struct {
 	credentials string
 	lookup      func(string) (string, bool)
+	cluster     func(namespace, name string) (map[string]Value, bool, error) // nil for none
 
 	mu       sync.Mutex // guards the fields that follow
 	dir      string
@@ -57,7 +62,7 @@ func New(opts Options) *Store {
 	if lookup == nil {
 		lookup = func(string) (string, bool) { return "", false }
 	}
-	return &Store{credentials: opts.Credentials, lookup: lookup, dir: opts.Dir}
+	return &Store{credentials: opts.Credentials, lookup: lookup, cluster: opts.Cluster, dir: opts.Dir}
 }
 
 // SetDir replaces the folder of secrets; "" for none.
@@ -115,6 +120,20 @@ func (s *Store) resolve(ref Ref, from given) (Value, error) {
 		looked = append(looked, "its Secret resource (which has no such key)")
 	} else {
 		looked = append(looked, "the Secret resources")
+	}
+	if s.cluster != nil {
+		values, found, err := s.cluster(ref.Namespace, ref.Name)
+		if err != nil {
+			return Value{}, failed(ref, "%v", err)
+		}
+		if value, has := values[ref.Key]; has {
+			return value, nil
+		}
+		if found {
+			looked = append(looked, "the Secret of the cluster (which has no such key)")
+		} else {
+			looked = append(looked, "the Secrets of the cluster")
+		}
 	}
 	for _, at := range candidates(ref, from.dir, s.credentials) {
 		value, err := at.read()
