@@ -48,7 +48,7 @@ ARCHS   ?= amd64 arm64
 CHECKS := tidy build cross vet lint test browser fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build install cross docs deb rpm image release test short long script browser lint fmt fuzz bench slower cover flake chaos soak tidy vet check clean clients checks
+.PHONY: help build install cross docs deb rpm image release test short long script browser lint fmt fuzz bench slower cover flake chaos soak cluster tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,10 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 
 test: clients ## run all tests with the race detector, those with foreign clients included
 	$(GO) test $(RACE) -vet=off -ldflags='-s -w' -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
+
+# Tests that need a Kubernetes use it, and are skipped without it.
+cluster: ## build a real Kubernetes for the tests, once (6 minutes, 2 GB of memory)
+	nice -n 19 testdata/kube/build $${XDG_CACHE_HOME:-$$HOME/.cache}/orla-test/hyperkube-1.34.4
 
 # More of what the usual run has little of: random tests ten times as long, and what hardly ever
 # fails alone. For the night.

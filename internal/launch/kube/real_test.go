@@ -27,12 +27,12 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/kube"
 	"github.com/orla-project/orla/internal/service/secret"
+	"github.com/orla-project/orla/internal/testing/kubetest"
 )
 
 // realCluster is a real API server with its Job controller and garbage
 // collector, and without nodes: this is its scheduler and its node, by the same
-// API. ORLA_TEST_KUBE=https://HOST:PORT and ORLA_TEST_KUBE_TOKEN, of an
-// administrator, say where it is; it must reach this machine's loopback as the node.
+// API.
 type realCluster struct {
 	t          *testing.T
 	url, admin string
@@ -46,12 +46,19 @@ type realCluster struct {
 	over map[string]bool // pods whose container has ended
 }
 
-func newReal(t *testing.T) *realCluster {
+// SPEC-TOOLS 7.4: Jobs of a real cluster.
+func TestT74RealCluster(t *testing.T) {
+	c := kubetest.Start(t, 26440, false)
+	t.Run("API", func(t *testing.T) { testRealAPI(t, c) })
+	t.Run("restricted", func(t *testing.T) { testRealRestricted(t, c) })
+	t.Run("orphans", func(t *testing.T) { testRealOrphans(t, c) })
+}
+
+func newReal(t *testing.T, c *kubetest.Cluster) *realCluster {
 	t.Helper()
-	r := &realCluster{t: t, url: os.Getenv("ORLA_TEST_KUBE"), admin: os.Getenv("ORLA_TEST_KUBE_TOKEN"), over: map[string]bool{}}
-	if r.url == "" {
-		t.Skip("SKIPPED: ORLA_TEST_KUBE names no API server")
-	}
+	r := &realCluster{t: t, over: map[string]bool{}}
+	r.url = strings.TrimSpace(read(t, filepath.Join(c.Dir, "url")))
+	r.admin = strings.TrimSpace(read(t, filepath.Join(c.Dir, "admin.token")))
 	r.namespace = fmt.Sprintf("orla-test-%d", time.Now().UnixNano())
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx = ctx
@@ -256,8 +263,8 @@ func (r *realCluster) none(resources ...string) {
 // SPEC-TOOLS 7.4: the client against a real API server, Job controller and
 // garbage collector, as the service account of deploy/kubernetes. With
 // ORLA_TEST_KUBE_RECORD it records what is said.
-func TestT74RealAPI(t *testing.T) {
-	r := newReal(t)
+func testRealAPI(t *testing.T, cluster *kubetest.Cluster) {
+	r := newReal(t, cluster)
 	addr := r.url
 	var tape *recorder
 	if os.Getenv("ORLA_TEST_KUBE_RECORD") != "" {
@@ -379,8 +386,8 @@ func TestT74RealAPI(t *testing.T) {
 }
 
 // SPEC-TOOLS 7.4: a namespace that has the strictest of the standards for pods takes the Job.
-func TestT74RealRestricted(t *testing.T) {
-	r := newReal(t)
+func testRealRestricted(t *testing.T, cluster *kubetest.Cluster) {
+	r := newReal(t, cluster)
 	r.must("PATCH", "/api/v1/namespaces/"+r.namespace, object{"metadata": object{"labels": object{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	c := open(t, kube.Options{Kubeconfig: r.kubeconfig(r.url), Namespace: r.namespace})
 	r.will(part{log: "sunny\n"})
@@ -391,8 +398,8 @@ func TestT74RealRestricted(t *testing.T) {
 
 // SPEC-TOOLS 7.4: what Orla does not remove, the cluster does: the Secrets with
 // the Job, and the Job after its time to live.
-func TestT74RealOrphans(t *testing.T) {
-	r := newReal(t)
+func testRealOrphans(t *testing.T, cluster *kubetest.Cluster) {
+	r := newReal(t, cluster)
 	c := open(t, kube.Options{Kubeconfig: r.kubeconfig(r.url), Namespace: r.namespace, TTL: time.Second})
 	r.will(part{forever: true, reason: "Error"})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
