@@ -125,7 +125,11 @@ func (o *Objects) report(err error) {
 	o.mu.Lock()
 	before := o.err
 	o.err = err
+	unknown := !o.first
 	o.mu.Unlock()
+	if unknown && err != nil && (before == nil || before.Error() != err.Error()) {
+		o.changed() // why All knows nothing
+	}
 	switch {
 	case err != nil && before == nil:
 		o.Log.Warn("the cluster cannot be asked for its resources; keeping those that are known", "resource", o.Of.Name, "err", err)

@@ -229,7 +229,8 @@ func TestP2AnAPIServerThatIsAway(t *testing.T) {
 func TestP2BookmarksAndExpiredVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		o, _, log := s.run(t)
+		o, changed, log := s.run(t)
+		has(changed)
 		s.tell(map[string]any{"type": "BOOKMARK", "object": map[string]any{"metadata": map[string]any{"resourceVersion": "70"}}})
 		s.mu.Lock()
 		s.version, s.oldest = 80, 70
@@ -241,8 +242,8 @@ func TestP2BookmarksAndExpiredVersions(t *testing.T) {
 		}
 		s.tell(map[string]any{"type": "ERROR", "object": map[string]any{"kind": "Status", "code": 410}})
 		time.Sleep(time.Minute)
-		if s.lists != 2 {
-			t.Errorf("%d lists after an expired version", s.lists)
+		if s.lists != 2 || has(changed) {
+			t.Errorf("%d lists after an expired version, or the same list is a change", s.lists)
 		}
 		s.set("o0", nil, nil)
 		synctest.Wait()

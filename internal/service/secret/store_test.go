@@ -387,3 +387,37 @@ func TestStoreIsSafeWhileItChanges(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// SPEC P2: a Secret of the cluster comes after Secret resources and before files. One without the key does not end the
+// search, one that cannot be read does.
+func TestP2SecretsOfACluster(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{"a", "b", "c", "d"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("file"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := secret.New(secret.Options{Dir: dir, Cluster: func(_, name string) (map[string]secret.Value, bool, error) {
+		switch name {
+		case "a", "b":
+			return map[string]secret.Value{"value": secret.NewValue("cluster")}, true, nil
+		case "c":
+			return map[string]secret.Value{"other": secret.NewValue("cluster")}, true, nil
+		case "broken":
+			return nil, false, errors.New("forbidden")
+		}
+		return nil, false, nil
+	}})
+	store.Set([]secret.Secret{{Namespace: "default", Name: "a", Data: map[string]secret.Value{"value": secret.NewValue("resource")}}})
+	for name, want := range map[string]string{"a": "resource", "b": "cluster", "c": "file", "d": "file"} {
+		if got, err := store.Resolve(secret.Ref{Name: name}); err != nil || got.Reveal() != want {
+			t.Errorf("%s: %q, %v; want %s", name, got.Reveal(), err, want)
+		}
+	}
+	if _, err := store.Resolve(secret.Ref{Name: "broken"}); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("broken: %v", err)
+	}
+	if _, err := store.Resolve(secret.Ref{Name: "none"}); err == nil || !strings.Contains(err.Error(), "the Secrets of the cluster") {
+		t.Errorf("none: %v", err)
+	}
+}

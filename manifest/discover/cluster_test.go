@@ -1,0 +1,126 @@
+package discover_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/testing/manifesttest"
+	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
+)
+
+// document is a custom resource.
+func document(kind, name, spec string) discover.Document {
+	rule := kind != "Tool" && kind != "McpServer"
+	return discover.Document{
+		Source: kind + "/" + name, Rule: rule,
+		Data: fmt.Appendf(nil, `{"apiVersion":"orloj.dev/v1","kind":%q,"metadata":{"name":%q,"namespace":"ops"},"spec":%s}`, kind, name, spec),
+	}
+}
+
+// only returns the problems of one path.
+func only(r manifest.Result, path string) (list []manifest.Problem) {
+	for _, p := range r.Problems {
+		if p.Path == path {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// SPEC P2: a faulty resource among a thousand affects no other one, and its messages name it, without lines.
+func TestP2AFaultyResourceAmongMany(t *testing.T) {
+	c := &discover.Cluster{Dir: t.TempDir()}
+	for i := range 1000 {
+		c.Documents = append(c.Documents, document("Tool", fmt.Sprint("t", i), `{"endpoint":"http://127.0.0.1/x","auth":{"secretRef":"key"}}`))
+	}
+	c.Documents = append(c.Documents, document("Tool", "faulty", `{"endpiont":"x"}`), discover.Document{Source: "Tool/large", Fault: errors.New("is too large")})
+	absent := filepath.Join(t.TempDir(), "tools")
+	r := discover.Tools(discover.Options{ToolsDir: absent, Cluster: c})
+	if len(r.Tools) != 1000 || len(r.Problems) != 2 {
+		t.Fatalf("%d tools; problems %v", len(r.Tools), manifesttest.Texts(r))
+	}
+	if got := only(r, "Tool/faulty")[0]; got.Tool != "faulty" || got.Denies || !strings.HasPrefix(got.Err.Error(), "Tool/faulty: spec.endpi") {
+		t.Errorf("%+v", got)
+	}
+	if got := r.Tools[0]; got.Source != "Tool/t0" || got.Resource.Auth.Secret.Namespace != "ops" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// SPEC P2: what is in the project's folder serves before a resource of its name, and both before the user's. A path is
+// relative to the folder of the resources.
+func TestP2ResourcesNextToFolders(t *testing.T) {
+	tools, user := t.TempDir(), t.TempDir()
+	write := func(dir, name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil { //nolint:gosec // programs
+			t.Fatal(err)
+		}
+	}
+	write(tools, "both", "#!/bin/sh\n")
+	write(tools, "server.sh", "#!/bin/sh\n")
+	write(user, "mine", "#!/bin/sh\n")
+	r := discover.Tools(discover.Options{ToolsDir: tools, UserDir: user, Cluster: &discover.Cluster{Dir: tools, Documents: []discover.Document{
+		document("McpServer", "server", `{"transport":"stdio","command":"./server.sh"}`),
+		document("Tool", "both", `{"endpoint":"http://127.0.0.1/x"}`),
+		document("Tool", "mine", `{"endpoint":"http://127.0.0.1/x"}`),
+	}}})
+	var sources []string
+	for _, tool := range r.Tools {
+		sources = append(sources, tool.Name+"="+strings.TrimPrefix(tool.Source, tools+"/"))
+	}
+	if got, want := strings.Join(sources, " "), "both=both mine=Tool/mine server=McpServer/server"; got != want {
+		t.Errorf("got %s; want %s; problems %v", got, want, manifesttest.Texts(r))
+	}
+	if got := only(r, "Tool/both"); len(got) != 1 || !strings.Contains(got[0].Err.Error(), "conflict") {
+		t.Errorf("problems %v", manifesttest.Texts(r))
+	}
+}
+
+// SPEC P2: a rule that is faulty, too large or not known denies every call, and one that is right is in force.
+func TestP2RulesOfAClusterFailClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		cluster discover.Cluster
+		denies  bool
+	}{
+		"right":     {discover.Cluster{Documents: []discover.Document{document("AgentPolicy", "a", `{"apply_mode":"global","blocked_tools":["x"]}`)}}, false},
+		"faulty":    {discover.Cluster{Documents: []discover.Document{document("AgentPolicy", "a", `{"blocked_tools":["x"]}`)}}, true},
+		"too large": {discover.Cluster{Documents: []discover.Document{{Source: "AgentRole/a", Rule: true, Fault: errors.New("has 2 MB")}}}, true},
+		"no JSON":   {discover.Cluster{Documents: []discover.Document{{Source: "AgentRole/a", Rule: true, Data: []byte("{")}}}, true},
+		"not known": {discover.Cluster{Problems: []manifest.Problem{{Path: "kubernetes/agentroles", Severity: manifest.Fault, Err: errors.New("forbidden"), Denies: true}}}, true},
+		"a tool":    {discover.Cluster{Documents: []discover.Document{{Source: "Tool/a", Data: []byte("{")}}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := discover.Tools(discover.Options{ToolsDir: t.TempDir(), Cluster: &c.cluster})
+			denies := len(r.Problems) > 0 && r.Problems[0].Denies
+			if denies != c.denies || !c.denies && name == "right" && len(r.Rules.Policies) != 1 {
+				t.Errorf("denies: %v; problems %v; rules %+v", denies, manifesttest.Texts(r), r.Rules)
+			}
+		})
+	}
+}
+
+// BenchmarkOneThousandResources compares resources of a cluster with files of a folder.
+func BenchmarkOneThousandResources(b *testing.B) {
+	c, dir := &discover.Cluster{Dir: b.TempDir()}, b.TempDir()
+	for i := range 1000 {
+		d := document("Tool", fmt.Sprint("t", i), `{"endpoint":"http://127.0.0.1/x","description":"Says something.","input_schema":{"city":"string"},"auth":{"secretRef":"key"}}`)
+		c.Documents = append(c.Documents, d)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("t", i, ".json")), d.Data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for name, options := range map[string]discover.Options{"cluster": {ToolsDir: b.TempDir(), Cluster: c}, "folder": {ToolsDir: dir}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if r := discover.Tools(options); len(r.Tools) != 1000 {
+					b.Fatal(manifesttest.Texts(r))
+				}
+			}
+		})
+	}
+}
