@@ -100,6 +100,13 @@ func (s *server) tell(event any) {
 	}
 }
 
+// pages counts the pages of lists.
+func (s *server) pages() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists
+}
+
 // cut ends all watches.
 func (s *server) cut(away bool) {
 	s.mu.Lock()
@@ -173,8 +180,8 @@ func TestP2ListedAndFollowed(t *testing.T) {
 			s.set(fmt.Sprint("o", i), map[string]any{"n": i}, nil)
 		}
 		o, changed, _ := s.run(t)
-		if all, err := o.All(); err != nil || len(all) != 250 || s.lists != 3 {
-			t.Fatalf("%d objects, %v, from %d pages", len(all), err, s.lists)
+		if all, err := o.All(); err != nil || len(all) != 250 || s.pages() != 3 {
+			t.Fatalf("%d objects, %v, from %d pages", len(all), err, s.pages())
 		}
 		if !has(changed) {
 			t.Error("nobody was told of the first list")
@@ -191,7 +198,10 @@ func TestP2ListedAndFollowed(t *testing.T) {
 		if got, want := string(all[0].Document), `{"apiVersion":"orloj.dev/v1","kind":"Tool","metadata":{"name":"o0","namespace":"tools"},"spec":{"n":"new"}}`; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
-		s.tell(map[string]any{"type": "DELETED", "object": s.objects["o1"]})
+		s.mu.Lock()
+		gone := s.objects["o1"]
+		s.mu.Unlock()
+		s.tell(map[string]any{"type": "DELETED", "object": gone})
 		if !has(changed) || strings.Contains(names(o)+" ", "o1 ") {
 			t.Errorf("after a deletion: %s", names(o))
 		}
@@ -237,13 +247,13 @@ func TestP2BookmarksAndExpiredVersions(t *testing.T) {
 		s.mu.Unlock()
 		s.cut(false)
 		time.Sleep(time.Minute)
-		if s.lists != 1 {
-			t.Errorf("%d lists; want that the watch goes on from the bookmark", s.lists)
+		if s.pages() != 1 {
+			t.Errorf("%d lists; want that the watch goes on from the bookmark", s.pages())
 		}
 		s.tell(map[string]any{"type": "ERROR", "object": map[string]any{"kind": "Status", "code": 410}})
 		time.Sleep(time.Minute)
-		if s.lists != 2 || has(changed) {
-			t.Errorf("%d lists after an expired version, or the same list is a change", s.lists)
+		if s.pages() != 2 || has(changed) {
+			t.Errorf("%d lists after an expired version, or the same list is a change", s.pages())
 		}
 		s.set("o0", nil, nil)
 		synctest.Wait()
