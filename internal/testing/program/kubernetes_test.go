@@ -32,11 +32,12 @@ type k8s struct {
 	*kubetest.Cluster
 	t      *testing.T
 	client *kubeapi.Client
+	config string // a kubeconfig with the rights of docs/KUBERNETES.md alone
 }
 
 func startCluster(t *testing.T) *k8s {
 	t.Helper()
-	c := &k8s{kubetest.Start(t, kubePort, false), t, nil}
+	c := &k8s{kubetest.Start(t, kubePort, false), t, nil, ""}
 	c.Kubectl("", "apply", "-f", "../../../deploy/helm/orla/crds")
 	c.Kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 	config, err := kubeapi.Load(c.Kubeconfig, "")
@@ -110,7 +111,7 @@ func documentsOf(t *testing.T, file string, data []byte) (kinds []string, docume
 	return kinds, documents
 }
 
-// SPEC P1, P2: a real API server takes the documents that Orla takes, refuses most of those that it refuses, and
+// SPEC P2: a real API server takes the documents that Orla takes, refuses most of those that it refuses, and
 // explains them; and Orla serves what is in it.
 func TestP2CustomResources(t *testing.T) {
 	c := startCluster(t)
@@ -185,6 +186,7 @@ func TestP2CustomResources(t *testing.T) {
 		}
 	})
 	c.Kubectl("", "create", "namespace", "tools")
+	c.grant()
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.Path+" "+r.Header.Get("Authorization"))
 	}))
@@ -193,10 +195,59 @@ func TestP2CustomResources(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { c.t = t; testRulesOfACluster(t, c) })
 }
 
+// grant gives a service account the rights that docs/KUBERNETES.md lists.
+func (c *k8s) grant() {
+	c.t.Helper()
+	page, err := os.ReadFile("../../../docs/KUBERNETES.md")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| resources | verbs |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var rules []map[string]any
+	words := regexp.MustCompile("`([^`]+)`")
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, "|")
+		rule := map[string]any{"apiGroups": []string{""}}
+		for i, key := range []string{"resources", "verbs"} {
+			var list []string
+			for _, word := range words.FindAllStringSubmatch(cells[i+1], -1) {
+				if strings.Contains(word[1], ".") {
+					rule["apiGroups"] = []string{word[1]}
+				} else {
+					list = append(list, word[1])
+				}
+			}
+			rule[key] = list
+		}
+		rules = append(rules, rule)
+	}
+	if len(rules) != 5 {
+		c.t.Fatalf("%d rules in %q", len(rules), table)
+	}
+	role, err := json.Marshal(map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": map[string]any{"name": "orla"}, "rules": rules})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.Kubectl(string(role), "-n", "tools", "apply", "-f", "-")
+	c.Kubectl("", "-n", "tools", "create", "serviceaccount", "orla")
+	c.Kubectl("", "-n", "tools", "create", "rolebinding", "orla", "--role=orla", "--serviceaccount=tools:orla")
+	var answer struct {
+		Status struct{ Token string }
+	}
+	if err := c.client.Do(c.t.Context(), kubeapi.Request{
+		Method: http.MethodPost, Of: kubeapi.Resource{Version: "v1", Name: "serviceaccounts"}, Namespace: "tools", Name: "orla", Part: "token", Body: map[string]any{"spec": map[string]any{}},
+	}, &answer); err != nil {
+		c.t.Fatal(err)
+	}
+	admin := strings.TrimSpace(string(manifesttest.Read(c.t, filepath.Join(c.Dir, "admin.token"))))
+	c.config = testkit.WriteTool(c.t, c.t.TempDir(), "config", strings.ReplaceAll(string(manifesttest.Read(c.t, c.Kubeconfig)), admin, answer.Status.Token))
+}
+
 // serve starts Orla without a tools folder.
 func (c *k8s) serve(t *testing.T) *running {
 	t.Helper()
-	o := startPrepared(t, t.TempDir(), withEnv("KUBECONFIG="+c.Kubeconfig), orlaBinary(t), "serve", "--kubernetes", "--kubernetes-namespace", "tools", "--port", "0")
+	o := startPrepared(t, t.TempDir(), withEnv("KUBECONFIG="+c.config), orlaBinary(t), "serve", "--kubernetes", "--kubernetes-namespace", "tools", "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	return o
 }
