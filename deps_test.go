@@ -148,7 +148,7 @@ var imports = map[string][]string{
 	// What tests need of the machine they run on; only tests import them.
 	"internal/testing/needs":         {},
 	"internal/testing/containertest": {"internal/testing/needs"},
-	"internal/testing/kubetest":      {"internal/testing/needs"}, // a real Kubernetes
+	"internal/testing/kubetest":      {"internal/cluster/kubeapi", "internal/testing/needs"}, // a real Kubernetes
 	"internal/testing/leaks":         {},
 	"internal/testing/issuer":        {}, // an authorization server, and tokens that are forged
 	"internal/testing/attack":        {},

@@ -9,8 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/cluster/objects"
+	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/internal/testing/leaks"
 )
 
@@ -124,21 +123,9 @@ func (s *server) run(t *testing.T) (o *objects.Objects, changed chan struct{}, l
 		s.objects = map[string]map[string]any{}
 	}
 	s.version = max(s.version, 1)
-	path := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(path, []byte("current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: 'http://api'}}]\nusers: [{name: u, user: {}}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config, err := kubeapi.Load(path, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubeapi.New(config, "orla", func(http.RoundTripper) http.RoundTripper { return s })
-	if err != nil {
-		t.Fatal(err)
-	}
 	changed, log = make(chan struct{}, 1), &bytes.Buffer{}
 	o = objects.New(objects.Options{
-		Client: client, Of: kubeapi.Resource{Group: "orloj.dev", Version: "v1", Name: "tools"}, Namespace: "tools",
+		Client: kubetest.Client(t, s), Of: kubeapi.Resource{Group: "orloj.dev", Version: "v1", Name: "tools"}, Namespace: "tools",
 		Changed: changed, Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,7 @@ const (
 
 	maxStatus  = 64 << 10
 	maxObjects = 20_000
-	maxBytes   = 256 << 20 // of the documents of one resource
+	maxBytes   = 64 << 20 // of the documents of one resource
 )
 
 // bound drops the document if there are too many objects, or too many bytes, next to it.

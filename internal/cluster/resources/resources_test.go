@@ -8,8 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,10 +15,10 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/cluster/resources"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/service/secret"
+	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/internal/testing/leaks"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -113,19 +111,7 @@ func (a *api) open(t *testing.T, log io.Writer) *resources.Resources {
 			a.lists[plural] = ""
 		}
 	}
-	path := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(path, []byte("current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: 'http://api'}}]\nusers: [{name: u, user: {}}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config, err := kubeapi.Load(path, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubeapi.New(config, "orla", func(http.RoundTripper) http.RoundTripper { return a })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resources.New(resources.Options{Client: client, Namespace: "ops", Dir: "/tools", Holder: "me", Log: slog.New(slog.NewTextHandler(log, nil))})
+	return resources.New(resources.Options{Client: kubetest.Client(t, a), Namespace: "ops", Dir: "/tools", Holder: "me", Log: slog.New(slog.NewTextHandler(log, nil))})
 }
 
 // SPEC P2, SPEC-TOOLS 5.3: a Secret is read again after some seconds, and only in Orla's namespace. Its last values count
