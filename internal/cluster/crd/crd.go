@@ -68,7 +68,7 @@ func schemasByKind() map[string]object {
 	}
 	by := map[string]object{}
 	for _, one := range all.OneOf {
-		kind := one["properties"].(object)["kind"].(object)["enum"].([]any)[0].(string) //nolint:errcheck,forcetypeassert // as above
+		kind := one["properties"].(object)["kind"].(object)["enum"].([]any)[0].(string) //nolint:forcetypeassert // as above
 		by[kind] = one
 	}
 	return by
@@ -106,7 +106,7 @@ func (d definition) definition(schema object) object {
 // schema returns the structural schema of the objects.
 func (d definition) schema(of object) object {
 	whole := structural(of, d.kind)
-	properties := whole["properties"].(object) //nolint:errcheck,forcetypeassert // Orla's own
+	properties := whole["properties"].(object) //nolint:forcetypeassert // Orla's own
 	// The API server checks these itself, and allows no rules for them but that of the name.
 	properties["apiVersion"] = object{"type": "string"}
 	properties["kind"] = object{"type": "string"}
@@ -158,7 +158,7 @@ func structural(of object, at string) object {
 		out["anyOf"] = []any{object{"type": "integer"}, object{"type": "string"}}
 		for _, one := range choice {
 			for _, key := range []string{"pattern", "minimum"} {
-				if limit, has := one.(object)[key]; has { //nolint:errcheck,forcetypeassert // Orla's own
+				if limit, has := one.(object)[key]; has { //nolint:forcetypeassert // Orla's own
 					out[key] = limit
 				}
 			}
@@ -183,7 +183,7 @@ func structural(of object, at string) object {
 	case len(properties) > 0:
 		below := object{}
 		for name, one := range properties {
-			below[name] = structural(one.(object), at+"."+name) //nolint:errcheck,forcetypeassert // Orla's own
+			below[name] = structural(one.(object), at+"."+name) //nolint:forcetypeassert // Orla's own
 		}
 		out["properties"] = below
 	case typed:

@@ -99,7 +99,7 @@ func (r *Resources) readSecret(name string) (map[string]secret.Value, error) {
 		r.secrets.forget(name)
 		return nil, fmt.Errorf("the cluster refuses to show the Secret: %w; let Orla's service account get secrets in the namespace %s", err, r.Namespace)
 	case answered: // a failure of the API server is like no answer
-		return nil, fmt.Errorf("the cluster cannot show the Secret: %v", err) //nolint:errorlint // see above
+		return nil, fmt.Errorf("the cluster cannot show the Secret: %v", err)
 	case err != nil:
 		return nil, fmt.Errorf("the cluster cannot be asked for the Secret: %w", err)
 	}
