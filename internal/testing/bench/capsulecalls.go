@@ -31,7 +31,7 @@ func measureCapsuleCalls(ctx context.Context, b *bench) ([]table, error) {
 			"own relay", "own Orla", "own", "target", "verdict",
 		},
 		note: "The relay is hand-written: net/http, or its own stdin and stdout, on one side and the capsule's pipes on the other; it copies " +
-			"the bytes and gives requests ids of its own. CPU is that of the server and of the capsule together, for each call; " +
+			"the bytes and gives requests ids of its own. Over stdio it also checks that each line is JSON; against one that does not, there is no target. CPU is that of the server and of the capsule together, for each call; " +
 			"\"own\" is the server's part. \"Arguments\" are a payload that the client sends; all others are the answer's.",
 	}
 	bySDK := table{
@@ -79,6 +79,9 @@ func (b *bench) compareContenders(ctx context.Context, f *field, p payload, inFl
 	if withSDK {
 		subjects = append(subjects, f.sdk.subject(p), f.pipe.subject(p))
 	}
+	if f.bare != nil {
+		subjects = append(subjects, f.bare.subject(p))
+	}
 	results, err := compare(ctx, b.scale.capsuleCell, inFlight, inFlight, subjects)
 	if err != nil {
 		return err
@@ -86,12 +89,20 @@ func (b *bench) compareContenders(ctx context.Context, f *field, p payload, inFl
 	relay := results[0]
 	b.drawCalls(f, p, inFlight, results, withSDK)
 	cell := fmt.Sprintf("%s, %d", p, inFlight)
+	against := func(over string, r, relay result, target ...string) {
+		byRelay.add(append([]string{
+			cell, over, micros(relay.p50), micros(r.p50), times(r.against(relay)),
+			micros(relay.cpu.total()), micros(r.cpu.total()), times(quotient(r.cpu.total(), relay.cpu.total())),
+			micros(relay.cpu.own), micros(r.cpu.own), times(quotient(r.cpu.own, relay.cpu.own)),
+		}, target...)...)
+	}
 	for i, r := range results[1 : 1+len(orlas)] {
 		over := orlas[i].over
-		byCPU, own := quotient(r.cpu.total(), relay.cpu.total()), quotient(r.cpu.own, relay.cpu.own)
-		byRelay.add(cell, over, micros(relay.p50), micros(r.p50), times(r.ratio),
-			micros(relay.cpu.total()), micros(r.cpu.total()), times(byCPU), micros(relay.cpu.own), micros(r.cpu.own), times(own),
-			"≤ "+times(maxToRelay), verdict(check{"p50", r.ratio, maxToRelay}, check{"CPU", byCPU, maxToRelay}))
+		byCPU := quotient(r.cpu.total(), relay.cpu.total())
+		against(over, r, relay, "≤ "+times(maxToRelay), verdict(check{"p50", r.against(relay), maxToRelay}, check{"CPU", byCPU, maxToRelay}))
+		if f.bare != nil {
+			against(over+", bare", r, results[len(results)-1], "", "")
+		}
 		if !withSDK {
 			continue
 		}

@@ -124,11 +124,12 @@ func (b *bench) openPipe(ctx context.Context) (*contender, error) {
 // field is all who are compared over one transport.
 type field struct {
 	relay, sdk, pipe *contender
+	bare             *contender // a relay that checks nothing, where relay checks; else nil
 	orlas            []*contender
 }
 
 func (f *field) close() {
-	for _, c := range append([]*contender{f.relay, f.sdk, f.pipe}, f.orlas...) {
+	for _, c := range append([]*contender{f.relay, f.bare, f.sdk, f.pipe}, f.orlas...) {
 		if c != nil {
 			c.close()
 		}
@@ -177,7 +178,10 @@ func (b *bench) openStdioField(ctx context.Context, toolsDir string) (*field, er
 		return openPipeContender(name, s)
 	}
 	var err error
-	if f.relay, err = open("relay", b.relay, "stdio", b.capsule); err != nil {
+	if f.relay, err = open("relay", b.relay, "checked", b.capsule); err != nil {
+		return f, err
+	}
+	if f.bare, err = open("bare relay", b.relay, "stdio", b.capsule); err != nil {
 		return f, err
 	}
 	if f.sdk, err = open("SDK", b.sdk, "stdio"); err != nil {

@@ -1,14 +1,16 @@
 // Command relay is the least that can stand between a client and a capsule: it
-// gives each request an id of its own and copies the rest. It checks nothing,
-// has no timeouts, and knows no JSON.
+// gives each request an id of its own and copies the rest. It has no timeouts.
+// Only as checked it checks something: that each line is JSON.
 //
 //	relay http CAPSULE [PORT]
 //	relay stdio CAPSULE
+//	relay checked CAPSULE
 package main
 
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +27,7 @@ const longest = 4 << 20
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: relay http|stdio CAPSULE [PORT]")
+		fmt.Fprintln(os.Stderr, "usage: relay http|stdio|checked CAPSULE [PORT]")
 		os.Exit(2)
 	}
 	port := "0"
@@ -37,7 +39,7 @@ func main() {
 		if os.Args[1] == "http" {
 			err = serveHTTP(p, port)
 		} else {
-			err = serveStdio(p)
+			err = serveStdio(p, os.Args[1] == "checked")
 		}
 	}
 	if err != nil {
@@ -181,7 +183,7 @@ func (p *pipe) post(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) // the client's leaving is its own business
 }
 
-func serveStdio(p *pipe) error {
+func serveStdio(p *pipe, checked bool) error {
 	ended := make(chan error, 2)
 	var writing sync.Mutex
 	go func() {
@@ -193,6 +195,10 @@ func serveStdio(p *pipe) error {
 				return
 			}
 			buf = append(append(append(buf[:0], before...), to.id...), after...)
+			if checked && !json.Valid(buf) {
+				ended <- errors.New("the capsule sends what is not JSON")
+				return
+			}
 			writing.Lock()
 			_, err = os.Stdout.Write(buf)
 			writing.Unlock()
@@ -215,6 +221,10 @@ func serveStdio(p *pipe) error {
 				return
 			}
 			line = line[:len(line)-1]
+			if checked && !json.Valid(line) {
+				ended <- errors.New("the client sends what is not JSON")
+				return
+			}
 			switch head := line[:min(len(line), 100)]; {
 			case bytes.Contains(head, []byte(`"tools/call"`)):
 				err = p.send(line, nil)
