@@ -325,7 +325,7 @@ func (s *server) serving(url string) {
 }
 
 func (s *server) readiness() *readiness {
-	return &readiness{s.notifier, s.Supervisor, s.log.History()}
+	return &readiness{s.notifier, s.Supervisor, s.log.History(), &s.upgrades}
 }
 
 // runStdio serves the one client on stdin and stdout.

@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/systemd"
+	"github.com/orla-project/orla/internal/app/upgrade"
 	"github.com/orla-project/orla/internal/observe/history"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -26,6 +27,7 @@ type readiness struct {
 	notifier   *systemd.Notifier
 	supervisor *supervisor.Supervisor
 	history    *history.History
+	upgrades   *upgrade.Upgrades
 }
 
 // String names the service in logs.
@@ -72,7 +74,11 @@ func (r *readiness) text() string {
 			ready++
 		}
 	}
-	return fmt.Sprintf("%d of %d capsules ready, %d tools", ready, len(lives), len(r.supervisor.Catalog().Tools))
+	text := fmt.Sprintf("%d of %d capsules ready, %d tools", ready, len(lives), len(r.supervisor.Catalog().Tools))
+	if _, failed := r.upgrades.Last(); failed != "" {
+		text += "; not upgraded, the log says why"
+	}
+	return text
 }
 
 // watchdog sends systemd's keep-alive message, each time after checking that Orla works. A ticker alone
