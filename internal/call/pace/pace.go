@@ -17,33 +17,52 @@ const (
 	MaxBytes = 8 << 20
 )
 
+const (
+	// slice is the time in whose amount the clock is not read. It is short: what was read too fast makes the reader
+	// wait, and many readers that waited as long as a second would all work in one moment (SPEC N2).
+	slice = 10 * time.Millisecond
+	// credit is the time whose amount may be read at once after a rest.
+	credit = 50 * time.Millisecond
+)
+
 // Pace is the pace of one stream. Its zero value is ready to use. It is not safe for concurrent use.
 type Pace struct {
-	began        time.Time // the second that is counted
-	lines, bytes int
+	times        int       // see Times; 0 for 1
+	until        time.Time // when all that was read before has had its time
+	lines, bytes int       // read since
 }
 
 // maxAhead bounds one wait.
 const maxAhead = time.Minute
 
-// Wait counts what was read. If that is too much for the present second, it waits until it has taken as
-// many seconds as it would in small parts, at most a minute, or for done, which may be nil.
+// Wait counts what was read. If that was too fast, it waits until it has taken as long as it would in small parts, at most a
+// minute, or for done, which may be nil.
 func (p *Pace) Wait(done <-chan struct{}, lines, bytes int) { wait(done, p.count(lines, bytes)) }
 
 // count counts what was read, and returns how long to wait.
 func (p *Pace) count(lines, bytes int) (left time.Duration) {
+	const parts = int(time.Second / slice)
 	p.lines += lines
 	p.bytes += bytes
-	if p.lines < MaxLines && p.bytes < MaxBytes { // as a rule; no clock is read
+	times := max(p.times, 1)
+	if p.lines < times*MaxLines/parts && p.bytes < times*MaxBytes/parts { // as a rule; no clock is read
 		return 0
 	}
-	seconds := min(max(float64(p.lines)/MaxLines, float64(p.bytes)/MaxBytes), maxAhead.Seconds())
+	seconds := min(max(float64(p.lines)/MaxLines, float64(p.bytes)/MaxBytes)/float64(times), maxAhead.Seconds())
 	p.lines, p.bytes = 0, 0
 	now := time.Now()
-	left = min(max(time.Duration(seconds*float64(time.Second))-now.Sub(p.began), 0), maxAhead)
-	p.began = now.Add(left)
-	return left
+	if earliest := now.Add(-credit); p.until.Before(earliest) {
+		p.until = earliest
+	}
+	p.until = p.until.Add(time.Duration(seconds * float64(time.Second)))
+	if latest := now.Add(maxAhead); p.until.After(latest) {
+		p.until = latest
+	}
+	return max(p.until.Sub(now), 0)
 }
+
+// settled reports whether all that was read has had its time.
+func (p *Pace) settled() bool { return !p.until.After(time.Now()) }
 
 func wait(done <-chan struct{}, left time.Duration) {
 	if left == 0 {
@@ -55,19 +74,28 @@ func wait(done <-chan struct{}, left time.Duration) {
 	}
 }
 
+// Times returns a Shared that is so many times as fast.
+func Times(times int) Shared { return Shared{pace: Pace{times: times}} }
+
 // Shared is one pace of several streams. Its zero value is ready to use, from any goroutine.
 type Shared struct {
 	mu   sync.Mutex
 	pace Pace
 }
 
-// Wait is like Pace.Wait. If several streams have read too much for a second, each waits for seconds of
-// its own, at most a minute.
+// Wait is like Pace.Wait. If several streams have read too fast, each waits for a time of its own, at most a minute.
 func (s *Shared) Wait(done <-chan struct{}, lines, bytes int) {
 	s.mu.Lock()
 	left := s.pace.count(lines, bytes)
 	s.mu.Unlock()
 	wait(done, left)
+}
+
+// Settled reports whether all that was read has had its time: a new Shared would do the same.
+func (s *Shared) Settled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pace.settled()
 }
 
 // Reader returns r, whose bytes are counted as they are read.

@@ -172,7 +172,9 @@ func (s *session) hand(ctx context.Context, text []byte, m message) (isJSON, ans
 	if line == nil {
 		return false, false, nil
 	}
-	s.receive(line) //nolint:contextcheck // an answer waits in the context of its call
+	if unasked := s.receive(line); unasked > 0 { //nolint:contextcheck // an answer waits in the context of its call
+		s.pauses(m.whose, unasked, len(line))
+	}
 	s.slow(ctx.Done(), questions)
 	return true, whole && answered, nil
 }

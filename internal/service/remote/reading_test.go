@@ -347,6 +347,47 @@ func TestS2StreamsOfAServerAreReadSlowlyTogether(t *testing.T) {
 	})
 }
 
+// SPEC N2: what a server sends for one caller, unasked or no message at all, does not hold up the messages for another one.
+func TestN2AFloodForOneCallerHoldsUpNobodyElse(t *testing.T) {
+	for name, ev := range map[string]string{
+		"notifications": "data: " + `{"jsonrpc":"2.0","method":"x"}` + "\n\n",
+		"other events":  "event: other\ndata: x\n\n",
+		"no messages":   ": x\n: x\n: x\n: x\n: x\n: x\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const seconds = 20
+				s := &session{shares: newShares(1 << 20), max: 1 << 20, listener: listener{
+					conn: rpc.New(nil, rpc.Options{Handler: quiet{}}), all: pace.Times(allFaster), logged: func([]byte, int) {},
+				}}
+				var flood sync.WaitGroup
+				for range 60 {
+					flood.Go(func() {
+						flood := strings.NewReader(strings.Repeat(ev, seconds*pace.MaxLines/60))
+						s.stream(t.Context(), &http.Response{Body: io.NopCloser(flood)}, message{whose: turns.Owner{Caller: "ann"}})
+					})
+				}
+				began := time.Now()
+				for range 100 {
+					time.Sleep(50 * time.Millisecond)
+					text := strings.NewReader(strings.Repeat("data: "+`{"jsonrpc":"2.0","method":"y"}`+"\n: y\n: y\n: y\n: y\n: y\n\n", 20))
+					s.stream(t.Context(), &http.Response{Body: io.NopCloser(text)}, message{whose: turns.Owner{Caller: "bob"}})
+				}
+				if took := time.Since(began); took > 5500*time.Millisecond {
+					t.Errorf("2000 messages for another caller, which come in 5 s, took %v", took)
+				}
+				flood.Wait()
+				if took := time.Since(began); took < (seconds-2)*time.Second {
+					t.Errorf("a flood for %d s was read in %v", seconds, took)
+				}
+				if n := len(s.paces.of); n > 2 {
+					t.Errorf("%d callers are remembered", n)
+				}
+			})
+		})
+	}
+}
+
 // SPEC N2: a large message of a server is made ready for its caller in a turn of that caller, until its request
 // ends. A small one does not wait.
 func TestN2ALargeMessageIsReadInTurn(t *testing.T) {

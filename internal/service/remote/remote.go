@@ -79,7 +79,7 @@ func Connect(t manifest.Tool, opts Options) func(context.Context) (capsule.Conne
 	return func(ctx context.Context) (capsule.Connection, error) {
 		s := &session{
 			endpoint: t.Runtime.Remote.Endpoint, owner: ownerOf(t.Runtime.Remote.Endpoint), opts: opts, max: int(limit),
-			outbox: make(chan message), life: newLife(), shares: newShares(limit),
+			outbox: make(chan message), life: newLife(), shares: newShares(limit), listener: listener{all: pace.Times(allFaster)},
 			state: state{open: map[string]*request{}},
 		}
 		go s.live(context.WithoutCancel(ctx)) // Gone is closed when it ends
@@ -113,9 +113,9 @@ type listener struct {
 	logged   func(line []byte, dropped int)
 	panicked func(p any)
 
-	receiving sync.Mutex  // passes one message at a time; guards pauses
-	pauses    pace.Pace   // slow down unsolicited messages
-	idle      pace.Shared // the same for what is not a message, on all streams
+	receiving sync.Mutex // passes one message at a time
+	paces     paces
+	all       pace.Shared // of unsolicited messages to all callers
 	saying    sync.Mutex  // guards said
 	said      limit
 }
@@ -347,8 +347,8 @@ func (s *session) cleaned(text []byte) (clean []byte, whole bool) {
 	return clean, &clean[0] == &text[0] || rawjson.Valid(clean) // usually nothing was removed
 }
 
-// receive passes a message to the capsule.
-func (s *session) receive(text []byte) {
+// receive passes a message to the capsule, and returns how many messages in it were not answers.
+func (s *session) receive(text []byte) (unasked int) {
 	s.receiving.Lock()
 	defer s.receiving.Unlock()
 	defer func() {
@@ -356,9 +356,7 @@ func (s *session) receive(text []byte) {
 			s.panicked(p)
 		}
 	}()
-	if unasked := s.conn.Receive(text); unasked > 0 {
-		s.pauses.Wait(s.conn.Over(), unasked, len(text))
-	}
+	return s.conn.Receive(text)
 }
 
 // maxLine bounds a line for the log in bytes.

@@ -239,7 +239,9 @@ func (s *session) stream(ctx context.Context, resp *http.Response, m message) (s
 	defer cancel()
 	r := s.reading(ctx, m.whose)
 	defer r.release()
-	events := newEventReader(resp.Body, s.max, ctx.Done(), &s.idle, r.grow)
+	own := s.paces.join(m.whose)
+	defer s.paces.leave(own)
+	events := newEventReader(resp.Body, s.max, ctx.Done(), &own.idle, r.grow)
 	for {
 		ev, err := events.next()
 		st.lastID, st.retry, st.err = events.lastID, events.retry, err
