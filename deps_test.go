@@ -247,6 +247,7 @@ var imports = map[string][]string{
 
 	"internal/testing/program": {}, // tests alone, of the program as a whole
 	"deploy/container":         {}, // tests alone
+	"deploy/helm":              {}, // tests alone
 	"deploy/package":           {}, // tests alone
 
 	"internal/testing/bench": {anything},              // measures the product, and is not part of it

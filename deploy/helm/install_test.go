@@ -1,0 +1,214 @@
+package helm_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/testing/kubetest"
+	"github.com/orla-project/orla/internal/testing/needs"
+)
+
+// kubePort is the first of the ports of the cluster of these tests.
+const kubePort = 26620
+
+// token is what the client of these tests calls with.
+const token = "a-token-of-the-test-0123456789"
+
+// hello is a tool whose process is a Job of the cluster.
+const hello = `apiVersion: orloj.dev/v1
+kind: Tool
+metadata:
+  name: hello
+spec:
+  type: cli
+  description: Greet somebody.
+  input_schema:
+    name: string
+  cli:
+    image: busybox:1.37
+    command: busybox
+    args: [echo, "Hello, {{ .name }}!"]
+  runtime:
+    isolation_mode: kubernetes
+`
+
+// images gives the node Orla, as deploy/container makes it, and a busybox.
+func images(t *testing.T, c *kubetest.Cluster) {
+	t.Helper()
+	needs.Programs(t, "busybox")
+	orla := filepath.Join(t.TempDir(), "orla")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", orla, "../../cmd/orla")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(path string) []byte {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	c.Image("docker.io/library/orla:0.1.0", map[string][]byte{"usr/bin/orla": read(orla)}, map[string]any{
+		"Entrypoint": []string{"/usr/bin/orla"}, "User": "65532:65532",
+		"Env": []string{"PATH=/usr/bin:/bin", "HOME=/var/lib/orla", "STATE_DIRECTORY=/var/lib/orla", "ORLA_TOOLS_DIR=/tools"},
+	})
+	c.Image("docker.io/library/busybox:1.37", map[string][]byte{"bin/busybox": read(busybox)}, map[string]any{"Env": []string{"PATH=/bin"}})
+}
+
+// values are those of a first installation, in a cluster without DNS.
+func values(t *testing.T, ip, port string) string {
+	t.Helper()
+	content, err := json.Marshal(map[string]any{
+		"tools":       map[string]string{"hello.yaml": hello},
+		"hostAliases": []any{map[string]any{"ip": ip, "hostnames": []string{kubetest.NodeName}}},
+		"extraEnv": []any{
+			map[string]string{"name": "KUBERNETES_SERVICE_HOST", "value": kubetest.NodeName},
+			map[string]string{"name": "KUBERNETES_SERVICE_PORT", "value": port},
+		},
+		"preStopSeconds":       1,
+		"shutdownGraceSeconds": 5,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// SPEC P1: on a real cluster the chart gives Orla what it needs to answer a call by a Job, and no more.
+func TestP1ChartInstalls(t *testing.T) {
+	needs.Time(t, "starts a cluster")
+	c := kubetest.Start(t, kubePort, true)
+	ip, port := c.ServeAPI()
+	images(t, c)
+	c.Kubectl("", "create", "namespace", "tools")
+	c.Kubectl("", "create", "secret", "generic", "--namespace", "tools", "orla-token", "--from-literal=token="+token)
+	given := values(t, ip, port)
+	onCluster := func(args ...string) {
+		t.Helper()
+		out, err := helm(t, append(args, "--kubeconfig", c.Kubeconfig, "--namespace", "tools", "--wait", "--timeout", "120s")...)
+		if err != nil {
+			logs, _ := c.Try("", "describe", "pod", "--namespace", "tools")
+			t.Fatalf("helm %v: %v\n%s\n%s", args, err, out, logs)
+		}
+	}
+
+	t.Run("the API server accepts everything", func(t *testing.T) {
+		all, err := render(t, "--values", "testdata/everything.values.yaml", "--set", "serviceMonitor.enabled=false")
+		if err != nil {
+			t.Fatal(all)
+		}
+		if out, err := c.Try(all, "apply", "--dry-run=server", "--namespace", "tools", "--filename", "-"); err != nil || strings.Contains(out, "unknown field") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+
+	onCluster("install", "orla", chart, "--values", given)
+	t.Run("a call is answered by a Job", func(t *testing.T) {
+		for _, pod := range pods(t, c, 1) {
+			if got := call(t, pod); !strings.Contains(got, "Hello, Kubernetes!") {
+				t.Errorf("tools/call: %s", got)
+			}
+		}
+	})
+	t.Run("it may do that, and no more", func(t *testing.T) { rights(t, c) })
+	t.Run("an upgrade replaces the Pods", func(t *testing.T) {
+		before := pods(t, c, 1)
+		onCluster("upgrade", "orla", chart, "--values", given, "--set", "replicas=2", "--set", "config.timeout=20s")
+		for _, pod := range pods(t, c, 2) {
+			if pod == before[0] {
+				t.Errorf("the Pod %s is still there", pod)
+			}
+			if got := call(t, pod); !strings.Contains(got, "Hello, Kubernetes!") {
+				t.Errorf("tools/call: %s", got)
+			}
+		}
+	})
+	t.Run("nothing is left", func(t *testing.T) {
+		onCluster("uninstall", "orla")
+		if out := c.Kubectl("", "get", "deployments,services,configmaps,serviceaccounts,networkpolicies,roles,rolebindings,poddisruptionbudgets", "--namespace", "tools", "--selector", "app.kubernetes.io/name=orla", "--output", "name"); out != "" && !strings.HasPrefix(out, "No resources") {
+			t.Error(out)
+		}
+	})
+}
+
+// rights checks what the service account of the release may do.
+func rights(t *testing.T, c *kubetest.Cluster) {
+	t.Helper()
+	for question, want := range map[string]string{
+		"create jobs.batch":              "yes",
+		"delete secrets":                 "yes",
+		"list pods":                      "yes",
+		"get secrets":                    "no",
+		"list secrets":                   "no",
+		"create pods":                    "no",
+		"update roles":                   "no",
+		"get configmaps":                 "no",
+		"create jobs.batch -n default":   "no",
+		"list nodes --all-namespaces":    "no",
+		"create pods --subresource=exec": "no",
+	} {
+		args := append([]string{"auth", "can-i", "--as=system:serviceaccount:tools:orla", "--namespace=tools"}, strings.Fields(question)...)
+		out, _ := c.Try("", args...) // "no" is an error too
+		got := strings.Fields(strings.TrimSpace(out))
+		if len(got) == 0 || got[len(got)-1] != want && got[0] != want {
+			t.Errorf("may %s: %q, want %s", question, out, want)
+		}
+	}
+}
+
+// pods returns the addresses of the Pods behind the Service, once there are so many.
+func pods(t *testing.T, c *kubetest.Cluster, n int) []string {
+	t.Helper()
+	var found []string
+	for deadline := time.After(time.Minute); ; {
+		out := c.Kubectl("", "get", "endpoints", "orla", "--namespace", "tools", "--output", "jsonpath={.subsets[*].addresses[*].ip}")
+		if found = strings.Fields(warned.ReplaceAllString(out, "")); len(found) == n {
+			return found
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%d Pods are ready, not %d: %q", len(found), n, found)
+		case <-time.Tick(200 * time.Millisecond):
+		}
+	}
+}
+
+// call calls the tool hello in a Pod.
+func call(t *testing.T, pod string) string {
+	t.Helper()
+	const question = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hello","arguments":{"name":"Kubernetes"}}}`
+	ask, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("http://%s:8080/mcp", pod), strings.NewReader(question))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Header.Set("Authorization", "Bearer "+token)
+	ask.Header.Set("Content-Type", "application/json")
+	ask.Header.Set("Accept", "application/json, text/event-stream")
+	answer, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status + " " + string(text)
+}
