@@ -251,6 +251,7 @@ var imports = map[string][]string{
 	"deploy/package":           {}, // tests alone
 
 	"internal/testing/bench": {anything},              // measures the product, and is not part of it
+	"internal/testing/scale": {},                      // arithmetic
 	"internal/testing/soak":  {},                      // judges the product from outside
 	"internal/testing/chaos": {"internal/call/fault"}, // judges the product from outside; the codes are a promise
 	"cmd/orla":               {"internal/launch/mainthread", "internal/app/cli", "internal/app/terminal"},

@@ -125,7 +125,7 @@ var uncontained = map[string]struct {
 }
 
 // helpers are programs and packages that are not part of orla.
-var helpers = []string{"internal/testing/bench", "internal/testing/chaos", "internal/testing/soak", "internal/testing/containertest", "internal/testing/capsuletest", "internal/testing/issuer", "internal/testing/needs", "internal/testing/costtest", "internal/testing/faultproxy", "internal/testing/kubetest", "examples", "scripts", "tools", "testdata", "docs", "deploy"}
+var helpers = []string{"internal/testing/bench", "internal/testing/chaos", "internal/testing/soak", "internal/testing/containertest", "internal/testing/capsuletest", "internal/testing/issuer", "internal/testing/needs", "internal/testing/costtest", "internal/testing/faultproxy", "internal/testing/kubetest", "internal/testing/scale", "examples", "scripts", "tools", "testdata", "docs", "deploy"}
 
 // last are the functions that must recover, since what calls them is a goroutine that
 // does not: a library's own, or one of those above.
