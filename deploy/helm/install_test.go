@@ -22,23 +22,22 @@ const kubePort = 26620
 // token is what the client of these tests calls with.
 const token = "a-token-of-the-test-0123456789"
 
-// hello is a tool whose process is a Job of the cluster.
-const hello = `apiVersion: orloj.dev/v1
-kind: Tool
-metadata:
-  name: hello
-spec:
-  type: cli
-  description: Greet somebody.
-  input_schema:
-    name: string
-  cli:
-    image: busybox:1.37
-    command: busybox
-    args: [echo, "Hello, {{ .name }}!"]
-  runtime:
-    isolation_mode: kubernetes
-`
+// first returns the values of the page, and what it says that the call answers.
+func first(t *testing.T) (values, answer string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/KUBERNETES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, began := strings.Cut(string(page), "```yaml\n")
+	values, rest, ended := strings.Cut(rest, "```\n")
+	_, rest, shown := strings.Cut(rest, `"content":`)
+	answer, _, whole := strings.Cut(rest, "]")
+	if !began || !ended || !shown || !whole {
+		t.Fatal("docs/KUBERNETES.md does not show values, and the answer of a call")
+	}
+	return values, answer
+}
 
 // images gives the node Orla, as deploy/container makes it, and a busybox.
 func images(t *testing.T, c *kubetest.Cluster) {
@@ -68,11 +67,10 @@ func images(t *testing.T, c *kubetest.Cluster) {
 	c.Image("docker.io/library/busybox:1.37", map[string][]byte{"bin/busybox": read(busybox)}, map[string]any{"Env": []string{"PATH=/bin"}})
 }
 
-// values are those of a first installation, in a cluster without DNS.
-func values(t *testing.T, ip, port string) string {
+// here are the values for a cluster without DNS and kube-proxy.
+func here(t *testing.T, ip, port string) string {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{
-		"tools":       map[string]string{"hello.yaml": hello},
 		"hostAliases": []any{map[string]any{"ip": ip, "hostnames": []string{kubetest.NodeName}}},
 		"extraEnv": []any{
 			map[string]string{"name": "KUBERNETES_SERVICE_HOST", "value": kubetest.NodeName},
@@ -84,6 +82,12 @@ func values(t *testing.T, ip, port string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return written(t, content)
+}
+
+// written returns a file with a content.
+func written(t *testing.T, content []byte) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "values.yaml")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
@@ -99,7 +103,8 @@ func TestP1ChartInstalls(t *testing.T) {
 	images(t, c)
 	c.Kubectl("", "create", "namespace", "tools")
 	c.Kubectl("", "create", "secret", "generic", "--namespace", "tools", "orla-token", "--from-literal=token="+token)
-	given := values(t, ip, port)
+	values, answer := first(t)
+	given := written(t, []byte(values)) + "," + here(t, ip, port)
 	onCluster := func(args ...string) {
 		t.Helper()
 		out, err := helm(t, append(args, "--kubeconfig", c.Kubeconfig, "--namespace", "tools", "--wait", "--timeout", "120s")...)
@@ -122,7 +127,7 @@ func TestP1ChartInstalls(t *testing.T) {
 	onCluster("install", "orla", chart, "--values", given)
 	t.Run("a call is answered by a Job", func(t *testing.T) {
 		for _, pod := range pods(t, c, 1) {
-			if got := call(t, pod); !strings.Contains(got, "Hello, Kubernetes!") {
+			if got := call(t, pod); !strings.Contains(got, answer) {
 				t.Errorf("tools/call: %s", got)
 			}
 		}
@@ -135,7 +140,7 @@ func TestP1ChartInstalls(t *testing.T) {
 			if pod == before[0] {
 				t.Errorf("the Pod %s is still there", pod)
 			}
-			if got := call(t, pod); !strings.Contains(got, "Hello, Kubernetes!") {
+			if got := call(t, pod); !strings.Contains(got, answer) {
 				t.Errorf("tools/call: %s", got)
 			}
 		}
