@@ -144,6 +144,8 @@ func TestP1ChartRefusesValues(t *testing.T) {
 		"shutdownGraceSeconds=10s":       "/shutdownGraceSeconds",
 		"spread[0].topologyKey=zone":     "missing property 'whenUnsatisfiable'",
 		"auth.tokens=null":               "nobody may call",
+		"kubernetes.readSecrets[0]=*":    "/kubernetes/readSecrets/0",
+		"config.kubernetes=true":         "invalid propertyName 'kubernetes'",
 	} {
 		out, err := render(t, "--set", set)
 		if err == nil || !strings.Contains(out, want) {

@@ -7,6 +7,16 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Name of the replicas that belong together. */}}
+{{- define "orla.group" -}}
+{{- include "orla.name" . | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Whether Orla asks anything of the API server. */}}
+{{- define "orla.asks" -}}
+{{- with .Values.kubernetes -}}{{- if or .isolation .resources .replicas -}}true{{- end -}}{{- end -}}
+{{- end -}}
+
 {{- define "orla.selector" -}}
 app.kubernetes.io/name: orla
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -54,6 +64,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.kubernetes.isolation -}}
 {{- $_ := set $config "tool_k8s_enabled" true -}}
 {{- $_ := set $config "tool_k8s_namespace" .Release.Namespace -}}
+{{- end -}}
+{{- if .Values.kubernetes.resources -}}
+{{- $_ := set $config "kubernetes" true -}}
+{{- $_ := set $config "kubernetes_namespace" .Release.Namespace -}}
+{{- end -}}
+{{- if .Values.kubernetes.replicas -}}
+{{- $_ := set $config "replica_listen" "0.0.0.0:8081" -}}
+{{- $_ := set $config "replica_group" (include "orla.group" .) -}}
+{{- $_ := set $config "replica_namespace" .Release.Namespace -}}
 {{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
