@@ -100,6 +100,7 @@ func zone(s Size, o *outcome, l *loss) [][2]string {
 		{"of these, call before it is known, and wait", number(l.waited)},
 		{"processors of what is left, in the minute after", percent(l.replica)},
 		{"memory of each that is left", mebibytes(left.memory())},
+		{"of its `max_sessions`, when all have called", percent(float64(s.Sessions) / float64(left.Replicas) / maxSessions)},
 		{"capsules that move to another replica, and have a node", number(len(l.moved))},
 		{"READY again: half of them, the last", halfAndLast(l.moved)},
 		{"capsules whose Pod was in the zone", number(len(l.rebuilt))},
