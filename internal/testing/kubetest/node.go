@@ -16,12 +16,15 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // Image gives the node an image of files, with what a Dockerfile would say of it (Entrypoint, User, Env).
 // A file's name has no slash in front; all may be executed.
 func (c *Cluster) Image(name string, files map[string][]byte, config map[string]any) {
 	c.t.Helper()
+	needs.Programs(c.t, "ctr")
 	image := filepath.Join(c.t.TempDir(), "image.tar")
 	if err := os.WriteFile(image, archive(c, name, files, config), 0o600); err != nil {
 		c.t.Fatal(err)
@@ -78,6 +81,7 @@ const NodeName = "orla-node"
 // address at which they reach it, for NodeName.
 func (c *Cluster) ServeAPI() (ip, port string) {
 	c.t.Helper()
+	needs.Programs(c.t, "ip")
 	first, err := strconv.Atoi(c.port)
 	if err != nil {
 		c.t.Fatal(err)
