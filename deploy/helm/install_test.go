@@ -145,12 +145,31 @@ func TestP1ChartInstalls(t *testing.T) {
 			}
 		}
 	})
+	t.Run("custom resources are served", func(t *testing.T) { resources(t, c, onCluster, values, given) })
 	t.Run("nothing is left", func(t *testing.T) {
 		onCluster("uninstall", "orla")
 		if out := c.Kubectl("", "get", "deployments,services,configmaps,serviceaccounts,networkpolicies,roles,rolebindings,poddisruptionbudgets", "--namespace", "tools", "--selector", "app.kubernetes.io/name=orla", "--output", "name"); out != "" && !strings.HasPrefix(out, "No resources") {
 			t.Error(out)
 		}
 	})
+}
+
+// resources has the tool as a custom resource, and not in the tools folder.
+func resources(t *testing.T, c *kubetest.Cluster, onCluster func(...string), values, given string) {
+	t.Helper()
+	if _, err := os.Stat("orla/crds"); err != nil {
+		t.Skip("SKIPPED: the chart has no definitions of custom resources")
+	}
+	_, document, _ := strings.Cut(values, "hello.yaml: |\n")
+	onCluster("upgrade", "orla", chart, "--values", given, "--set", "tools=null", "--set", "kubernetes.resources=true", "--set", "replicas=2")
+	c.Kubectl(strings.ReplaceAll(document, "\n    ", "\n")[4:], "apply", "--namespace", "tools", "--filename", "-")
+	c.Kubectl("", "wait", "--namespace", "tools", "--for=condition=Ready", "tools.orloj.dev/hello", "--timeout=60s")
+	_, answer := first(t)
+	for _, pod := range pods(t, c, 2) {
+		if got := call(t, pod); !strings.Contains(got, answer) {
+			t.Errorf("tools/call: %s", got)
+		}
+	}
 }
 
 // rights checks what the service account of the release may do.
