@@ -157,9 +157,6 @@ func TestP1ChartInstalls(t *testing.T) {
 // resources has the tool as a custom resource, and not in the tools folder.
 func resources(t *testing.T, c *kubetest.Cluster, onCluster func(...string), values, given string) {
 	t.Helper()
-	if _, err := os.Stat("orla/crds"); err != nil {
-		t.Skip("SKIPPED: the chart has no definitions of custom resources")
-	}
 	_, document, _ := strings.Cut(values, "hello.yaml: |\n")
 	onCluster("upgrade", "orla", chart, "--values", given, "--set", "tools=null", "--set", "kubernetes.resources=true", "--set", "replicas=2")
 	c.Kubectl(strings.ReplaceAll(document, "\n    ", "\n")[4:], "apply", "--namespace", "tools", "--filename", "-")
