@@ -1,7 +1,9 @@
 package mcpbridge
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/file/memfile"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -65,7 +68,11 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 		if err1 != nil || err2 != nil || from < 0 || most < 0 {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a part is named " + results.Prefix + "ID/OFFSET/LENGTH, in bytes"}
 		}
-		a = a.Part(from, most)
+		part, err := a.Part(from, most)
+		if err != nil { // it was dropped since
+			return nil, notFound
+		}
+		a = part
 	}
 	// On a stream of many messages, one that is too large ends the connection and every call
 	// in flight. An HTTP response is separate.
@@ -75,6 +82,8 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 	}
 	size, err := b.roomToRead(ctx, a, most)
 	switch {
+	case errors.Is(err, memfile.ErrGone):
+		return nil, notFound
 	case err != nil:
 		return nil, b.refused(ctx, wire.MethodRead, err)
 	case size > most:
@@ -82,18 +91,22 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/results.Sixfold, results.Prefix, id)}
 	}
 	var result wire.Parts
-	if err := turns.AccountOf(ctx).Work(ctx, a.Size(), func() { result = a.Read(uri, size, r.self()) }); err != nil {
+	if err := turns.AccountOf(ctx).Work(ctx, a.Size(), func() { result, err = a.Read(uri, size, r.self()) }); err != nil {
 		return nil, b.refused(ctx, wire.MethodRead, err)
+	}
+	if err != nil { // it was dropped since
+		return nil, notFound
 	}
 	return result, nil
 }
 
 // roomToRead returns the size of an answer as JSON. If it is not over most, it also waits for
 // room for it.
-func (b *Bridge) roomToRead(ctx context.Context, a results.Large, most int64) (size int64, err error) {
+func (b *Bridge) roomToRead(ctx context.Context, a results.Kept, most int64) (size int64, err error) {
 	err = b.awaitRoom(ctx, errNoRoomToRead, func(ctx context.Context, account *turns.Account) error {
-		if err := account.Work(ctx, a.Size(), func() { size = a.EncodedSize() }); err != nil || size > most {
-			return err
+		var gone error
+		if err := account.Work(ctx, a.Size(), func() { size, gone = a.EncodedSize() }); err != nil || gone != nil || size > most {
+			return cmp.Or(err, gone)
 		}
 		return account.Need(ctx, size)
 	})

@@ -3,17 +3,11 @@ package results
 import (
 	"container/list"
 	"crypto/rand"
-	"encoding/base64"
-	"encoding/json"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/orla-project/orla/internal/call/turns"
-	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/mcpbridge/wire"
+	"github.com/orla-project/orla/internal/file/memfile"
 )
 
 const (
@@ -28,6 +22,7 @@ const (
 // Store keeps parts of answers that were too large to send, for largeTTL at most.
 type Store struct {
 	limit func(caller string, groups []string) int64 // see NewStore
+	area  memfile.Area                               // has the bytes
 
 	mu     sync.Mutex // guards what follows
 	kept   map[string]*list.Element
@@ -54,7 +49,7 @@ type keptOf struct {
 
 // keptAnswer is an answer in a Store.
 type keptAnswer struct {
-	Large
+	Kept
 	id     string
 	by     Keeper // whose call it answers
 	until  time.Time
@@ -69,24 +64,10 @@ type Large struct {
 	text string // non-empty, or
 	blob []byte
 	mime string
-	// encoded is what EncodedSize has returned; 0 before. It is nil for a part, and for what is not kept.
-	encoded *atomic.Int64
 }
 
 // Size returns its size in bytes.
 func (a Large) Size() int { return len(a.text) + len(a.blob) }
-
-// EncodedSize returns its size as JSON, in bytes: the most that it can be.
-func (a Large) EncodedSize() int64 {
-	if a.encoded != nil && a.encoded.Load() > 0 {
-		return a.encoded.Load()
-	}
-	size := jsonSize(a.text) + int64(base64.StdEncoding.EncodedLen(len(a.blob)))
-	if a.encoded != nil {
-		a.encoded.Store(size)
-	}
-	return size
-}
 
 // NewStore returns an empty Store. limit returns how many bytes may be kept for a caller; 0 for as many as
 // there is room for.
@@ -103,34 +84,43 @@ func (l *Store) keep(a Large, by Keeper) (uri string, most int64, ok bool) {
 	if limit > 0 && size > limit {
 		return "", limit, false
 	}
-	id := rand.Text()
-	a.encoded = new(atomic.Int64)
+	k := &keptAnswer{Kept: l.put(a), id: rand.Text(), by: by, until: time.Now().Add(largeTTL)}
+	var dropped []*keptAnswer
+	defer func() { free(dropped) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if has := l.caller[by.Caller]; limit > 0 && has != nil {
 		for has.size+size > limit && has.order.Len() > 0 {
 			oldest := has.order.Front().Value.(*keptAnswer)
 			if oldest.by.Call == by.Call {
+				dropped = append(dropped, k)
 				return "", limit, false
 			}
-			l.dropLocked(oldest)
+			dropped = append(dropped, l.dropLocked(oldest))
 		}
 	}
-	k := &keptAnswer{Large: a, id: id, by: by, until: time.Now().Add(largeTTL), of: added(l.of, by.Owner.Tenant(), size), caller: added(l.caller, by.Caller, size)}
+	k.of, k.caller = added(l.of, by.Owner.Tenant(), size), added(l.caller, by.Caller, size)
 	k.within, k.listed = k.of.order.PushBack(k), k.caller.order.PushBack(k)
-	l.kept[id] = l.order.PushBack(k)
+	l.kept[k.id] = l.order.PushBack(k)
 	l.size += size
 	for l.size > largeBudget && l.order.Len() > 1 {
 		oldest := l.mostLocked().order.Front().Value.(*keptAnswer)
 		if oldest == k { // its client has not even the link
 			oldest = l.order.Front().Value.(*keptAnswer)
 		}
-		l.dropLocked(oldest)
+		dropped = append(dropped, l.dropLocked(oldest))
 	}
 	if l.sweep == nil {
 		l.sweep = time.AfterFunc(largeTTL, l.expire)
 	}
-	return Prefix + id, 0, true
+	return Prefix + k.id, 0, true
+}
+
+// free gives the memory of dropped answers back. It takes a while, and so the lock is not held.
+func free(dropped []*keptAnswer) {
+	for _, k := range dropped {
+		k.bytes.Drop()
+	}
 }
 
 // added counts bytes of somebody, who is there from now on.
@@ -156,6 +146,8 @@ func (l *Store) mostLocked() (most *keptOf) {
 
 // expire removes answers that are older than largeTTL, and sets the timer for the next one.
 func (l *Store) expire() {
+	var dropped []*keptAnswer
+	defer func() { free(dropped) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -165,12 +157,13 @@ func (l *Store) expire() {
 			l.sweep = time.AfterFunc(oldest.until.Sub(now), l.expire)
 			return
 		}
-		l.dropLocked(oldest)
+		dropped = append(dropped, l.dropLocked(oldest))
 	}
 	l.sweep = nil
 }
 
-func (l *Store) dropLocked(k *keptAnswer) {
+// dropLocked removes an answer, and returns it to be freed.
+func (l *Store) dropLocked(k *keptAnswer) *keptAnswer {
 	l.order.Remove(l.kept[k.id])
 	delete(l.kept, k.id)
 	k.of.order.Remove(k.within)
@@ -183,6 +176,7 @@ func (l *Store) dropLocked(k *keptAnswer) {
 	if k.caller.size -= size; k.caller.order.Len() == 0 {
 		delete(l.caller, k.by.Caller)
 	}
+	return k
 }
 
 // Sizes returns how many bytes are kept for each caller, by its name.
@@ -198,27 +192,29 @@ func (l *Store) Sizes() map[string]int64 {
 
 // DropOf removes the answers of some authenticated callers.
 func (l *Store) DropOf(is func(caller string) bool) {
+	var dropped []*keptAnswer
+	defer func() { free(dropped) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for at := l.order.Front(); at != nil; {
 		k := at.Value.(*keptAnswer)
 		at = at.Next()
 		if k.by.Owner.Caller != "" && is(k.by.Owner.Caller) {
-			l.dropLocked(k)
+			dropped = append(dropped, l.dropLocked(k))
 		}
 	}
 }
 
 // Get returns an answer of a caller. The caller is "" without authentication.
-func (l *Store) Get(id, caller string) (Large, bool) {
+func (l *Store) Get(id, caller string) (Kept, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, ok := l.kept[id]
 	if !ok {
-		return Large{}, false
+		return Kept{}, false
 	}
 	k := at.Value.(*keptAnswer)
-	return k.Large, k.by.Owner.Caller == caller && k.until.After(time.Now())
+	return k.Kept, k.by.Owner.Caller == caller && k.until.After(time.Now())
 }
 
 // Close stops the timer of expire.
@@ -228,42 +224,4 @@ func (l *Store) Close() {
 	if l.sweep != nil {
 		l.sweep.Stop()
 	}
-}
-
-// Read returns the answer as the result of a resources/read. size is EncodedSize. self is the server's Implementation
-// as JSON in the stateless era; nil in the others.
-func (a Large) Read(uri string, size int64, self json.RawMessage) wire.Parts {
-	head := append([]byte(`{"contents":[{"uri":`), rawjson.Quote(uri)...)
-	if a.mime != "" {
-		head = append(append(head, `,"mimeType":`...), rawjson.Quote(a.mime)...)
-	}
-	var whole []byte
-	if a.blob != nil {
-		head = append(head, `,"blob":`...)
-		whole = append(make([]byte, 0, base64.StdEncoding.EncodedLen(len(a.blob))+2), '"')
-		whole = append(base64.StdEncoding.AppendEncode(whole, a.blob), '"')
-	} else {
-		head = append(head, `,"text":`...)
-		whole = rawjson.AppendQuote(make([]byte, 0, size), a.text)
-	}
-	if self == nil {
-		return wire.Parts{head, whole, []byte("}]}")}
-	}
-	const era = `}],"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"` + mcp.MetaKeyServerInfo + `":`
-	return wire.Parts{head, whole, []byte(era), self, []byte("}}")}
-}
-
-// Part returns up to most bytes, from an offset on. Both ends of a text are moved back to the
-// beginning of a rune, so that consecutive parts neither overlap nor leave a gap.
-func (a Large) Part(from, most int) Large {
-	a.encoded = nil
-	size := a.Size()
-	from = min(from, size)
-	to := from + min(most, size-from)
-	if a.blob != nil {
-		a.blob = a.blob[from:to]
-		return a
-	}
-	a.text = a.text[runeStart(a.text, from):runeStart(a.text, to)]
-	return a
 }

@@ -1,7 +1,11 @@
 package results
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -9,6 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/file/memfile"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC S2: a read of a kept answer takes the memory that was counted for it, however many of its
@@ -21,19 +27,28 @@ func TestS2AReadTakesWhatWasCounted(t *testing.T) {
 			defer s.Close()
 			id := strings.TrimPrefix(keptIn(s, text, "a", "1"), Prefix)
 			a, ok := s.Get(id, "")
-			size := a.EncodedSize()
+			size, err := a.EncodedSize()
+			if err != nil {
+				t.Fatal(err)
+			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			parts := a.Read("orla://answers/x", size, nil)
+			parts, err := a.Read("orla://answers/x", size, nil)
 			runtime.ReadMemStats(&after)
-			if took := after.TotalAlloc - before.TotalAlloc; !ok || took > uint64(size+size/8) {
+			if took := after.TotalAlloc - before.TotalAlloc; !ok || err != nil || took > uint64(size+size/8) {
 				t.Errorf("a read that counts as %d bytes takes %d", size, took)
 			}
 			var read string
 			if err := json.Unmarshal(parts[1], &read); err != nil || read != text {
 				t.Errorf("the text is another one: %v", err)
 			}
-			if again, _ := s.Get(id, ""); again.EncodedSize() != size || again.Part(1, 2).EncodedSize() != (Large{text: text[1:3]}).EncodedSize() {
+			again, _ := s.Get(id, "")
+			part, err := again.Part(1, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ofPart, _ := part.EncodedSize()
+			if now, _ := again.EncodedSize(); now != size || ofPart != jsonSize(text[1:3]) {
 				t.Error("the size is another one the second time, or that of a part is not its own")
 			}
 		})
@@ -110,5 +125,81 @@ func TestN1AnAnswerSaysWhatIsNotKept(t *testing.T) {
 		if err != nil || len(raw) > 64<<10 || !strings.Contains(string(raw), "not kept, since ann may have 1000 bytes of answers kept") || strings.Contains(string(raw), Prefix) {
 			t.Errorf("%s: %v %.300s", name, err, raw)
 		}
+	}
+}
+
+// SPEC G5a: an answer is read as it was, however its portions are cut, whole and in parts.
+func TestG5aAnAnswerIsReadInPortions(t *testing.T) {
+	s := NewStore(unlimited)
+	defer s.Close()
+	runes := []string{"a", "\n", "é", "\u2028", "€", "𝄞", "<"}
+	for round := range needs.Rounds(20, 20) {
+		random := rand.New(rand.NewPCG(uint64(round), 1))
+		var b strings.Builder
+		for size := 1 + random.IntN(4*portion); b.Len() < size; {
+			b.WriteString(runes[random.IntN(len(runes))])
+		}
+		text := b.String()
+		uri := keptIn(s, text, "a", "1")
+		a, _ := s.Get(strings.TrimPrefix(uri, Prefix), "")
+		if got := readText(t, a); got != text {
+			t.Fatalf("seed %d: another text of %d bytes instead of %d", round, len(got), len(text))
+		}
+		var joined strings.Builder
+		for from, step := 0, 1+random.IntN(portion); from < len(text); from += step {
+			part, err := a.Part(from, step)
+			if err != nil {
+				t.Fatal(err)
+			}
+			joined.WriteString(readText(t, part))
+		}
+		if joined.String() != text {
+			t.Fatalf("seed %d: the parts are not the text", round)
+		}
+		blob := []byte(text)
+		uri, _, _ = s.keep(Large{blob: blob}, Keeper{Caller: "anonymous", Call: "2"})
+		a, _ = s.Get(strings.TrimPrefix(uri, Prefix), "")
+		parts, err := a.Read("u", 0, nil)
+		var read []byte
+		if err = cmp.Or(err, json.Unmarshal(parts[1], &read)); err != nil || !bytes.Equal(read, blob) {
+			t.Fatalf("seed %d: %v, or another blob", round, err)
+		}
+	}
+}
+
+func readText(t *testing.T, a Kept) (text string) {
+	t.Helper()
+	size, err := a.EncodedSize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := a.Read("u", size, nil)
+	if err != nil || int64(len(parts[1])) > size {
+		t.Fatalf("%v, or %d bytes and not %d", err, len(parts[1]), size)
+	}
+	if err := json.Unmarshal(parts[1], &text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// SPEC N1: what was dropped while it was to be read is gone, and its memory as well.
+func TestN1WhatIsDroppedIsGone(t *testing.T) {
+	s := NewStore(func(string, []string) int64 { return 100 })
+	defer s.Close()
+	first := keptIn(s, strings.Repeat("x", 80), "a", "1")
+	a, ok := s.Get(strings.TrimPrefix(first, Prefix), "")
+	if !ok {
+		t.Fatal("it is not kept")
+	}
+	keptIn(s, strings.Repeat("y", 80), "a", "2")
+	if _, err := a.Read("u", 100, nil); !errors.Is(err, memfile.ErrGone) {
+		t.Errorf("a read: %v", err)
+	}
+	if _, err := a.EncodedSize(); !errors.Is(err, memfile.ErrGone) {
+		t.Errorf("its size: %v", err)
+	}
+	if _, err := a.Part(1, 2); !errors.Is(err, memfile.ErrGone) {
+		t.Errorf("a part: %v", err)
 	}
 }

@@ -1,0 +1,117 @@
+// Package memfile keeps bytes in memory that the garbage collector does not count. It keeps as much garbage as
+// several times of what is in use, so that a few large things that nobody reads would make the whole process large.
+//
+// On Linux the bytes are in a file without a name (memfd_create), which is never mapped: they are copied out in parts.
+// They are never on a disk, except in swap. On other systems, or where the file cannot grow, they are in the heap.
+package memfile
+
+import (
+	"errors"
+	"os"
+	"sync"
+)
+
+// ErrGone is the error of a read of what was dropped.
+var ErrGone = errors.New("it is not kept any more")
+
+// Area is where bytes are kept. Its zero value is an empty one. Its methods may be called from any goroutine.
+type Area struct {
+	mu   sync.Mutex // guards the fields that follow
+	file *os.File   // nil until it is needed, and again when nothing is kept
+	end  int64      // of what was written; no place is used twice, and what was dropped is a hole
+	live int        // how many Bytes are in the file
+}
+
+// Bytes are bytes in an Area. They do not change. Their methods may be called from any goroutine.
+type Bytes struct {
+	size int
+	area *Area
+	at   int64 // in file
+
+	mu   sync.RWMutex // guards the fields that follow, and the place in the file against its next use
+	file *os.File     // nil if the bytes are in heap, or dropped
+	heap []byte       // nil if they are in file, or dropped
+}
+
+// Keep keeps a copy of a text. It never fails.
+func Keep[T string | []byte](a *Area, text T) *Bytes {
+	b := &Bytes{size: len(text), area: a}
+	if b.size == 0 {
+		return b
+	}
+	if b.file, b.at = a.take(int64(b.size)); b.file == nil {
+		b.heap = []byte(text)
+		return b
+	}
+	part := make([]byte, min(b.size, 64<<10))
+	for done := 0; done < b.size; {
+		n := copy(part, text[done:])
+		if _, err := b.file.WriteAt(part[:n], b.at+int64(done)); err != nil { // there is no memory
+			a.give(b.at, int64(b.size))
+			b.file, b.heap = nil, []byte(text)
+			return b
+		}
+		done += n
+	}
+	return b
+}
+
+// Size returns how many bytes there are, also after they were dropped.
+func (b *Bytes) Size() int { return b.size }
+
+// Read copies bytes from an offset on into p, as many as fit, and returns how many there were. It fails only with
+// ErrGone, or if the system cannot read its own memory.
+func (b *Bytes) Read(p []byte, from int) (int, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	p = p[:min(len(p), b.size-min(from, b.size))]
+	switch {
+	case len(p) == 0:
+		return 0, nil
+	case b.heap != nil:
+		return copy(p, b.heap[from:]), nil
+	case b.file != nil:
+		return b.file.ReadAt(p, b.at+int64(from))
+	}
+	return 0, ErrGone
+}
+
+// Drop frees the bytes. Reads that have begun end first. A second call does nothing.
+func (b *Bytes) Drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.heap = nil
+	if b.file != nil {
+		b.file = nil
+		b.area.give(b.at, int64(b.size))
+	}
+}
+
+// take returns the file, and a place in it; nil if there is none.
+func (a *Area) take(size int64) (*os.File, int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.file == nil {
+		a.file, a.end = create(), 0
+	}
+	if a.file == nil {
+		return nil, 0
+	}
+	at := a.end
+	page := int64(os.Getpagesize()) // a hole is made of whole pages
+	a.end = (at + size + page - 1) / page * page
+	a.live++
+	return a.file, at
+}
+
+// give frees a place. Without any in use the file is closed.
+func (a *Area) give(at, size int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.live--; a.live == 0 {
+		_ = a.file.Close() // nobody needs what is in it
+		a.file = nil
+		return
+	}
+	punch(a.file, at, size)
+}
