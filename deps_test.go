@@ -201,7 +201,7 @@ var imports = map[string][]string{
 	},
 
 	// How the running process executes another binary.
-	"internal/app/upgrade": {"internal/app/control", "internal/app/listen", "internal/app/version", "internal/app/wiring", "internal/launch", "internal/launch/carry", "internal/observe/brief"},
+	"internal/app/upgrade": {"internal/call/pace", "internal/app/control", "internal/app/listen", "internal/app/version", "internal/app/wiring", "internal/launch", "internal/launch/carry", "internal/observe/brief"},
 
 	// What Orla has written down, for the control API.
 	"internal/app/recorded": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},

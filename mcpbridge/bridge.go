@@ -92,6 +92,9 @@ type Options struct {
 	// a trace into the context. The function that it returns is called with how the call
 	// ended, before the answer is sent.
 	Observe func(ctx context.Context, call CallStart) (context.Context, func(CallEnd))
+	// StateKey is what another Bridge has returned as its StateKey, to accept the states that it has signed. If nil, the
+	// key is new.
+	StateKey []byte
 	// Metrics, if not nil, is served at /metrics (SPEC G6), to callers whom no roles or toolsets keep from some tools.
 	Metrics http.Handler
 	// Log is required.
@@ -112,6 +115,7 @@ type Bridge struct {
 	notifier      *client.Notifier
 	subscriptions *subscription.Table
 	conversations conversations
+	asked         asked
 	states        *results.States
 	self          *mcp.Implementation
 	selfJSON      json.RawMessage // self as JSON
@@ -146,7 +150,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		audience:      newAudience(),
 		notifier:      client.NewNotifier(),
 		subscriptions: subscription.New(func(c rules.Caller) int { return opts.Rules.Limits(c.Name, c.Groups).Subscriptions }),
-		states:        results.NewStates(),
+		states:        results.NewStates(opts.StateKey),
 		self:          &mcp.Implementation{Name: "orla", Title: "Orla", Version: opts.Version},
 	}
 	b.lists.made.Store(&listed{})
@@ -158,6 +162,9 @@ func New(catalog Catalog, opts Options) *Bridge {
 	b.follow()
 	return b
 }
+
+// StateKey returns the key that signs states of peers. It is a secret.
+func (b *Bridge) StateKey() []byte { return b.states.Key() }
 
 // SetMaxInline changes Options.MaxInline for all answers from now on.
 func (b *Bridge) SetMaxInline(size int64) {

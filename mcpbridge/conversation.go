@@ -94,6 +94,7 @@ func (v *conversation) Ask(ctx context.Context, method string, params json.RawMe
 	if len(params) == 0 {
 		params = json.RawMessage("{}")
 	}
+	defer v.first.asking()()
 	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
 	if given := v.put(q, peer.NameOf(params)); given != nil {
 		return given, nil

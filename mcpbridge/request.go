@@ -37,6 +37,7 @@ type Request struct {
 	made      *loggedCall // is logged when the answer is written; nil for nothing
 	release   func()      // gives back the room of a conversation, when the answer is written; nil for none
 
+	asks    atomic.Int32           // how many questions of its peer wait for the client
 	lacks   atomic.Pointer[string] // the capability that a peer needed and the client has not declared; nil for none
 	sending sync.RWMutex           // held for reading while something is sent; guards ended
 	ended   bool                   // nothing is sent for it any more
@@ -233,6 +234,7 @@ func (r *Request) Ask(ctx context.Context, method string, params json.RawMessage
 	defer release()
 	ctx, forget := client.Joined(r.ctx, ctx)
 	defer forget()
+	defer r.asking()()
 	return r.session.Questions.Ask(ctx, r.bridge.log, r.to, method, params)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"github.com/orla-project/orla/internal/call/recovered"
 )
@@ -26,6 +27,18 @@ func (s *Supervisor) Parked() (n int) {
 		}
 	}
 	return n
+}
+
+// Longest returns how long the oldest call in flight has taken, of those that do not wait for an approval; 0 without one.
+func (s *Supervisor) Longest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := s.inFlight.Front(); at != nil; at = at.Next() {
+		if one := at.Value.(*flight); !one.placeless {
+			return time.Since(one.began)
+		}
+	}
+	return 0
 }
 
 // Give gives away the processes of all Givers, and returns their states by the names of their manifests. Calls must

@@ -383,7 +383,7 @@ func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Contex
 		return nil, nil, errTooMany
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	one.end = end
+	one.end, one.began = end, time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuses {
@@ -402,6 +402,7 @@ func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Contex
 type flight struct {
 	end   context.CancelCauseFunc
 	owner turns.Owner // whose it is
+	began time.Time
 
 	// What follows is guarded by Supervisor.mu.
 	waits     bool // nothing has been asked of a provider; see Waiting

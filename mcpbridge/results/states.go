@@ -1,6 +1,7 @@
 package results
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -33,16 +34,23 @@ func (a Asking) Sum() (sum [sha256.Size]byte) {
 
 // States signs the requestState of peers. A peer does not see which of Orla's clients a request
 // comes from, so Orla checks that a state comes back from the client that got it, with the same
-// request (SPEC N2). The key is new at each start: older states are refused, and the client
-// begins again.
+// request (SPEC N2). The key is new at each start, but not after an upgrade: older states are refused, and the
+// client begins again.
 type States struct{ key [sha256.Size]byte }
 
-// NewStates returns States with a new key.
-func NewStates() *States {
+// NewStates returns States with a key that Key has returned, or with a new one.
+func NewStates(key []byte) *States {
 	s := &States{}
+	if len(key) == len(s.key) {
+		copy(s.key[:], key)
+		return s
+	}
 	_, _ = rand.Read(s.key[:]) // it has no errors
 	return s
 }
+
+// Key returns the key. It is a secret.
+func (s *States) Key() []byte { return bytes.Clone(s.key[:]) }
 
 // Each requestState of a client begins with one of these: HeldPrefix for a conversation that
 // Orla keeps, signedPrefix for a peer's own state.

@@ -160,7 +160,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	}
 	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
-		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance,
+		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance, StateKey: before.ForBridge(),
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
 	s.control = control.New(control.Options{Backend: s.operations(), MaxRequest: int64(cfg.MaxRequest), Before: before.ForControl(), Log: log.Logger})

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/launch/carry"
 )
 
@@ -22,7 +24,7 @@ type State struct {
 }
 
 // Pause accepts no more connections, and begins no more requests on those that there are: both wait in the kernel.
-// Requests that have begun go on. Give must follow.
+// Requests that have begun go on. Hold must follow, and then Give or Resume.
 func (w *Server) Pause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,6 +56,22 @@ func (w *Server) Pause() error {
 func (w *Server) Hold() {
 	w.serving.Wait() // all that is accepted is counted then
 	w.conns.pause()
+}
+
+// Resume takes back what Pause and Hold have done: connections are accepted again, and requests begin on those that there
+// are. The error says what is lost.
+func (w *Server) Resume(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, heldHeaders)
+	defer cancel()
+	for w.conns.resume() > 0 && pace.Sleep(ctx, time.Millisecond) {
+	}
+	w.mu.Lock()
+	s := w.left
+	s.Conns = w.conns.takeGiven()
+	w.stopping, w.left, w.current, w.given = false, nil, nil, nil
+	w.mu.Unlock()
+	given, err := s.Sockets()
+	return errors.Join(err, w.Take(s, given))
 }
 
 func dupListener(l net.Listener) (int, error) {
@@ -109,7 +127,7 @@ func (w *Server) Open() int { return len(w.conns.all()) }
 func (w *Server) Give() *State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.left.Conns = w.conns.given()
+	w.left.Conns = w.conns.takeGiven()
 	return w.left
 }
 
@@ -126,7 +144,7 @@ func (s *State) Sockets() (given []net.Listener, err error) {
 	return given, err
 }
 
-// Take serves what the program before has given, with the sockets of State.Sockets. Listen follows, for the case that
+// Take serves what was given, as a rule by the program before, with the sockets of State.Sockets. Listen follows, for the case that
 // the address has changed. The error says what is left out.
 func (w *Server) Take(s *State, given []net.Listener) (problems error) {
 	if len(given) > 0 {
@@ -186,6 +204,15 @@ type between struct {
 	called    bool       // its headers were read
 	taken     bool       // its front has taken it
 	held      bool       // no request is to begin; Close gives the connection away
+}
+
+// free lets further requests begin. It reports true if it is too late: the connection is about to be given away.
+func (c *conn) free() (late bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	late = c.holds && !c.begun
+	c.holds = late
+	return late
 }
 
 // errHeld ends the wait for a request. net/http closes the connection then, without an answer.
@@ -281,8 +308,21 @@ func (c *connections) pause() {
 	}
 }
 
-func (c *connections) given() []int {
+// resume lets requests begin again, and returns how many connections are still about to be given away.
+func (c *connections) resume() (late int) {
+	for _, one := range c.all() {
+		if one.free() {
+			late++
+		}
+	}
+	return late
+}
+
+// takeGiven returns the descriptors of the connections that were given away since the last time.
+func (c *connections) takeGiven() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.away
+	away := c.away
+	c.away = nil
+	return away
 }

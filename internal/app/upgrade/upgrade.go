@@ -48,6 +48,7 @@ type Document struct {
 	Parts    *wiring.Given  `json:"parts,omitempty"`
 	HTTP     *listen.State  `json:"http,omitempty"`
 	Control  *control.State `json:"control,omitempty"`
+	StateKey []byte         `json:"state_key,omitempty"` // of mcpbridge.Bridge
 	Executes Target         `json:"executes"`
 }
 
@@ -215,7 +216,7 @@ func (d *Document) Ask(ctx context.Context, l launch.Launcher) (said Answer, err
 	return said, nil
 }
 
-// ForParts and ForControl return parts of a document, which may be nil.
+// ForParts, ForControl and ForBridge return parts of a document, which may be nil.
 func (d *Document) ForParts() *wiring.Given {
 	if d == nil {
 		return nil
@@ -229,6 +230,14 @@ func (d *Document) ForControl() *control.State {
 		return nil
 	}
 	return d.Control
+}
+
+// ForBridge returns the key of states; nil without one.
+func (d *Document) ForBridge() []byte {
+	if d == nil {
+		return nil
+	}
+	return d.StateKey
 }
 
 // Sockets returns the sockets that systemd has given to the first program in this process.

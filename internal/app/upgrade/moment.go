@@ -1,0 +1,93 @@
+package upgrade
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/listen"
+	"github.com/orla-project/orla/internal/call/pace"
+)
+
+const (
+	quietPause = 2 * time.Millisecond
+	// longCall is from when on a call takes long.
+	longCall = 100 * time.Millisecond
+)
+
+// Moment is when no request begins any more, so that another program can be executed.
+type Moment struct {
+	Web   *listen.Server
+	Calls interface {
+		InFlight() int
+		Parked() int // of those in flight; they wait for an approval, and end at once when calls are refused
+		Longest() time.Duration
+	}
+	// Asked returns how many questions wait for answers of clients, and how many of the calls in flight do so.
+	Asked     func() (questions, calls int)
+	Answering func() int  // how many requests are being answered
+	Ended     func() bool // there is no time: Orla is to end
+	Log       *slog.Logger
+}
+
+// Find waits for a good moment, and returns since when requests wait. It is when no call takes long, since all others
+// would wait for it, and no question waits for its client, whose answer would not be read. When a call that has begun
+// before asks something after all, or takes long, requests begin again. After half of the grace calls may take long, and
+// after all of it any moment is good enough. After an error all goes on as before.
+func (m *Moment) Find(ctx context.Context, grace time.Duration) (began time.Time, err error) {
+	calm := time.Now().Add(grace / 2)
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	later := func() bool {
+		questions, _ := m.Asked()
+		return (questions > 0 || m.Calls.Longest() > longCall && time.Now().Before(calm)) && !m.Ended() && ctx.Err() == nil
+	}
+	for {
+		for later() && pace.Sleep(ctx, quietPause) {
+		}
+		began = time.Now()
+		if err := m.Web.Pause(); err != nil {
+			return began, err
+		}
+		m.Web.Hold()
+		if !m.quiet(ctx, later) {
+			return began, nil
+		}
+		if err := m.Web.Resume(ctx); err != nil {
+			m.Log.Error("not all sockets can be used any more", "err", err)
+		}
+	}
+}
+
+// Quiet waits until ctx ends or no request is being answered, but for calls that wait for an approval, or for an answer
+// of their client. It reports whether there are such as wait for a client.
+func (m *Moment) Quiet(ctx context.Context) (asked bool) {
+	m.quiet(ctx, func() bool { return false })
+	_, calls := m.Asked()
+	return calls > 0
+}
+
+// quiet waits, and reports true if later did so before.
+func (m *Moment) quiet(ctx context.Context, later func() bool) bool {
+	const sure = 2 // looks in a row: a request goes from one count to the next
+	for quiet := 0; quiet < sure && pace.Sleep(ctx, quietPause); quiet++ {
+		if later() {
+			return true
+		}
+		_, asked := m.Asked()
+		parked := m.Calls.Parked() + asked
+		if m.Web.Asking() > 0 || m.Answering() > parked || m.Calls.InFlight() > parked {
+			quiet = -1
+		}
+	}
+	return false
+}
+
+// Close waits until the connections whose answer was written have ended, until ctx ends, closes what is left, and returns
+// what the program that follows takes.
+func (m *Moment) Close(ctx context.Context) *listen.State {
+	for m.Web.Open() > 0 && pace.Sleep(ctx, quietPause) {
+	}
+	m.Web.Cut()
+	return m.Web.Give()
+}
