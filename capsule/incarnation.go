@@ -40,6 +40,7 @@ type incarnation struct {
 	hello     protocol.Hello // the params of its orla.hello
 	silent    bool           // it did not answer a request for a list; owned by followLists
 	insisted  bool           // it was asked once more, with more patience; owned by followLists
+	expected  bool           // its first lists are waited for once more; owned by Serve
 	unheard   bool           // an MCP server did not answer a request for a list; owned by followLists
 	relay     *clients.Relay // passes on its notifications and requests to clients
 

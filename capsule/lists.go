@@ -19,6 +19,9 @@ import (
 const (
 	// listPatience is how long an MCP server may take for a page of a list.
 	listPatience = 10 * time.Second
+	// expectPatience is how long lists and calls of unknown tools wait for the first lists of a capsule that is READY, if
+	// they did not wait for it any more.
+	expectPatience = 2 * time.Second
 	// relistPause is the least time between two requests for the lists of a capsule,
 	// however often it says that they have changed.
 	relistPause = time.Second
@@ -61,6 +64,16 @@ func (in *incarnation) followLists(ctx context.Context) {
 		if !pace.Sleep(ctx, in.betweenLists()) || !in.awaitRelist(ctx) {
 			return
 		}
+	}
+}
+
+// waitOnce bounds the wait for the first lists, if it has begun once more.
+func (in *incarnation) waitOnce(ctx context.Context) {
+	if in.expected {
+		in.helpers.Go(func() {
+			defer in.contain()
+			in.c.offers.GiveUpAfter(ctx, expectPatience)
+		})
 	}
 }
 

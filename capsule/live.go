@@ -115,6 +115,7 @@ func (in *incarnation) kill() {
 // attend keeps a capsule READY for as long as its process is healthy. It returns why this is
 // over, and the process that is to be ended: in mode replace that may be a newer one than in.
 func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restarts.Schedule, retired *sync.WaitGroup) (ending, *incarnation) {
+	in.expected = c.offers.Expect() // before: who sees that it is READY may call what it is about to list
 	c.become(status{state: Ready, reason: "handshake complete", run: in.run(), conn: in.conn})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -252,6 +253,7 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 		defer in.contain()
 		in.followLists(ctx)
 	})
+	in.waitOnce(ctx)
 	if in.c.tool.Runtime.Health != nil {
 		in.helpers.Go(func() {
 			defer in.contain()

@@ -52,7 +52,9 @@ func (s *Supervisor) publish() {
 			l.tools, l.offers = offers.Tools, offers
 			l.forget()
 			next.known = next.known && offers.Known
-			next.silent = next.silent || offers.Silent
+			if offers.Silent {
+				next.silent = append(next.silent, silent{l.peer, offers})
+			}
 			next.peers = append(next.peers, l.peer)
 		}
 	}
@@ -256,8 +258,16 @@ func (c *Catalog) Of(tool string) string {
 }
 
 // Known reports whether, when the catalog was made, every peer had said what it offers, or its time to do
-// so was over (SPEC D7a).
-func (c *Catalog) Known() bool { return c.known }
+// so was over (SPEC D7a), and that none of the latter has said it since.
+func (c *Catalog) Known() bool {
+	return c.known && !slices.ContainsFunc(c.silent, func(s silent) bool { return s.peer.Offers() != s.offers })
+}
+
+// silent is a peer that has not said what it offers, with the offers that say so.
+type silent struct {
+	peer   Peer
+	offers *peer.Offers
+}
 
 // Settle waits until every peer has said what it offers, or its time to do so is over, or ctx ends.
 func (s *Supervisor) Settle(ctx context.Context) {

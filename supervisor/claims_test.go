@@ -118,6 +118,30 @@ func TestN2NoTakeoverByName(t *testing.T) {
 	check("when the other offers it again", "a")
 }
 
+// SPEC D7a: when a peer that was given up is about to say what it offers, there is something to wait for at once, until
+// a catalog has it.
+func TestD7aACatalogIsNotKnownBeforeItIsMade(t *testing.T) {
+	a := newFakePeer("a", peer.Offers{Known: true, Silent: true})
+	s := supervisor.New(supervisor.Options{
+		Log:   slog.New(slog.DiscardHandler),
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return a, nil }},
+	})
+	apply(s, "a")
+	if !s.Catalog().Known() {
+		t.Error("a peer is waited for that was given up")
+	}
+	for _, next := range []peer.Offers{{}, {Known: true, Tools: listed("one")}} {
+		a.offer(next)
+		if s.Catalog().Known() {
+			t.Errorf("after %+v nothing is waited for", next)
+		}
+	}
+	s.Refresh()
+	if c := s.Catalog(); !c.Known() || c.Of("one") != "a" {
+		t.Errorf("the catalog is known: %t, and has %v", c.Known(), c.Tools)
+	}
+}
+
 // SPEC N2: who offered something first does so after a restart of Orla too, also if another
 // one that offers the same came meanwhile, and said so first.
 func TestN2NoTakeoverByARestart(t *testing.T) {

@@ -94,7 +94,7 @@ func (c *Catalog) Named(folded string) bool {
 }
 
 // Told reports whether all peers have said what they offer: none has only let its time to do so pass.
-func (c *Catalog) Told() bool { return c.known && !c.silent }
+func (c *Catalog) Told() bool { return c.known && len(c.silent) == 0 }
 
 // governedEntry is what rules have to know of an entry.
 type governedEntry struct {

@@ -154,7 +154,7 @@ type Catalog struct {
 	named     map[string]Peer           // by the name of a manifest
 	peers     []Peer                    // in the order of their manifests' names
 	known     bool                      // what all of the peers offer
-	silent    bool                      // of some it is known only that they have not said it
+	silent    []silent                  // of these it is known only that they have not said it
 	governed  governed
 	admit     func(context.Context, peer.Request, func() *rules.Target) error // see Options.AdmitRequest
 	log       *slog.Logger

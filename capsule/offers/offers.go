@@ -116,6 +116,18 @@ func (o *Offering) GiveUp() {
 	}
 }
 
+// Expect begins to wait for the lists once more, if the wait was given up: the capsule is READY now, and about to say for
+// the first time what it offers. It reports whether that is so.
+func (o *Offering) Expect() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.current.Load().Silent {
+		return false
+	}
+	o.publishLocked(false)
+	return true
+}
+
 // GiveUpAfter calls GiveUp after a time, unless the lists are known or ctx ends before.
 func (o *Offering) GiveUpAfter(ctx context.Context, wait time.Duration) {
 	if o.current.Load().Known {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -120,6 +121,48 @@ func TestD7aToolsAreListedFromTheFirstMoment(t *testing.T) {
 	o.waitLog("state", is("shelf", "READY"))
 	if got := o.mustCall("shelf__one"); got != "one" {
 		t.Errorf("mended, it answers %q", got)
+	}
+}
+
+// lateMain is an MCP server that exits unless a file is there, and takes its time to list what it offers.
+const lateMain = `#!PYTHON -SEB
+import json, os, sys, time
+
+if not os.path.exists("THERE"):
+    sys.exit("not yet")
+for line in sys.stdin:
+    message = json.loads(line)
+    method, result = message.get("method"), {"content": [{"type": "text", "text": "one"}]}
+    if method == "initialize":
+        result = {"protocolVersion": message["params"]["protocolVersion"], "serverInfo": {"name": "late", "version": "1"}, "capabilities": {"tools": {}}}
+    elif method == "tools/list":
+        time.sleep(0.3)
+        result = {"tools": [{"name": "one", "inputSchema": {"type": "object"}}]}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+`
+
+// SPEC D7a: a call that comes when a capsule is READY for the first time, after failures, waits for its first lists.
+func TestD7aACallWaitsForTheFirstLists(t *testing.T) {
+	t.Parallel()
+	interpreter, err := python()
+	if err != nil {
+		needs.Missing(t, "no python3: %v", err)
+	}
+	tools, there := t.TempDir(), filepath.Join(t.TempDir(), "there")
+	main := strings.NewReplacer("PYTHON", interpreter, "THERE", there).Replace(lateMain)
+	newPack(t, tools, "late", "", map[string]string{"main.py": main}).manifest("handshake: mcp\nrestart: {initial_ms: 600000, max_ms: 600000}", "")
+	o := serveCapsules(t, tools, "")
+	o.waitLog("state", is("late", "CRASHED"))
+	if got := o.names(); got != "" {
+		t.Errorf("before it has ever started, tools/list = %q", got)
+	}
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.mustOrla("start", "late") // until it is READY
+	if got := o.mustCall("one"); got != "one" {
+		t.Errorf("a call right after READY = %q", got)
 	}
 }
 

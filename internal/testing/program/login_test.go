@@ -147,7 +147,6 @@ func TestOrlaLogin(t *testing.T) {
 	}
 	works := func(when string) {
 		t.Helper()
-		o.waitListed("far--whoami") // READY comes a moment before its tools are known
 		if s := o.orla("call", "far--whoami"); s.code != 0 || s.out != "ann read" {
 			t.Fatalf("%s: %d %s%s", when, s.code, s.out, s.err)
 		}
@@ -263,7 +262,6 @@ func TestOrlaLoginMistakes(t *testing.T) {
 		}
 	}
 	o.login(false)
-	o.waitListed("far--whoami")
 	if s := o.orla("call", "far--whoami"); s.code != 0 || s.out != "ann read" {
 		t.Errorf("after the login: %d %s%s", s.code, s.out, s.err)
 	}
