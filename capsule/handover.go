@@ -49,9 +49,13 @@ func (c *Capsule) giveAway(in *incarnation, answer chan<- json.RawMessage) bool 
 		return false
 	}
 	in.relay.Refuse()
-	given, ok := from.Give()
-	if !ok {
-		c.log.Warn("a capsule cannot be given to the new program, and is ended", "tool", c.tool.Name, "pid", in.pid())
+	given, err := from.Give()
+	if err != nil {
+		log := c.log.Warn
+		if errors.Is(err, stdio.ErrElsewhere) {
+			log = c.log.Info
+		}
+		log("a capsule cannot be given to the new program, and is ended", "tool", c.tool.Name, "pid", in.pid(), "err", err)
 		return false
 	}
 	s := handover.State{

@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"errors"
 	"time"
 
 	"github.com/orla-project/orla/internal/launch"
@@ -18,21 +19,30 @@ type State struct {
 // leavePatience bounds the time to send what waits and to read what has come.
 const leavePatience = 2 * time.Second
 
-// Give gives the connection to the program that follows. No call may be pending. It reports false if that is not
-// possible; the connection is over in any case, and has to be ended as usual then. If it reports true, Gone is closed
+// ErrElsewhere is why a process with an isolation mode is not given. A sandbox is part of the program that made it: the
+// new one may make a better one.
+var ErrElsewhere = errors.New("it has an isolation mode")
+
+var (
+	errBusy   = errors.New("it has not read what was sent, or writes without a pause")
+	errEnding = errors.New("it has ended, or is being ended")
+)
+
+// Give gives the connection to the program that follows. No call may be pending. The error says why that is not
+// possible; the connection is over in any case, and has to be ended as usual then. Without an error Gone is closed
 // and nothing is left to do but Release.
-func (c *Connection) Give() (State, bool) {
+func (c *Connection) Give() (State, error) {
 	p, ok := c.Process.(launched)
 	if !ok {
-		return State{}, false
+		return State{}, ErrElsewhere
 	}
 	local, ok := p.Process.(*launch.LocalProcess)
 	if !ok {
-		return State{}, false
+		return State{}, ErrElsewhere
 	}
 	unread, ok := c.conn.Leave(leavePatience)
 	if !ok {
-		return State{}, false
+		return State{}, errBusy
 	}
 	c.leaving.Store(true)
 	stdin, _, stderr := c.Streams()
@@ -40,14 +50,14 @@ func (c *Connection) Give() (State, bool) {
 	select {
 	case <-c.logged:
 	case <-time.After(leavePatience):
-		return State{}, false
+		return State{}, errBusy
 	}
 	given, ok := local.Give()
 	if !ok {
-		return State{}, false
+		return State{}, errEnding
 	}
 	closeStreams(stdin) // the duplicate is open
-	return State{Process: given, Calls: c.conn.State(), Unread: unread, Text: c.text}, true
+	return State{Process: given, Calls: c.conn.State(), Unread: unread, Text: c.text}, nil
 }
 
 // Taken returns a Process that the program before has given, and that was adopted.

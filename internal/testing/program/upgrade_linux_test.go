@@ -298,3 +298,46 @@ func TestQ1KilledDuringAnUpgrade(t *testing.T) {
 		testkit.Eventually(t, fmt.Sprintf("nothing is left of an Orla that was killed %s after its check", after), func() bool { return len(p.pids()) == 0 })
 	}
 }
+
+// SPEC Q1: a capsule in a sandbox gets a new process at an upgrade, since the sandbox is part of the program that made
+// it. No call is lost, and the log says why.
+func TestQ1ASandboxedCapsuleStartsAgain(t *testing.T) {
+	t.Parallel()
+	tools := t.TempDir()
+	testkit.WriteTool(t, tools, "boxed/tool.yaml", "name: boxed\nversion: 1.0.0\ndescription: Is held.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n"+
+		"runtime: {mode: capsule, isolation_mode: sandboxed, startup_timeout_ms: 60000}\n")
+	testkit.WriteTool(t, tools, "boxed/main.sh", boxed)
+	u := serveUpgradable(t, checkedBinary(t), tools, "sandbox_backend: native\n")
+	if state := u.log.next("state", func(l map[string]any) bool { return l["to"] == "READY" || l["to"] == "CRASHED" }); state["to"] != "READY" {
+		needs.Missing(t, "%s", state["reason"])
+	}
+	for range 2 {
+		_, stop := press(t, []caller{u.plain("boxed"), u.plain("boxed")}, lossless)
+		pid := u.toolStatus("boxed").Pid
+		if _, err := u.control.Upgrade(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if line := u.log.next("a capsule cannot be given to the new program, and is ended", nil); line["err"] != "it has an isolation mode" {
+			t.Errorf("the log says %v", line)
+		}
+		u.log.next("state", is("boxed", "READY"))
+		stop()
+		if u.mustCall("boxed") != "held" || u.toolStatus("boxed").Pid == pid {
+			t.Errorf("after an upgrade it is %+v", u.toolStatus("boxed"))
+		}
+	}
+}
+
+// boxed is a capsule of the shell that answers each call.
+const boxed = `#!/bin/sh
+printf '%s\n' '{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"boxed","version":"1.0.0","capabilities":[]}}'
+while read -r line; do
+	case $line in *'"tools/call"'*)
+		id=${line#*'"id":'}
+		printf '{"jsonrpc":"2.0","id":%s,"result":"held"}\n' "${id%%[,\}]*}" ;;
+	*'"id":'*)
+		id=${line#*'"id":'}
+		printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no method"}}\n' "${id%%[,\}]*}" ;;
+	esac
+done
+`

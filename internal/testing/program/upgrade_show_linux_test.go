@@ -159,8 +159,11 @@ func wait(ctx context.Context, d time.Duration) {
 // between them: about as long for long calls.
 func (s *show) calls(session *mcp.ClientSession, name, tool string, least, most time.Duration) caller {
 	random, rest := rand.New(rand.NewPCG(2, uint64(len(s.sessions)))), 300*time.Millisecond
-	if needs.More() && most > 0 { // who asks all the time leaves no moment without a question
-		rest = 20 * time.Millisecond
+	switch {
+	case most == 0: // who asks all the time leaves no moment without a question
+		rest = 3 * time.Second
+	case needs.More():
+		rest = 50 * time.Millisecond
 	}
 	return func() (string, error) {
 		wait(context.Background(), time.Duration(random.Int64N(int64(max(rest, most)))))
