@@ -27,15 +27,7 @@ func TestH4AConnectionThatWasAcceptedIsAnswered(t *testing.T) {
 	if err := w.Listen(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	address := w.current.Addr().String()
-	connect := func() net.Conn {
-		c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
+	connect := connector(t, w)
 	ask := func(c net.Conn) {
 		t.Helper()
 		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
@@ -60,6 +52,19 @@ func TestH4AConnectionThatWasAcceptedIsAnswered(t *testing.T) {
 	w.serving.Wait() // nothing is accepted any more
 	ask(fresh)
 	<-over
+}
+
+// connector returns what connects to the address that w has now.
+func connector(t *testing.T, w *Server) (connect func() net.Conn) {
+	address := w.current.Addr().String()
+	return func() net.Conn {
+		c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
 }
 
 // Orla stops though its connections are as many as it may have, and more wait

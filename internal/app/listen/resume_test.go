@@ -24,15 +24,7 @@ func TestQ1APauseThatIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Cut()
-	address := w.current.Addr().String()
-	connect := func() net.Conn {
-		c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
+	connect := connector(t, w)
 	send := func(c net.Conn, path string) {
 		t.Helper()
 		if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
