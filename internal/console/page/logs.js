@@ -1,7 +1,8 @@
 // Live lines of the log, of some tools or of all: filter, level, stream, pause. Orla filters, so that a rare line is not
 // lost among others.
 
-import { h, set, clock, plain, count, button, replace, plural, icon } from './dom.js';
+import { lines, path } from './api.js';
+import { h, set, clock, day, failed, plain, count, button, replace, plural, icon } from './dom.js';
 import { List } from './list.js';
 
 const most = 5000; // lines that are kept
@@ -16,14 +17,17 @@ export function textOf(line) {
   return plain(line.msg + (parts.length ? '  ' + parts.join(' ') : ''));
 }
 
-// logPanel makes the panel. changed is called when Orla is to be asked for other lines: those of query().
-export function logPanel({ withTool, changed }) {
+// logPanel makes the panel. changed is called when Orla is to be asked for other lines: those of query(). asked returns
+// the same with the tools.
+export function logPanel({ withTool, changed, asked }) {
   let kept = [], paused = null, missing = 0, n = 0, chosen = null;
   const search = h('input', { type: 'search', placeholder: 'Filter lines', 'aria-label': 'Filter lines', maxlength: '200', oninput: soon });
   const level = h('select', { 'aria-label': 'Level', onchange: changed }, ['debug', 'info', 'warn', 'error'].map((l) => h('option', { value: l, selected: l === 'info' }, { debug: 'All levels', info: 'info and above', warn: 'warn and above', error: 'error and above' }[l])));
   const which = h('select', { 'aria-label': 'Stream', onchange: () => { draw(); changed(); } }, h('option', { value: '' }, 'Tool and Orla'), h('option', { value: 'stderr' }, 'stderr only'), h('option', { value: 'orla' }, 'Orla only'));
+  const when = h('select', { 'aria-label': 'When', onchange: past }, [['', 'Live'], ['3600', 'Last hour'], ['86400', 'Last day'], ['604800', 'Last week']].map(([value, text]) => h('option', { value }, text)));
   const hold = button('pause', 'Pause', () => {
     paused = paused ? null : kept.slice();
+    when.value = '';
     set(hold.lastChild, paused ? 'Continue' : 'Pause');
     hold.setAttribute('aria-pressed', String(Boolean(paused)));
     draw();
@@ -34,26 +38,41 @@ export function logPanel({ withTool, changed }) {
   list.el.classList.add('log');
   list.el.addEventListener('scroll', () => { down.hidden = list.atEnd; });
   const down = h('button', { type: 'button', class: 'down', hidden: true, onclick: () => { list.end(); down.hidden = true; } }, 'To the newest line');
-  const el = h('div', { class: 'logs' }, h('div', { class: 'bar' }, search, level, which, hold, info), h('div', { class: 'frame' }, list.el, down), detail);
+  const el = h('div', { class: 'logs' }, h('div', { class: 'bar' }, search, level, which, when, hold, info), h('div', { class: 'frame' }, list.el, down), detail);
 
   function row(line) {
     const own = line.msg === 'stderr';
     return h('div', { class: 'line ' + (own ? 'own' : 'orla') + ' ' + line.level + (chosen === line.n ? ' chosen' : ''), role: 'listitem', onclick: () => choose(line) },
-      h('time', {}, clock(line.time, true)), !own && h('b', { class: 'lvl' }, line.level), withTool && line.tool && h('i', {}, line.tool), h('span', {}, line.shown));
+      h('time', {}, line.old ? day(line.time) : clock(line.time, true)), !own && h('b', { class: 'lvl' }, line.level), withTool && line.tool && h('i', {}, line.tool), h('span', {}, line.shown));
   }
 
   function choose(line) {
     chosen = chosen === line.n ? null : line.n;
     detail.hidden = chosen === null;
-    const { n: _, shown: __, ...rest } = line;
+    const { n: _, shown: __, old: ___, ...rest } = line;
     if (chosen !== null) replace(detail, h('pre', { tabindex: '0' }, plain(line.msg === 'stderr' ? String(line.text) : JSON.stringify(rest, null, 2))));
     draw();
+  }
+
+  // past shows lines since a time, as they were then: the newest 5 000, from log_file too, also rotated.
+  async function past() {
+    if (!when.value) { if (paused) hold.click(); return; }
+    const { lines: _, ...query } = asked();
+    try {
+      const found = await lines(path(['logs'], { ...query, since: new Date(Date.now() - when.value * 1000).toISOString(), n: String(most) }));
+      const seconds = when.value;
+      if (!paused) hold.click();
+      when.value = seconds;
+      paused = found.map((line) => ({ ...line, shown: textOf(line).slice(0, 2000), n: ++n, old: true }));
+      draw();
+      list.end();
+    } catch (error) { when.value = ''; failed(error); }
   }
 
   let typing;
   function soon() {
     clearTimeout(typing);
-    typing = setTimeout(() => { if (el.isConnected) changed(); }, 200);
+    typing = setTimeout(() => { if (el.isConnected) { changed(); if (when.value) past(); } }, 200);
   }
 
   const passes = (line) => which.value !== 'orla' || line.msg !== 'stderr';
@@ -61,7 +80,7 @@ export function logPanel({ withTool, changed }) {
   function draw() {
     const shown = (paused || kept).filter(passes);
     list.show(shown);
-    set(info, [plural(shown.length, 'line'), paused && plural(kept.length ? kept[kept.length - 1].n - (paused[paused.length - 1]?.n || 0) : 0, 'new line'), missing && count(missing) + ' left out: too many at once'].filter(Boolean).join(' · '));
+    set(info, [plural(shown.length, 'line'), paused && !when.value && plural(kept.length ? kept[kept.length - 1].n - (paused[paused.length - 1]?.n || 0) : 0, 'new line'), missing && count(missing) + ' left out: too many at once'].filter(Boolean).join(' · '));
   }
 
   return {
@@ -85,7 +104,7 @@ export function logPanel({ withTool, changed }) {
 // logsView shows the log of the tools that are chosen, or of all.
 export function logsView(app, ...names) {
   const chosen = new Set(names.filter(Boolean).slice(0, 60));
-  const panel = logPanel({ withTool: true, changed: watch });
+  const panel = logPanel({ withTool: true, changed: watch, asked: query });
   const marks = h('ul', { class: 'marks', 'aria-label': 'Tools whose lines are shown' });
   const pick = h('select', { 'aria-label': 'Add a tool', onchange: () => { if (pick.value) { chosen.add(pick.value); move(); } } });
   const el = h('section', { class: 'view fill' }, h('div', { class: 'top' }, h('h1', {}, 'Logs'), h('div', { class: 'picked' }, marks, pick)), panel.el);

@@ -9,7 +9,7 @@ const told = ['created', 'state', 'started', 'ended', 'operator request', 'repla
 export function toolView(app, name = '', tab = 'activity') {
   const events = [], known = new Set(); // oldest first
   const control = new AbortController();
-  const panel = logPanel({ withTool: false, changed: watch });
+  const panel = logPanel({ withTool: false, changed: watch, asked: () => query() });
   const title = h('h1', {}, name), state = h('div', { class: 'now' }), actions = h('div', { class: 'actions' }), facts = h('dl', { class: 'facts' });
   const band = h('div', { class: 'band' }), story = h('ol', { class: 'story' }), offers = h('div', {}), details = h('div', {}), manifest = h('div', {});
   const body = h('div', { class: 'tabbody', role: 'tabpanel', id: 'tabbody', 'aria-labelledby': 'tab-' + tab });

@@ -24,13 +24,13 @@ const (
 	disorder = 2 * time.Second
 )
 
-// ReadBack returns the lines that q selects of a JSON log file, and those of kept that the file does not have, in
-// the order of their times: at most last of them, the newest, or all for 0. kept are lines of the history, oldest first. If the file
+// ReadBack returns the lines that q selects of a JSON log file and of those that it was rotated to, and those of kept that
+// the files do not have, in the order of their times: at most last of them, the newest, or all for 0. kept are lines of the history, oldest first. If the file
 // cannot be read, they are all there is.
 func ReadBack(ctx context.Context, path string, q history.Query, last int, kept []history.Line) iter.Seq[history.Line] {
 	all := func(yield func(history.Line) bool) {
-		file, size := openRegular(path)
-		if file == nil {
+		files := openLog(path)
+		if files == nil {
 			for _, line := range kept {
 				if !yield(line) {
 					return
@@ -38,9 +38,9 @@ func ReadBack(ctx context.Context, path string, q history.Query, last int, kept 
 			}
 			return
 		}
-		defer func() { _ = file.Close() }() // it was only read
-		kept := missing(ctx, file, size, kept)
-		for line := range linesFrom(ctx, file, size, q.Since) {
+		defer files.close()
+		kept := missing(ctx, files, kept)
+		for line := range files.lines(ctx, q.Since) {
 			for len(kept) > 0 && kept[0].Time.Before(line.Time) {
 				if !yield(kept[0]) {
 					return
@@ -97,8 +97,8 @@ type identity struct {
 	event, tool string
 }
 
-// missing returns the lines of kept that a file does not have.
-func missing(ctx context.Context, file *os.File, size int64, kept []history.Line) (list []history.Line) {
+// missing returns the lines of kept that files do not have.
+func missing(ctx context.Context, files *logFiles, kept []history.Line) (list []history.Line) {
 	if len(kept) == 0 {
 		return nil
 	}
@@ -110,7 +110,7 @@ func missing(ctx context.Context, file *os.File, size int64, kept []history.Line
 			oldest = kept[i].Time
 		}
 	}
-	for line := range linesFrom(ctx, file, size, oldest) {
+	for line := range files.lines(ctx, oldest) {
 		if id := of(&line); left[id] > 0 {
 			left[id]--
 		}
@@ -129,17 +129,23 @@ func missing(ctx context.Context, file *os.File, size int64, kept []history.Line
 func linesFrom(ctx context.Context, file *os.File, size int64, since time.Time) iter.Seq[history.Line] {
 	return func(yield func(history.Line) bool) {
 		begin := offsetOf(file, size, since.Add(-disorder))
-		in := bufio.NewReaderSize(io.NewSectionReader(file, begin, size-begin), maxReadLine)
-		for ctx.Err() == nil {
-			raw, err := nextLine(in)
-			if err != nil {
-				return
-			}
-			if line, ok := parsed(raw); ok && !line.Time.Before(since) && !yield(line) {
-				return
-			}
+		read(ctx, io.NewSectionReader(file, begin, size-begin), since, yield)
+	}
+}
+
+// read passes on the lines of r from a time on. It reports false if yield does.
+func read(ctx context.Context, r io.Reader, since time.Time, yield func(history.Line) bool) bool {
+	in := bufio.NewReaderSize(r, maxReadLine)
+	for ctx.Err() == nil {
+		raw, err := nextLine(in)
+		if err != nil {
+			return true
+		}
+		if line, ok := parsed(raw); ok && !line.Time.Before(since) && !yield(line) {
+			return false
 		}
 	}
+	return false
 }
 
 // offsetOf returns where the lines of a file from a time on begin, or a place before.
