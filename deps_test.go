@@ -173,18 +173,20 @@ var imports = map[string][]string{
 	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/stdio", "mcpbridge/wire"},
 
 	// What operators see and do.
-	"internal/app/control":       {"internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
+	"internal/app/control":       {"internal/file/regularfile", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
 	"internal/console":           {},                                                                                                                                                      // the web page: its files, and who gets in
 	"internal/observe/telemetry": {"internal/call/recovered", "mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/app/exit":        {"internal/app/terminal"},
 	"internal/observe/logging": {"internal/app/terminal", "internal/call/fault", "internal/observe/history", "internal/app/systemd"},
-	"internal/observe/audit":   {"internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                                                                                                      // the audit log: who called what, and what was decided
-	"internal/app/config":      {"internal/packages/permission", "internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
+	"internal/observe/audit":   {"internal/call/approvals/passkey", "internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                                                                                                // the audit log: who called what, and what was decided
+	"internal/app/config":      {"internal/file/regularfile", "internal/packages/permission", "internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/call/approvals":          {"internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                                                                                                                                // calls that somebody has to approve
+	"internal/call/approvals/passkey":  {"internal/file/wholefile"},                                                                                                                                                                                                                                                                                                                               // what passkeys sign, and their public keys
+	"internal/app/decisions":           {"internal/app/control", "internal/call/approvals", "internal/call/approvals/passkey", "manifest"},                                                                                                                                                                                                                                                        // people decide, at the socket and on the page
 	"internal/call/approvals/announce": {"internal/call/approvals", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/service/outbound", "manifest"},                                                                                                                                                                                                             // tells a webhook of them
 	"internal/call/governance":         {"internal/app/terminal", "internal/file/wholefile", "internal/call/rejudge", "internal/file/yamldoc", "internal/call/approvals", "internal/call/recovered", "internal/call/turns", "internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
 	"internal/app/discovery":           {"internal/packages/lockfile", "internal/packages/permission", "internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
@@ -197,6 +199,8 @@ var imports = map[string][]string{
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"internal/cluster/kubeapi", "internal/cluster/resources", "internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
+		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/approvals/passkey", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
+		"internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",
 	},
 
@@ -208,6 +212,7 @@ var imports = map[string][]string{
 
 	"internal/app/daemon": {
 		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
+		"internal/app/decisions", "internal/call/approvals/passkey", "internal/file/regularfile",
 		"internal/app/recorded", "internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/console", "internal/call/fault",
 		"internal/app/sources", "internal/cluster/resources", "internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version",
@@ -235,6 +240,8 @@ var imports = map[string][]string{
 		"internal/deps/versions",
 		"internal/app/cli/upgrading", "internal/app/upgrade", "internal/cluster/crd",
 		"internal/app/cli/statuspage", "internal/file/wholefile",
+		"internal/app/cli/upgrading", "internal/app/upgrade",
+		"internal/app/cli/statuspage", "internal/file/wholefile", "internal/file/regularfile",
 		"internal/deps", "internal/launch/environ", // which packages tools need
 		"internal/packages/permission", // validate reads those of packages
 		"internal/call/rules",

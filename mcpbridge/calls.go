@@ -161,7 +161,7 @@ func (b *Bridge) listedTraits(name string) (listing.Traits, bool) {
 // call. The answer is never cut: MCP clients drop the connection if an answer is too large,
 // and this caller does not.
 func (b *Bridge) Call(ctx context.Context, asked peer.Call) (json.RawMessage, *jsonrpc.Error) {
-	answer, made, rpcErr := b.answerCall(ctx, &asked, &client.Origin{Caller: asked.Caller, Transport: client.Control, Whole: true})
+	answer, made, rpcErr := b.answerCall(ctx, &asked, &client.Origin{Caller: asked.Caller, Groups: asked.Groups, Transport: client.Control, Whole: true})
 	b.record(ctx, made)
 	if rpcErr != nil {
 		return nil, rpcErr

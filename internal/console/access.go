@@ -16,7 +16,8 @@ const (
 	maxLinks    = 16
 	sessionIdle = 12 * time.Hour
 	sessionLife = 7 * 24 * time.Hour
-	maxSessions = 16
+	maxSessions = 16   // of each guest
+	maxAll      = 1024 // sessions of all guests
 )
 
 // digest is what is kept of a secret.
@@ -25,14 +26,32 @@ type digest [sha256.Size]byte
 // access are the links that nobody has used yet, and the sessions. The zero value has none.
 type access struct {
 	mu       sync.Mutex // guards the fields that follow
-	links    map[digest]time.Time
+	links    map[digest]link
 	sessions map[digest]*session
+}
+
+// link lets one browser in.
+type link struct {
+	guest Guest
+	until time.Time
+}
+
+// Guest is who has a session.
+type Guest struct {
+	Name   string   // who made the link, or the caller of a token
+	Groups []string // of the token
+	Token  string   // changes with the token; "" for a link
+	Issued bool     // a server elsewhere gave the token
+	Admits int      // what the link allows, for whoever gave it out
 }
 
 // session is one browser that was let in.
 type session struct {
+	Guest
 	token, key digest
+	origin     string // of the page
 	ends       time.Time
+	entered    time.Time
 	ctx        context.Context // of its requests
 	end        context.CancelFunc
 
@@ -51,18 +70,18 @@ func secret() string {
 func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
 
 // issue returns a code that is good once. The oldest of too many is dropped.
-func (a *access) issue(now time.Time) (code string, until time.Time) {
+func (a *access) issue(g Guest, now time.Time) (code string, until time.Time) {
 	code, until = secret(), now.Add(linkLife)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.links == nil {
-		a.links = map[digest]time.Time{}
+		a.links = map[digest]link{}
 	}
-	a.links[digestOf(code)] = until
+	a.links[digestOf(code)] = link{g, until}
 	for len(a.links) > maxLinks {
 		var oldest digest
-		for one, end := range a.links {
-			if at, ok := a.links[oldest]; !ok || end.Before(at) {
+		for one, l := range a.links {
+			if first, ok := a.links[oldest]; !ok || l.until.Before(first.until) {
 				oldest = one
 			}
 		}
@@ -71,34 +90,58 @@ func (a *access) issue(now time.Time) (code string, until time.Time) {
 	return code, until
 }
 
-// enter exchanges a code for a session, of which it returns both halves of the secret.
-func (a *access) enter(code string, now time.Time) (token, key string, ok bool) {
+// redeem returns whose link has a code, which is not good any more.
+func (a *access) redeem(code string, now time.Time) (_ Guest, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	used := digestOf(code)
-	until, ok := a.links[used]
+	l, ok := a.links[used]
 	delete(a.links, used)
-	if !ok || now.After(until) {
+	return l.guest, ok && !now.After(l.until)
+}
+
+// enter makes a session, of which it returns both halves of the secret. It reports false if there are too many.
+func (a *access) enter(g Guest, origin string, now, ends time.Time) (token, key string, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expireLocked(now)
+	token, key = secret(), secret()
+	s := &session{Guest: g, token: digestOf(token), key: digestOf(key), origin: origin, ends: now.Add(sessionLife), entered: now, used: now}
+	if !ends.IsZero() && ends.Before(s.ends) {
+		s.ends = ends
+	}
+	var least *session
+	own := 0
+	for _, one := range a.sessions {
+		if one.Name == g.Name && (one.Token == "") == (g.Token == "") {
+			if own++; least == nil || one.lastUse().Before(least.lastUse()) {
+				least = one
+			}
+		}
+	}
+	if own >= maxSessions {
+		a.dropLocked(least)
+	}
+	if len(a.sessions) >= maxAll {
 		return "", "", false
 	}
-	token, key = secret(), secret()
-	s := &session{token: digestOf(token), key: digestOf(key), ends: now.Add(sessionLife), used: now}
 	s.ctx, s.end = context.WithDeadline(context.Background(), s.ends)
 	if a.sessions == nil {
 		a.sessions = map[digest]*session{}
 	}
 	a.sessions[s.token] = s
-	a.expireLocked(now)
-	for len(a.sessions) > maxSessions {
-		var least *session
-		for _, one := range a.sessions {
-			if one != s && (least == nil || one.lastUse().Before(least.lastUse())) {
-				least = one
-			}
-		}
-		a.dropLocked(least)
-	}
 	return token, key, true
+}
+
+// keep ends the sessions of guests who are not to have one any more.
+func (a *access) keep(still func(Guest) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.sessions {
+		if s.Token != "" && !still(s.Guest) {
+			a.dropLocked(s)
+		}
+	}
 }
 
 // find returns the session of a token, which counts as a use; nil for none.

@@ -1,13 +1,12 @@
 // Package console is the web page of a running Orla (SPEC O): its files, and who gets in. What it shows comes from
 // an API that it is given, below /api/. docs/decisions/0049 has the design.
 //
-// Its invariant: no request reaches the API that does not come from a browser on this machine to which the control
-// socket gave a link, and from this page in it.
+// Its invariant: no request reaches the API that does not come from this page in a browser to which the control socket
+// gave a link, on this machine, or that has shown a token.
 package console
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -18,11 +17,11 @@ import (
 
 // The bounds of a console.
 const (
-	maxRequests = 64      // of the API at once, without streams
-	maxStreams  = 32      // of all sessions
-	maxOwn      = 6       // streams of one session
-	maxBody     = 4 << 20 // of a request, in bytes
-	maxLogin    = 4 << 10 // of a login
+	maxRequests = 64       // of the API at once, without streams
+	maxStreams  = 32       // of all sessions
+	maxOwn      = 6        // streams of one session
+	maxBody     = 4 << 20  // of a request, in bytes
+	maxLogin    = 16 << 10 // of a login
 )
 
 // Options configures a Console.
@@ -33,7 +32,9 @@ type Options struct {
 	// two Orlas need different names.
 	Instance string
 	// Admitted, if not nil, is called with the context of each request that was let in.
-	Admitted func(context.Context)
+	Admitted func(context.Context, Guest)
+	// As, if not nil, returns the context in which the API answers a request.
+	As func(context.Context, Visit) context.Context
 	// HeadersRead, if not nil, is called with the context of each stream when its headers are not needed any more.
 	HeadersRead func(context.Context)
 	// Log is required.
@@ -44,6 +45,7 @@ type Options struct {
 type Console struct {
 	opts     Options
 	off      atomic.Bool
+	doors    atomic.Pointer[Doors]
 	access   access
 	files    func() map[string]file
 	requests chan struct{} // holds one for each request of the API
@@ -55,16 +57,21 @@ type Console struct {
 // New returns a Console, which uses nothing until somebody asks for a link.
 func New(opts Options) *Console {
 	if opts.Admitted == nil {
-		opts.Admitted = func(context.Context) {}
+		opts.Admitted = func(context.Context, Guest) {}
+	}
+	if opts.As == nil {
+		opts.As = func(ctx context.Context, _ Visit) context.Context { return ctx }
 	}
 	if opts.HeadersRead == nil {
 		opts.HeadersRead = func(context.Context) {}
 	}
 	over, end := context.WithCancel(context.Background())
-	return &Console{
+	c := &Console{
 		opts: opts, files: sync.OnceValue(readFiles), over: over, end: end,
 		requests: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
 	}
+	c.doors.Store(&Doors{})
+	return c
 }
 
 // Patterns are the patterns of http.ServeMux that a Console serves.
@@ -87,9 +94,9 @@ func (c *Console) Close() {
 	c.access.clear()
 }
 
-// Link returns the path of a link that lets one browser in, once, and until when.
-func (c *Console) Link() (path string, until time.Time) {
-	code, until := c.access.issue(time.Now())
+// Link returns the path of a link that lets one browser in as a guest, once, and until when.
+func (c *Console) Link(g Guest) (path string, until time.Time) {
+	code, until := c.access.issue(g, time.Now())
 	return "/console/login#" + code, until
 }
 
@@ -106,7 +113,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "the console is off", "")
 		return
 	}
-	if why := foreign(r); why != nil {
+	if why := c.foreign(r); why != nil {
 		why.send(w)
 		return
 	}
@@ -115,11 +122,13 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.serveAPI(w, r)
 	case r.Method == http.MethodPost && r.URL.Path == loginPath:
 		c.login(w, r)
+	case r.Method == http.MethodGet && r.URL.Path == "/console/door":
+		c.door(w, r)
 	case r.Method == http.MethodPost && r.URL.Path == "/console/logout":
 		if s := c.sessionOf(r); s != nil {
 			c.access.drop(s)
 		}
-		http.SetCookie(w, &http.Cookie{Name: c.cookie(), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // there is no TLS on loopback
+		c.setCookie(w, "", strings.HasPrefix(r.Header.Get("Origin"), "https:"), -1)
 		answer(w, http.StatusOK, struct{}{})
 	default:
 		c.serveFile(w, r)
@@ -128,26 +137,6 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // loginPath is where links lead.
 const loginPath = "/console/login"
-
-// login exchanges the code of a link for a session.
-func (c *Console) login(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		Code string `json:"code"`
-	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(&asked); err != nil {
-		refuse(w, http.StatusBadRequest, "the request's body is not a login", "")
-		return
-	}
-	token, key, ok := c.access.enter(asked.Code, time.Now())
-	if !ok {
-		c.opts.Log.Warn("a link to the console was refused: it was used, or is too old")
-		refuse(w, http.StatusForbidden, "This link was used, or is older than a minute.", "orla console prints another one")
-		return
-	}
-	c.opts.Log.Info("a browser was let into the console", "sessions", c.access.count())
-	http.SetCookie(w, &http.Cookie{Name: c.cookie(), Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // there is no TLS on loopback
-	answer(w, http.StatusOK, map[string]string{"key": key})
-}
 
 // sessionOf returns the session of a request; nil for none. It needs both halves of the secret.
 func (c *Console) sessionOf(r *http.Request) *session {
@@ -168,7 +157,18 @@ func (c *Console) holder(r *http.Request) *session {
 	if len(cookies) != 1 { // of two, one was set by somebody else
 		return nil
 	}
-	return c.access.find(cookies[0].Value, time.Now())
+	s := c.access.find(cookies[0].Value, time.Now())
+	if s == nil || s.Token == "" && !isLocal(r) {
+		return nil
+	}
+	if d := c.doors.Load(); s.Token != "" && (d.Token == nil || !d.Still(s.Guest)) { // it entered while the doors changed
+		c.access.drop(s)
+		return nil
+	}
+	if from := r.Header["Origin"]; len(from) > 0 && !strings.EqualFold(from[0], s.origin) { // it was entered by TLS, for example
+		return nil
+	}
+	return s
 }
 
 // serveAPI passes a request of the page on to the API.
@@ -194,8 +194,8 @@ func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusTooManyRequests, "Too much is asked of the console at once.", "try again")
 		return
 	}
-	c.opts.Admitted(r.Context())
-	ctx, cancel := context.WithCancel(r.Context())
+	c.opts.Admitted(r.Context(), s.Guest)
+	ctx, cancel := context.WithCancel(c.opts.As(r.Context(), Visit{s.Guest, s.origin, s.entered, c.redeem}))
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // it ends with either
 	if stream {
@@ -206,6 +206,14 @@ func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) {
 	inner.Header = http.Header{"Content-Type": r.Header["Content-Type"]} // the API is not to see who asks
 	inner.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	c.opts.API.ServeHTTP(w, inner)
+}
+
+// redeem returns whose link a text is, or is the code of.
+func (c *Console) redeem(link string) (Guest, bool) {
+	if _, code, ok := strings.Cut(link, "#"); ok {
+		link = code
+	}
+	return c.access.redeem(strings.TrimSpace(link), time.Now())
 }
 
 // isStream reports whether an answer goes on until the client leaves.

@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -124,7 +125,7 @@ func own(more ...string) map[string]string {
 
 // code returns a fresh code.
 func (s *site) code() string {
-	path, _ := s.Link()
+	path, _ := s.Link(console.Guest{Name: "user:ada(1000)"})
 	_, code, _ := strings.Cut(path, "#")
 	return code
 }
@@ -448,5 +449,84 @@ func TestO1TheFiles(t *testing.T) {
 	}
 	if total > 200<<10 {
 		t.Errorf("the page has %d bytes", total)
+	}
+}
+
+// O3: a token lets in by a name that the page has elsewhere, and its session ends with it. Each guest has 16 sessions, and
+// pushes out nobody else's. A link lets nobody in from elsewhere.
+func TestO3ByAToken(t *testing.T) {
+	s := newSite(t, "a1")
+	cookie, key := s.login()
+	stays := true
+	s.Open(console.Doors{
+		Hosts: []string{"orla.example.com", "other.example:8443"},
+		Token: func(_ context.Context, text string) (console.Guest, time.Time, error) {
+			if text != "good" {
+				return console.Guest{}, time.Time{}, errors.New("it is nobody's")
+			}
+			return console.Guest{Name: "ada", Token: "t1"}, time.Time{}, nil
+		},
+		Still: func(console.Guest) bool { return stays },
+	})
+	enter := func(host, origin, body string) (status int, cookie, key string) {
+		t.Helper()
+		resp, text := s.do(ask{method: "POST", path: "/console/login", body: body, host: host, header: own("Origin", origin)})
+		var said struct{ Key string }
+		_ = json.Unmarshal([]byte(text), &said) // a refusal has none
+		for _, c := range resp.Cookies {
+			if c.Secure != strings.HasPrefix(origin, "https:") {
+				t.Errorf("the cookie of %s is %v", origin, c)
+			}
+			cookie = c.Name + "=" + c.Value
+		}
+		return resp.StatusCode, cookie, said.Key
+	}
+	for _, c := range []struct {
+		host, origin, body string
+		want               int
+	}{
+		{"orla.example.com", "https://orla.example.com", `{"token":"good"}`, 200},
+		{"ORLA.example.com.", "https://ORLA.example.com.", `{"token":"good"}`, 200},
+		{"orla.example.com:8443", "http://orla.example.com:8443", `{"token":"good"}`, 200},
+		{"other.example:8443", "https://other.example:8443", `{"token":"good"}`, 200},
+		{"192.0.2.1:80", "http://192.0.2.1:80", `{"token":"good"}`, 200},
+		{"[2001:db8::1]", "http://[2001:db8::1]", `{"token":"good"}`, 200},
+		{"other.example", "https://other.example", `{"token":"good"}`, 403},
+		{"orla.example.com", "https://orla.example.com", `{"token":"bad"}`, 403},
+		{"orla.example.com", "https://evil.example", `{"token":"good"}`, 403},
+		{"evil.example", "https://evil.example", `{"token":"good"}`, 403},
+		{"orla.example.com", "https://orla.example.com", `{"code":"` + s.code() + `"}`, 403},
+		{s.host(), "https://" + s.host(), `{"token":"good"}`, 403},
+	} {
+		if status, _, _ := enter(c.host, c.origin, c.body); status != c.want {
+			t.Errorf("%s, %s, %s: %d, want %d", c.host, c.origin, c.body, status, c.want)
+		}
+	}
+	var first [2]string
+	for i := range 17 {
+		_, cookie, key := enter("orla.example.com", "https://orla.example.com", `{"token":"good"}`)
+		if i == 0 {
+			first = [2]string{cookie, key}
+		}
+		if i == 16 {
+			for _, c := range []struct {
+				cookie, key, host string
+				want              int
+			}{{cookie, key, "orla.example.com", 200}, {first[0], first[1], "orla.example.com", 401}, {cookie, first[1], "orla.example.com", 401}} {
+				if resp, text := s.do(ask{method: "GET", path: "/api/v1/status", host: c.host, header: map[string]string{"Cookie": c.cookie, "X-Orla-Console": c.key}}); resp.StatusCode != c.want {
+					t.Errorf("session: %d %s, want %d", resp.StatusCode, text, c.want)
+				}
+			}
+			stays = false
+			if resp, _ := s.do(ask{method: "GET", path: "/api/v1/status", host: "orla.example.com", header: map[string]string{"Cookie": cookie, "X-Orla-Console": key}}); resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("a token that is gone: %d", resp.StatusCode)
+			}
+		}
+	}
+	if resp, _ := s.do(ask{method: "GET", path: "/api/v1/status", header: own("Cookie", cookie, "X-Orla-Console", key)}); resp.StatusCode != http.StatusOK {
+		t.Errorf("the session of a link: %d", resp.StatusCode)
+	}
+	if resp, _ := s.do(ask{method: "GET", path: "/api/v1/status", host: "orla.example.com", header: map[string]string{"Cookie": cookie, "X-Orla-Console": key}}); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the session of a link, elsewhere: %d", resp.StatusCode)
 	}
 }

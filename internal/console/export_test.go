@@ -10,13 +10,17 @@ func NewAccess() Access { return Access{&access{}} }
 
 // Issue returns the code of a link.
 func (a Access) Issue() string {
-	code, _ := a.a.issue(time.Now())
+	code, _ := a.a.issue(Guest{Name: "user:ada(1000)"}, time.Now())
 	return code
 }
 
 // Enter returns the token of a session; "" if the code is not good.
 func (a Access) Enter(code string) string {
-	token, _, _ := a.a.enter(code, time.Now())
+	g, ok := a.a.redeem(code, time.Now())
+	if !ok {
+		return ""
+	}
+	token, _, _ := a.a.enter(g, "http://127.0.0.1", time.Now(), time.Time{})
 	return token
 }
 

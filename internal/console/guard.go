@@ -63,13 +63,15 @@ func secure(h http.Header) {
 }
 
 // foreign returns why a request is not let in, whoever makes it: it does not come to a loopback address by one
-// of its names, another page makes it, or it has not the form that the page's requests have; nil if all is well.
-func foreign(r *http.Request) *refusal {
+// of its names, nor by a name that the page has elsewhere, another page makes it, or it has not the form that the
+// page's requests have; nil if all is well.
+func (c *Console) foreign(r *http.Request) *refusal {
+	invited := c.doors.Load().invited(r.Host)
 	switch {
-	case !ownMachine(r):
-		return &refusal{status: http.StatusForbidden, Text: "the console is for the machine that Orla runs on, on a loopback address", Hint: "ssh -L makes the page of another machine local"}
-	case !loopbackName(r.Host):
-		return &refusal{status: http.StatusForbidden, Text: "the Host header is not a name of this machine's loopback", Hint: "use localhost or 127.0.0.1"}
+	case !ownMachine(r) && !invited:
+		return &refusal{status: http.StatusForbidden, Text: "the console is for the machine that Orla runs on, on a loopback address", Hint: "ssh -L makes the page of another machine local; with tokens, allowed_hosts names where else it is served"}
+	case !loopbackName(r.Host) && !invited:
+		return &refusal{status: http.StatusForbidden, Text: "the Host header is not a name of this machine's loopback", Hint: "use localhost or 127.0.0.1; with tokens, allowed_hosts names others"}
 	case r.Header["Upgrade"] != nil:
 		return &refusal{status: http.StatusBadRequest, Text: "nothing is upgraded here"}
 	case !ownOrigin(r):
@@ -127,7 +129,12 @@ func loopbackName(host string) bool {
 // ownOrigin reports whether no other page makes a request. A browser says so by Origin, or by Sec-Fetch-Site. A person
 // may follow a link from elsewhere to a document.
 func ownOrigin(r *http.Request) bool {
-	if origins := r.Header["Origin"]; len(origins) > 1 || len(origins) == 1 && !strings.EqualFold(origins[0], "http://"+r.Host) {
+	switch origins := r.Header["Origin"]; {
+	case len(origins) == 0:
+	case len(origins) > 1:
+		return false
+	case strings.EqualFold(origins[0], "http://"+r.Host):
+	case isLocal(r) || !strings.EqualFold(origins[0], "https://"+r.Host): // a proxy has the TLS
 		return false
 	}
 	switch site := r.Header["Sec-Fetch-Site"]; {

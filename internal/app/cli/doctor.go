@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -188,7 +189,7 @@ func examineSockets(ctx context.Context, cfg *config.Loaded, l *config.Loader) (
 	}
 	for _, one := range all {
 		pids = append(pids, one.Pid)
-		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.Folder()) { // a service has its socket elsewhere
+		if regularfile.Real(one.ToolsDir) == regularfile.Real(cfg.Folder()) { // a service has its socket elsewhere
 			found.Text = serves(one)
 		}
 	}

@@ -37,6 +37,11 @@ func (v *verdict) callers() {
 				v.wrongItem("callers", i, "has an empty name in roles, toolsets or may_speak_for")
 			}
 		}
+		for _, role := range c.Console {
+			if !slices.Contains(consoleRoles, role) {
+				v.wrongItem("callers", i, "console: %q is no role; there are %s", role, strings.Join(consoleRoles, ", "))
+			}
+		}
 		for _, name := range c.Toolsets {
 			if !sets[strings.ToLower(name)] {
 				v.wrongItem("callers", i, "there is no toolset %q; define it in toolsets", name)
@@ -51,4 +56,17 @@ func (v *verdict) callers() {
 			v.doc.Faultf(fmt.Sprintf("auth.tokens[%d].name", i), "%q is the name of callers without a token; give the token another name", t.Name)
 		}
 	}
+}
+
+// consoleRoles are the roles that a caller can have on the page of the console (SPEC O3).
+var consoleRoles = []string{"viewer", "operator", "approver"}
+
+// ConsoleRoles returns the roles that a caller has on the page of the console; nil for none.
+func (c *Config) ConsoleRoles(caller string, groups []string) (roles []string) {
+	for _, entry := range c.Callers {
+		if entry.Name == caller && caller != "" || entry.Group != "" && slices.Contains(groups, entry.Group) {
+			roles = append(roles, entry.Console...)
+		}
+	}
+	return roles
 }

@@ -78,7 +78,7 @@ type Config struct {
 	Packages              []PackageConfig  `json:"packages,omitempty" jsonschema:"What installed packages may do in place of what orla.lock grants: a name each. Default: none." sample:"[{name: fetch, permissions: [network]}]"`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 
-	Console string `json:"console,omitempty" jsonschema:"Web page at / of the HTTP server, for browsers on this machine that orla console lets in: on or off. Default on."`
+	Console string `json:"console,omitempty" jsonschema:"Web page at / of the HTTP server, for browsers on this machine that orla console lets in, and for callers with a role in it: on or off. Default on."`
 
 	Kubernetes          bool   `json:"kubernetes,omitempty" jsonschema:"Also serve the Tools, McpServers and rules that are custom resources of a Kubernetes cluster, and use its Secrets; tool_k8s_kubeconfig and tool_k8s_context name the cluster. A tools folder is then optional. It takes effect at the start. Default false." flag:"-" brief:"also serve the custom resources of a Kubernetes cluster"`
 	KubernetesNamespace string `json:"kubernetes_namespace,omitempty" jsonschema:"Namespace of these resources and Secrets. It takes effect at the start. Default: the namespace of the pod that Orla runs in, else default." flag:"NAME" brief:"namespace of these resources (default the pod's, else default)" sample:"tools"`
@@ -110,6 +110,7 @@ type CallerConfig struct {
 	Roles       []string     `json:"roles,omitempty" jsonschema:"Names of AgentRoles, whose permissions the caller has."`
 	Toolsets    []string     `json:"toolsets,omitempty" jsonschema:"Names of toolsets. The caller may call no other tools. Default: all tools."`
 	MaySpeakFor []string     `json:"may_speak_for,omitempty" jsonschema:"Agents that the caller may act for, by orloj.dev/agent in _meta."`
+	Console     []string     `json:"console,omitempty" jsonschema:"What the caller may do on the page of the console, with its token: viewer (see all of it), operator (start, stop and call tools too) or approver (decide about calls too). Default: not enter it."`
 	Limits      LimitsConfig `json:"limits,omitzero" jsonschema:"How much the caller may do."`
 }
 

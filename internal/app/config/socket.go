@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 // NoSocket is the value of socket for no control socket.
@@ -96,15 +97,15 @@ func (c *Loaded) IsProject() bool {
 
 // IsBelow reports whether a folder is inside the tools folder, as that of orla dev is.
 func (c *Loaded) IsBelow(folder string) bool {
-	return strings.HasPrefix(control.Resolve(folder), control.Resolve(c.Folder())+string(filepath.Separator))
+	return strings.HasPrefix(regularfile.Real(folder), regularfile.Real(c.Folder())+string(filepath.Separator))
 }
 
 // BelongsHere reports whether an Orla belongs to the current folder: it was started here, its
 // tools are in this folder or around it, or it is the service of the system, which belongs to
 // no folder.
 func BelongsHere(o *control.Running) bool {
-	here, tools := control.Resolve("."), control.Resolve(o.ToolsDir)
-	return o.Dir != "" && control.Resolve(o.Dir) == here || filepath.Dir(tools) == here ||
+	here, tools := regularfile.Real("."), regularfile.Real(o.ToolsDir)
+	return o.Dir != "" && regularfile.Real(o.Dir) == here || filepath.Dir(tools) == here ||
 		here == tools || strings.HasPrefix(here, tools+string(filepath.Separator)) ||
 		strings.HasPrefix(o.Socket, systemDir+string(filepath.Separator))
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Approver answers the requests about approvals (SPEC-TOOLS 8.7). Its methods may be called from any goroutine.
@@ -47,6 +46,13 @@ func withPeer(ctx context.Context, conn any) context.Context {
 		return context.WithValue(ctx, peerKey{}, Peer{UID: g.uid})
 	}
 	return ctx
+}
+
+func peerOf(r *http.Request) (Peer, error) {
+	if by, ok := r.Context().Value(peerKey{}).(Peer); ok {
+		return by, nil
+	}
+	return Peer{}, &Error{Code: CodeForbidden, Message: "it is not known who you are"} // a listener that is not a doorman
 }
 
 // approvals lists records, or follows them.
@@ -131,9 +137,9 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 
 // decide reads what a peer has decided, and notes it.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, asked any, note func(by Peer, id string) (Approval, error)) error {
-	by, ok := r.Context().Value(peerKey{}).(Peer)
-	if !ok { // a listener that is not a doorman
-		return &Error{Code: CodeForbidden, Message: "it is not known who you are"}
+	by, err := peerOf(r)
+	if err != nil {
+		return err
 	}
 	body, err := s.body(w, r)
 	if err != nil {
@@ -164,7 +170,7 @@ func decodeDecision(body []byte, asked any) error {
 		case "decided_by", "decided_how":
 			return &Error{Code: CodeBadRequest, Message: name + " is not accepted: who decides is known from the connection"}
 		case "proof":
-			return &Error{Code: CodeBadRequest, Message: "proof is reserved for passkeys, and the console of this version of Orla does not ask for one"}
+			return &Error{Code: CodeBadRequest, Message: "proof is not accepted: passkeys are for the page of the console"}
 		}
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -173,16 +179,4 @@ func decodeDecision(body []byte, asked any) error {
 		return &Error{Code: CodeBadRequest, Message: "the request's body: " + strings.TrimPrefix(err.Error(), "json: ")}
 	}
 	return nil
-}
-
-// ParseTTL reads how long something waits or is good; 0 for "".
-func ParseTTL(text string, most time.Duration) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	ttl, err := time.ParseDuration(text)
-	if err != nil || ttl < time.Second || ttl > most {
-		return 0, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("ttl: wants a duration from 1s to %dh, such as 10m, got %q", int(most.Hours()), text)}
-	}
-	return ttl, nil
 }

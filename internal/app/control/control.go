@@ -33,8 +33,8 @@ type Backend interface {
 	Manifest(name string) (Manifest, error)
 	// Call answers a call with a CallToolResult, as JSON. Trouble of the tool
 	// is such a result too; an error says that there was no call.
-	// caller is who calls, for rules and the log: CLI or Page. client gets progress and questions; it may be nil.
-	Call(ctx context.Context, caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error)
+	// client gets progress and questions; it may be nil.
+	Call(ctx context.Context, by Caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error)
 	// Operate does to a capsule what is asked, and returns when it is done, or
 	// with why it is not. ctx bounds only the waiting.
 	Operate(ctx context.Context, capsule string, action Action) error
@@ -56,12 +56,18 @@ type Backend interface {
 	// the caller was slow. With Follow it goes on until ctx ends.
 	Lines(ctx context.Context, q Query) (iter.Seq2[json.RawMessage, int], error)
 	// ConsoleLink makes a link that lets one browser into the console.
-	ConsoleLink() (ConsoleLink, error)
+	ConsoleLink(by Peer) (ConsoleLink, error)
 	Recorder
 	Approver
 }
 
-// The callers of calls that come by the API (SPEC-TOOLS 8.1).
+// Caller is who makes a call, for rules and the log: CLI, Page, or whose token somebody has opened the page with.
+type Caller struct {
+	Name   string
+	Groups []string
+}
+
+// The names of callers without a token (SPEC-TOOLS 8.1).
 const (
 	CLI  = "cli"
 	Page = "console"

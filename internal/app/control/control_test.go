@@ -108,11 +108,11 @@ func (b *backend) Packages() control.Packages {
 	return control.Packages{Locks: []control.PackageLock{{File: "/l"}}, Packages: []control.Package{{Name: "p", Version: "1.0.0", Permissions: []string{}}}}
 }
 
-func (b *backend) ConsoleLink() (control.ConsoleLink, error) {
+func (b *backend) ConsoleLink(control.Peer) (control.ConsoleLink, error) {
 	return control.ConsoleLink{URL: "http://127.0.0.1:8080/console/login#code", Expires: time.Now()}, nil
 }
 
-func (b *backend) Call(_ context.Context, caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error) {
+func (b *backend) Call(_ context.Context, by control.Caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error) {
 	if tool == "asks" && client != nil {
 		return asks(client, arguments)
 	}
@@ -120,7 +120,7 @@ func (b *backend) Call(_ context.Context, caller, tool string, arguments json.Ra
 		return nil, fault.New(fault.UnsupportedTool, "there is no tool %q", tool)
 	}
 	if tool == "weather" && string(arguments) == `"who"` {
-		return fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, caller), nil
+		return fmt.Appendf(nil, `{"content":[{"type":"text","text":%q}]}`, by.Name), nil
 	}
 	text, err := json.Marshal(string(arguments))
 	return fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}]}`, text), err

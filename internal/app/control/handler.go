@@ -113,6 +113,15 @@ func (v *verdict) WriteHeader(int)             {}
 
 func refuse(w http.ResponseWriter, e *Error) { send(w, e.status(), e) }
 
+// Send answers a request with v, or with err if it is not nil.
+func Send(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		refuse(w, asError(err))
+		return
+	}
+	send(w, http.StatusOK, v)
+}
+
 // send writes one JSON value. A client that is gone needs no answer.
 func send(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
@@ -162,15 +171,15 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
 	if err := s.read(w, r, &asked); err != nil {
 		return err
 	}
-	caller := CLI
-	if _, page := r.Context().Value(pageKey{}).(bool); page {
-		caller = Page
+	by, ok := r.Context().Value(callerKey{}).(Caller)
+	if !ok {
+		by = Caller{Name: CLI}
 	}
 	if asked.Stream {
-		s.callStreaming(w, r, caller, asked)
+		s.callStreaming(w, r, by, asked)
 		return nil
 	}
-	result, err := s.opts.Backend.Call(r.Context(), caller, r.PathValue("name"), asked.Arguments, nil)
+	result, err := s.opts.Backend.Call(r.Context(), by, r.PathValue("name"), asked.Arguments, nil)
 	if err != nil {
 		return err
 	}

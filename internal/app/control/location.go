@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 // Location is where a control socket is.
@@ -21,29 +23,8 @@ type Location struct {
 // its extension. The folder is what the links on the way to it lead to; what
 // does not exist yet counts as it is written.
 func Name(folder string) string {
-	sum := sha256.Sum256([]byte(Resolve(folder)))
+	sum := sha256.Sum256([]byte(regularfile.Real(folder)))
 	return hex.EncodeToString(sum[:8])
-}
-
-// Resolve returns the absolute path of a folder, with links resolved as far as
-// it exists.
-func Resolve(folder string) string {
-	path, err := filepath.Abs(folder)
-	if err != nil { // there is no working directory
-		path = filepath.Clean(folder)
-	}
-	missing := ""
-	for {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			return filepath.Join(real, missing)
-		}
-		up := filepath.Dir(path)
-		if up == path {
-			return filepath.Join(path, missing)
-		}
-		missing = filepath.Join(filepath.Base(path), missing)
-		path = up
-	}
 }
 
 const (

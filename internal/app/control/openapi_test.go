@@ -15,6 +15,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/decisions"
+	"github.com/orla-project/orla/internal/call/approvals/passkey"
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/mcp/schema"
 )
@@ -72,6 +74,8 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.AuditLog](), reflect.TypeFor[control.AuditLine](), reflect.TypeFor[control.AuditReport](),
 	reflect.TypeFor[control.Packages](), reflect.TypeFor[control.PackageLock](), reflect.TypeFor[control.Package](),
 	reflect.TypeFor[control.CallerStatus](), reflect.TypeFor[control.CallerLimits](),
+	reflect.TypeFor[decisions.VisitorInfo](), reflect.TypeFor[decisions.PasskeyInfo](), reflect.TypeFor[decisions.Challenge](), reflect.TypeFor[decisions.PasskeyRequest](),
+	reflect.TypeFor[decisions.Statement](), reflect.TypeFor[decisions.VisitorDecision](), reflect.TypeFor[passkey.Assertion](),
 }
 
 // schemaOf is the schema that a type has in the document: that of its tags,
@@ -81,6 +85,7 @@ func schemaOf(t *testing.T, typ reflect.Type) json.RawMessage {
 	others := map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 		reflect.TypeFor[json.RawMessage](): {},
+		reflect.TypeFor[passkey.Bytes]():   {Type: "string", Description: "base64url"},
 	}
 	for _, other := range described {
 		if other != typ {
@@ -148,7 +153,7 @@ func TestJ2TheDocumentHasEveryRoute(t *testing.T) {
 		}
 	}
 	slices.Sort(described)
-	routes := control.Routes()
+	routes := append(control.Routes(), decisions.Routes()...)
 	slices.Sort(routes)
 	if !slices.Equal(described, routes) {
 		t.Errorf("docs/control-api.yaml has\n%s\nthe server has\n%s", strings.Join(described, "\n"), strings.Join(routes, "\n"))

@@ -92,9 +92,9 @@ func (s *Server) approvePins(w http.ResponseWriter, r *http.Request) error {
 	if err := s.read(w, r, &asked); err != nil {
 		return err
 	}
-	by, ok := r.Context().Value(peerKey{}).(Peer)
-	if !ok { // a listener that is not a doorman
-		return &Error{Code: CodeForbidden, Message: "it is not known who you are"}
+	by, err := peerOf(r)
+	if err != nil {
+		return err
 	}
 	p, err := s.opts.Backend.ApprovePins(r.Context(), by, r.PathValue("name"), asked)
 	if err != nil {

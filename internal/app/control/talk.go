@@ -72,6 +72,7 @@ func (q *questions) take(id string) chan json.RawMessage {
 // caller is the peer.Client of a call whose answer is a stream.
 type caller struct {
 	asking *questions
+	by     string
 
 	mu   sync.Mutex // guards the fields that follow, and the order of lines
 	w    http.ResponseWriter
@@ -101,7 +102,7 @@ func (c *caller) write(event CallEvent, last bool) {
 func (*caller) Session() string { return Page }
 
 // Owner implements peer.Client.
-func (*caller) Owner() turns.Owner { return turns.Owner{Caller: Page, Session: Page} }
+func (c *caller) Owner() turns.Owner { return turns.Owner{Caller: c.by, Session: Page} }
 
 // Hears implements peer.Client.
 func (*caller) Hears() bool { return true }
@@ -151,11 +152,11 @@ func (c *caller) Ask(ctx context.Context, method string, params json.RawMessage)
 }
 
 // callStreaming answers a call with a stream.
-func (s *Server) callStreaming(w http.ResponseWriter, r *http.Request, by string, asked CallRequest) {
+func (s *Server) callStreaming(w http.ResponseWriter, r *http.Request, by Caller, asked CallRequest) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush() // then the first line tells
-	c := &caller{asking: &s.questions, w: w}
+	c := &caller{asking: &s.questions, by: by.Name, w: w}
 	result, err := s.opts.Backend.Call(r.Context(), by, r.PathValue("name"), asked.Arguments, c)
 	if err != nil {
 		c.write(CallEvent{Error: *asError(err)}, true)

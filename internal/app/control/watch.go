@@ -32,20 +32,32 @@ const (
 	usualPastLines = 500
 )
 
-// pageKey marks the context of requests of the console.
-type pageKey struct{}
+// callerKey is the key of a request's Caller in its context.
+type callerKey struct{}
 
-// PageAPI answers the requests that the page of the console may make. Who decides by the socket's other end is not
-// known there, so what needs that does not exist.
+// WithCaller returns the context of a request of the page, whose calls are those of a caller.
+func WithCaller(ctx context.Context, by Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, by)
+}
+
+// PageAPI answers the requests that the page of the console may make, by Page or the caller of WithCaller. Who decides by the socket's
+// other end is not known there, so what needs that does not exist.
 func (s *Server) PageAPI() http.Handler {
 	next := &requests{handler: s.handler(both), log: s.opts.Log}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), pageKey{}, true)))
+		if r.Context().Value(callerKey{}) == nil {
+			r = r.WithContext(WithCaller(r.Context(), Caller{Name: Page}))
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) consoleLink(w http.ResponseWriter, _ *http.Request) error {
-	link, err := s.opts.Backend.ConsoleLink()
+func (s *Server) consoleLink(w http.ResponseWriter, r *http.Request) error {
+	by, err := peerOf(r)
+	if err != nil {
+		return err
+	}
+	link, err := s.opts.Backend.ConsoleLink(by)
 	if err != nil {
 		return err
 	}

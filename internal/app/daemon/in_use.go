@@ -8,6 +8,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 // inUseByOrla returns an error that names the Orla of this user that has the configured address; nil
@@ -19,7 +20,7 @@ func inUseByOrla(ctx context.Context, l *config.Loader, cfg *config.Loaded) erro
 		if err != nil || at.Host != cfg.Address() {
 			continue
 		}
-		if control.Resolve(one.ToolsDir) == control.Resolve(cfg.Folder()) {
+		if regularfile.Real(one.ToolsDir) == regularfile.Real(cfg.Folder()) {
 			return &exit.Error{
 				Code: exit.Failed, Err: fmt.Errorf("an Orla serves %s already, at %s (pid %d)", one.ToolsDir, one.URL, one.Pid),
 				Hint: "orla status shows its state; orla reload makes it read its files again",

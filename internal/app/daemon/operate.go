@@ -13,6 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/decisions"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/recorded"
@@ -29,12 +30,13 @@ import (
 type operations struct {
 	*server
 	*recorded.Records
+	*decisions.Decisions
 }
 
 func (s *server) operations() operations {
 	return operations{s, &recorded.Records{
 		Telemetry: s.telemetry, Manifests: s.Supervisor.Manifests, Config: s.current, Home: s.from.Home, AuditErr: s.Audit.Err, Unknown: operations{server: s}.unknown,
-	}}
+	}, s.decisions}
 }
 
 var _ control.Backend = operations{}
@@ -55,7 +57,7 @@ func (o operations) Status() control.Status {
 		InFlight:   o.Supervisor.InFlight(),
 		Tools:      o.toolStatuses(o.Supervisor.Manifests()),
 		Problems:   discovery.Problems(o.problems()),
-		Waiting:    o.waitingApprovals(),
+		Waiting:    o.Waiting(),
 		Denying:    o.Governance.Denies(),
 		Callers:    o.callerStatuses(cfg),
 	}
@@ -194,14 +196,14 @@ func asJSON(schema any) json.RawMessage {
 }
 
 // Call implements control.Backend.
-func (o operations) Call(ctx context.Context, caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error) {
+func (o operations) Call(ctx context.Context, by control.Caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error) {
 	listed := func() bool {
 		return slices.ContainsFunc(o.Supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
 	}
 	if !listed() {
 		o.Supervisor.Settle(ctx) // a capsule that is starting may have it
 	}
-	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: caller, Client: client})
+	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: by.Name, Groups: by.Groups, Client: client})
 	switch {
 	case rpcErr == nil:
 		return result, nil

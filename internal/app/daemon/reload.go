@@ -214,7 +214,7 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 		return err
 	}
 	s.http.Configure(settings)
-	s.page.Turn(cfg.Console == config.ConsoleOn)
+	s.openConsole(cfg, &settings)
 	s.issuer.use(issued)
 	if cfg.Address() != s.current().Address() {
 		s.log.Info("listening elsewhere", "url", s.web.URL())

@@ -23,6 +23,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/decisions"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/listen"
 	"github.com/orla-project/orla/internal/app/sources"
@@ -163,6 +164,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance, StateKey: before.ForBridge(),
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
 	})
+	s.decisions = s.newDecisions()
 	s.control = control.New(control.Options{Backend: s.operations(), MaxRequest: int64(cfg.MaxRequest), Before: before.ForControl(), Log: log.Logger})
 	if cfg.Stdio {
 		return nil, s.runStdio(ctx, cfg, std, signals)
@@ -179,8 +181,9 @@ type server struct {
 	notifier  *systemd.Notifier // nil without systemd
 	bridge    *mcpbridge.Bridge
 	httpFront
-	control  *control.Server
-	callable callable // for the status
+	control   *control.Server
+	decisions *decisions.Decisions
+	callable  callable // for the status
 	reloads
 	inForce
 	upgrades upgrade.Upgrades
@@ -249,7 +252,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		s.http.Handle(at, &s.issuer)
 	}
 	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
-	s.serveConsole(cfg)
+	s.serveConsole(cfg, &settings) //nolint:contextcheck // a decision waits for no context
 	s.web = listen.New(s.http, s.log.Logger)
 	if err := s.open(ctx, cfg, before); err != nil {
 		return err

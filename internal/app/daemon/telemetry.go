@@ -19,7 +19,7 @@ func (s *server) newTelemetry() *telemetry.Telemetry {
 		Own:      recorded.OwnMemory,
 		Sessions: s.sessions,
 		Queued:   s.Slots.Waiting,
-		Waiting:  operations{server: s}.waitingApprovals,
+		Waiting:  func() int { return s.decisions.Waiting() },
 		Dropped:  s.log.Dropped,
 		Log:      s.log.Logger,
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/approvals/announce"
+	"github.com/orla-project/orla/internal/call/approvals/passkey"
 	"github.com/orla-project/orla/internal/observe/audit"
 )
 
@@ -20,6 +21,7 @@ import (
 type Approving struct {
 	ttl       atomic.Int64 // of new records
 	Announcer *announce.Announcer
+	Passkeys  *passkey.Store
 	observe   atomic.Pointer[func(approvals.Event)] // nil for nobody
 }
 
@@ -56,6 +58,9 @@ func (p *Parts) told(e approvals.Event) {
 		}
 	case approvals.Extended:
 		line.Until = e.Expires
+		if e.ExtendedWith != nil {
+			line.Proof, line.Args = e.ExtendedWith, e.Args
+		}
 	case approvals.TimedOut, approvals.Withdrawn:
 	}
 	p.Audit.RecordApproval(line)

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/approvals/passkey"
 	"github.com/orla-project/orla/internal/call/governance"
 	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/retry"
@@ -140,7 +141,7 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 		p.Governance.Open = p.openApprovals(cfg, log)
 	}
 	p.ConfigureApprovals(cfg)
-	p.Approving.Announcer = p.newAnnouncer()
+	p.Approving.Announcer, p.Approving.Passkeys = p.newAnnouncer(), passkey.NewStore(config.Absolute(stateFile(cfg, "passkeys")))
 	p.Governance.Memory = stateFile(cfg, "rules")
 	p.cgroup, p.Launcher = root, launcher
 	p.adopt(before)

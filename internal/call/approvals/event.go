@@ -1,12 +1,17 @@
 package approvals
 
-import "github.com/orla-project/orla/internal/call/fault"
+import (
+	"encoding/json"
+
+	"github.com/orla-project/orla/internal/call/fault"
+)
 
 // Event is something that became of a record, after its question.
 type Event struct {
-	What       Outcome
-	Was        Phase  // before the end of a record: Pending or Approved
-	ExtendedBy string // who has extended it
+	What         Outcome
+	Was          Phase           // before the end of a record: Pending or Approved
+	ExtendedBy   string          // who has extended it
+	ExtendedWith json.RawMessage // the assertion of a passkey; nil for none
 	Record
 }
 

@@ -33,7 +33,7 @@ func TestT88WhatBecomesOfARecordIsTold(t *testing.T) {
 		if err := s.Use(used.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Extend(ask(t, s, question(`2`)).ID, time.Hour, "ada"); err != nil {
+		if _, err := s.Extend(ask(t, s, question(`2`)).ID, approvals.Decision{TTL: time.Hour, By: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		decide(t, s, ask(t, s, question(`3`)).ID, approve)
@@ -71,9 +71,12 @@ func TestT88NothingCountsThatCannotBeRecorded(t *testing.T) {
 	decide(t, s, approved.ID, approve)
 	for _, why = range []error{errors.New("the disk is full"), nil} {
 		for what, do := range map[string]func() error{
-			"extend": func() error { _, err := s.Extend(pending.ID, time.Hour, "root"); return err },
-			"use":    func() error { return s.Use(approved.ID) },
-			"deny":   func() error { _, err := s.Decide(pending.ID, deny); return err },
+			"extend": func() error {
+				_, err := s.Extend(pending.ID, approvals.Decision{TTL: time.Hour, By: "root"})
+				return err
+			},
+			"use":  func() error { return s.Use(approved.ID) },
+			"deny": func() error { _, err := s.Decide(pending.ID, deny); return err },
 		} {
 			if what == "extend" && why == nil {
 				continue // it may be denied by now

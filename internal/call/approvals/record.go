@@ -101,6 +101,9 @@ func (r *Record) Allows(how manifest.Approver) bool {
 		how == manifest.ApproverPasskey && slices.Contains(r.Approvers, manifest.ApproverOperator)
 }
 
+// own reports whether somebody makes the call, or is the agent that it is made for.
+func (r *Record) own(by string) bool { return by == r.Caller || r.Agent != "" && by == r.Agent }
+
 // ended reports whether the record is kept only to be shown.
 func (r *Record) ended(now time.Time) bool {
 	return r.Phase == Expired || !r.Used.IsZero() || !now.Before(r.Expires)

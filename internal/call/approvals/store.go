@@ -309,7 +309,7 @@ func (s *Store) Decide(id string, d Decision) (Record, error) {
 		return e.Record, &DecidedError{e.Record}
 	case !e.Allows(d.How) && (d.Approve || d.How != manifest.ApproverOperator): // an operator may always deny
 		return e.Record, ErrApprover
-	case d.By == e.Caller, e.Agent != "" && d.By == e.Agent:
+	case e.own(d.By):
 		return e.Record, ErrOwn
 	case d.Digest != "" && d.Digest != e.Digest():
 		return e.Record, ErrDigest
@@ -336,9 +336,9 @@ func (s *Store) Decide(id string, d Decision) (Record, error) {
 	return e.Record, nil
 }
 
-// Extend changes how long a record that nobody has decided about waits from now on, or an approval is good. by says who
-// does it.
-func (s *Store) Extend(id string, ttl time.Duration, by string) (Record, error) {
+// Extend changes how long a record that nobody has decided about waits from now on, or an approval is good: for the TTL
+// of d, which says who does it, and with what.
+func (s *Store) Extend(id string, d Decision) (Record, error) {
 	defer s.turn("")()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,12 +349,14 @@ func (s *Store) Extend(id string, ttl time.Duration, by string) (Record, error) 
 		return Record{}, ErrUnknown
 	case e.ended(now) || e.Phase == Denied || s.closed:
 		return e.Record, &DecidedError{e.Record}
+	case e.own(d.By):
+		return e.Record, ErrOwn
 	}
 	if err := s.unrecorded(); err != nil {
 		return e.Record, err
 	}
 	before := e.Record
-	e.TTL = min(max(ttl, 0), MaxTTL)
+	e.TTL = min(max(d.TTL, 0), MaxTTL)
 	e.Expires = now.Add(e.TTL)
 	if err := s.writeLocked(e); err != nil {
 		e.Record = before
@@ -362,7 +364,7 @@ func (s *Store) Extend(id string, ttl time.Duration, by string) (Record, error) 
 	}
 	s.watchLocked(e)
 	s.changeLocked(e)
-	s.tell(Event{What: Extended, ExtendedBy: by, Record: e.Record})
+	s.tell(Event{What: Extended, ExtendedBy: d.By, ExtendedWith: d.Proof, Record: e.Record})
 	return e.Record, nil
 }
 

@@ -242,7 +242,7 @@ func TestT87RecordsExpire(t *testing.T) {
 		pending, approved := ask(t, s, question(`{"a":1}`)), ask(t, s, question(`{"a":2}`))
 		time.Sleep(5 * time.Minute)
 		decide(t, s, approved.ID, approve)
-		if _, err := s.Extend(pending.ID, time.Hour, "root"); err != nil {
+		if _, err := s.Extend(pending.ID, approvals.Decision{TTL: time.Hour, By: "root"}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(approvals.DefaultTTL - time.Second)
@@ -261,7 +261,7 @@ func TestT87RecordsExpire(t *testing.T) {
 		if err := s.Use(approved.ID); !errors.Is(err, approvals.ErrUsed) {
 			t.Errorf("used after its time: %v", err)
 		}
-		if _, err := s.Extend(approved.ID, time.Hour, "root"); err == nil {
+		if _, err := s.Extend(approved.ID, approvals.Decision{TTL: time.Hour, By: "root"}); err == nil {
 			t.Error("an expired record is extended")
 		}
 		if r, _, _ := s.Get(pending.ID); r.Phase != approvals.Pending {

@@ -1,6 +1,6 @@
 // The page as a whole: which view is shown, and the one stream that feeds it.
 
-import { Stream, logout } from './api.js';
+import { Stream, get, logout } from './api.js';
 import { h, replace, set, icon, clock, span, failed } from './dom.js';
 import { toolsView } from './tools.js';
 import { toolView } from './tool.js';
@@ -18,7 +18,7 @@ const nav = document.getElementById('nav');
 const about = document.getElementById('about');
 
 // app is what all views share.
-export const app = { status: null, tools: new Map(), live: 'connecting', skew: 0, go: (hash) => { location.hash = hash; }, watch };
+export const app = { status: null, tools: new Map(), live: 'connecting', skew: 0, operates: true, go: (hash) => { location.hash = hash; }, watch };
 let view = null, heard = Date.now();
 
 const entries = [
@@ -118,5 +118,6 @@ addEventListener('keydown', (event) => {
   const search = main.querySelector('input[type=search]');
   if (search) { event.preventDefault(); search.focus(); search.select(); }
 });
+get('/v1/visitor').then((who) => { app.operates = who.roles.includes('operator'); view?.change?.({}); }, () => {}); // the stream says what is wrong
 setInterval(() => { drawSide(); view?.tick?.(); }, 1000);
 route();

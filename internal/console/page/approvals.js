@@ -1,24 +1,41 @@
-// Calls that wait for a person. This page only shows them: what decides is a command that another user than Orla's runs.
+// Calls that wait for a person, and what the person decides: with a passkey, since any program of the same user could be
+// this page.
 
-import { get, path } from './api.js';
-import { h, set, replace, empty, failed, span, day, command, shape, bytes, plural } from './dom.js';
+import { get, post, path } from './api.js';
+import { h, set, replace, empty, failed, toast, span, day, command, shape, bytes, plural, button } from './dom.js';
+import { obstacle, proof, register, visitor as ask } from './passkey.js';
 
 const looks = { Pending: ['busy', 'Waits'], Approved: ['ready', 'Approved'], Denied: ['crashed', 'Denied'], Expired: ['stopped', 'Expired'] };
 
 export function approvalsView(app) {
   const control = new AbortController();
   let records = null, waiting = -1, due = false;
-  const open = new Map(); // the details that were loaded, by id
+  let visitor = null;
+  const open = new Map(); // what is shown of those that wait, by id: the record, and the statement that is signed
+  const controls = new Map(); // what decides, by id: what somebody types there stays
   const totals = h('p', { class: 'totals' });
   const body = h('div', { class: 'cards' });
-  const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Approvals'), totals)), body);
+  const keys = h('div', { class: 'cards' });
+  const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Approvals'), totals)), body, keys);
+  const decides = () => visitor?.roles.includes('approver');
 
   async function load() {
     try {
+      if (!visitor) { visitor = await ask(control.signal); drawKeys(); }
       records = (await get(path(['approvals']), control.signal)).approvals;
-      await Promise.all(records.filter((r) => r.phase === 'Pending' && !open.has(r.id)).slice(0, 20).map(async (r) => open.set(r.id, await get(path(['approvals', r.id]), control.signal))));
+      await Promise.all(records.filter((r) => r.phase === 'Pending' && open.get(r.id)?.record.expires_at !== r.expires_at).slice(0, 20).map(look));
+      for (const id of controls.keys()) if (!records.some((r) => r.id === id && r.phase === 'Pending')) controls.delete(id);
       draw();
     } catch (error) { if (!control.signal.aborted) failed(error); }
+  }
+
+  // look reads what is shown of a record. Who decides is shown the text that is signed.
+  async function look(r) {
+    try {
+      if (!decides()) { open.set(r.id, { record: await get(path(['approvals', r.id]), control.signal) }); return; }
+      const statement = await get(path(['approvals', r.id, 'statement'], { purpose: 'approve' }), control.signal);
+      open.set(r.id, { statement, record: JSON.parse(statement.document) });
+    } catch (error) { if (error.status !== 404) throw error; } // it has just gone
   }
 
   function soon() {
@@ -32,23 +49,89 @@ export function approvalsView(app) {
     const pending = records.filter((r) => r.phase === 'Pending');
     replace(totals, pending.length ? plural(pending.length, 'call') + (pending.length === 1 ? ' waits' : ' wait') : 'nothing waits');
     if (!records.length) {
-      replace(body, empty('No call has needed an approval', 'A rule with require_approval makes calls wait for a person. docs/GOVERNANCE.md says how to write one.'));
+      replace(body, empty('No call has needed an approval', 'A rule with the verdict approval_required makes calls wait for a person. docs/GOVERNANCE.md says how to write one.'));
       return;
     }
     setTimeout(tick);
+    const focus = document.activeElement;
     replace(body, [...pending, ...records.filter((r) => r.phase !== 'Pending').reverse().slice(0, 100)].map(card));
+    if (body.contains(focus)) focus.focus({ preventScroll: true });
+  }
+
+  // decision is what decides about a record.
+  function decision(r) {
+    if (!decides()) return h('p', { class: 'dim' }, 'Who decides needs the role approver.');
+    if (controls.has(r.id)) return controls.get(r.id);
+    const reason = h('input', { type: 'text', maxlength: '900', 'aria-label': 'Reason, for who made the call', placeholder: 'Reason, for who made the call' });
+    const ttl = h('select', { 'aria-label': 'How long it is good' }, [['', 'for the usual time'], ['1h', 'for 1 hour'], ['8h', 'for 8 hours'], ['24h', 'for a day']].map(([value, text]) => h('option', { value }, text)));
+    const fault = h('p', { class: 'fault', role: 'alert' });
+    const act = async (what, done) => {
+      for (const b of box.querySelectorAll('button')) b.disabled = true;
+      set(fault, '');
+      try {
+        const asked = what === 'deny' ? { reason: reason.value } : { ttl: ttl.value };
+        const { statement, record } = open.get(r.id);
+        asked.digest = record.digest;
+        if (what !== 'deny' && (!visitor.alone || !r.approvers.includes('operator'))) asked.proof = await proof(visitor, statement, what, ttl.value);
+        await post(path(['approvals', r.id, what]), asked);
+        toast(`${r.tool}: ${done}`);
+      } catch (error) {
+        set(fault, error.name === 'NotAllowedError' ? 'The passkey was not used. Nothing was decided.' : error.message + (error.hint ? ': ' + error.hint : ''));
+        await look(r).catch(failed); // it may be another one by now
+      }
+      for (const b of box.querySelectorAll('button')) b.disabled = false;
+      soon();
+    };
+    const needs = !visitor.alone || !r.approvers.includes('operator');
+    const blocked = !r.approvers.some((a) => a !== 'client') ? 'The rule lets only the person at the client decide.' : needs ? obstacle(visitor) || (!visitor.passkeys.length && 'To approve here, add a passkey below.') : '';
+    const box = h('div', { class: 'decide' },
+      h('div', { class: 'bar' }, button('approvals', needs ? 'Approve with a passkey' : 'Approve', () => act('approve', 'approved'), { class: 'primary', disabled: Boolean(blocked) }), ttl,
+        button('', 'Wait longer', () => { ttl.value ||= '1h'; act('extend', 'waits longer'); }, { disabled: Boolean(blocked) })),
+      h('div', { class: 'bar' }, button('close', 'Deny', () => act('deny', 'denied')), reason), fault,
+      blocked && h('p', { class: 'dim' }, blocked), blocked && command(`sudo orla approvals approve ${r.id}`));
+    controls.set(r.id, box);
+    return box;
+  }
+
+  // drawKeys shows the passkeys of who is here, and how to add one.
+  function drawKeys() {
+    if (!decides()) { replace(keys); return; }
+    const why = obstacle(visitor), { register: needs } = visitor;
+    const name = h('input', { type: 'text', maxlength: '90', value: navigator.platform || 'a passkey', 'aria-label': 'Name of the new passkey' });
+    const link = needs === 'link' && h('input', { type: 'text', autocomplete: 'off', 'aria-label': 'A new link of orla console', placeholder: 'A new link of orla console' });
+    const fault = h('p', { class: 'fault', role: 'alert' });
+    const add = button('approvals', 'Add a passkey', async () => {
+      add.disabled = true;
+      set(fault, '');
+      try {
+        visitor = await register(visitor, name.value, link && link.value);
+        controls.clear();
+        toast('The passkey was added.');
+        drawKeys();
+        draw();
+        return;
+      } catch (error) {
+        set(fault, error.name === 'NotAllowedError' ? 'No passkey was made.' : error.message + (error.hint ? ': ' + error.hint : ''));
+        visitor = await ask().catch(() => visitor);
+      }
+      add.disabled = false;
+    });
+    replace(keys, h('article', { class: 'item passkeys' }, h('h2', {}, 'Your passkeys'), h('p', { class: 'dim' }, `You are ${visitor.name}. A passkey shows that a person decides, and not a program.`),
+      visitor.passkeys.length > 0 && h('ul', { class: 'marks' }, visitor.passkeys.map((k) => h('li', {}, h('span', { class: 'mark' }, `${k.name} · since ${day(k.registered_at)}`)))),
+      why ? h('p', {}, why) : [h('div', { class: 'bar' }, name, link, add),
+        h('p', { class: 'dim' }, { nothing: 'The browser asks which authenticator to use, and for its PIN or your finger.', link: 'The first passkey needs a new link: run orla console on the machine of Orla, and paste what it prints.', passkey: 'One of your other passkeys has to agree.' }[needs])], fault));
   }
 
   function card(r) {
     const [kind, word] = looks[r.phase] || ['stopped', r.phase];
-    const full = open.get(r.id);
+    const full = open.get(r.id)?.record;
     const left = h('span', { class: 'left', 'data-until': r.expires_at });
     return h('article', { class: 'item' + (r.phase === 'Pending' ? ' waits' : ' past') },
       h('h2', {}, h('span', { class: 'badge ' + kind }, shape(kind), h('span', {}, word)), r.tool, h('small', { class: 'dim' }, [r.operation_class, 'by ' + r.caller, r.agent && 'for ' + r.agent].filter(Boolean).join(' · '))),
       h('dl', { class: 'details' }, [['Asked', day(r.created_at)], r.phase === 'Pending' && ['Time left', left], r.why && ['Why', r.why], r.rule && ['Rule', r.rule], ['May decide', r.approvers.join(', ')], r.decided_by && ['Decided by', `${r.decided_by}, ${r.decided_how}, ${day(r.decided_at)}`], r.reason && ['Reason', r.reason], r.used_at && ['Used', day(r.used_at)], ['Record', r.id]].filter(Boolean).map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)])),
       full?.arguments !== undefined && h('div', { class: 'part' }, h('h3', {}, `Arguments, ${bytes(r.arguments_bytes)}`), h('pre', { tabindex: '0' }, JSON.stringify(full.arguments, null, 2).slice(0, 100_000))),
       full?.last_approved && h('div', { class: 'part' }, h('h3', {}, `Since ${full.last_approved.id}, which ${full.last_approved.decided_by} approved`), full.last_approved.changes.length ? h('ul', { class: 'diff' }, full.last_approved.changes.map((c) => h('li', {}, h('code', {}, c.path || 'all'), c.was !== undefined && h('del', {}, JSON.stringify(c.was)), c.is !== undefined && h('ins', {}, JSON.stringify(c.is))))) : h('p', { class: 'dim' }, 'Nothing differs.')),
-      r.phase === 'Pending' && h('div', { class: 'decide' }, h('p', {}, 'This page cannot decide: any program of this user could do the same. To decide, run as root, or as who may:'), command(`sudo orla approvals approve ${r.id}`), command(`orla approvals deny ${r.id}`)));
+      r.phase === 'Pending' && full && decision(full));
   }
 
   function tick() {
@@ -59,7 +142,7 @@ export function approvalsView(app) {
   return {
     el, title: 'Approvals', params: { lines: 0, event: ['a call needs an approval', 'an approval was decided', 'an approval was extended'] },
     change() { const now = app.status?.approvals_waiting || 0; if (now !== waiting) { waiting = now; soon(); } },
-    lines(batch) { for (const l of batch.lines) open.delete(l.approval); soon(); },
+    lines() { soon(); },
     tick() { tick(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < Date.now())) soon(); },
     leave: () => control.abort(),
   };

@@ -70,10 +70,10 @@ export function toolView(app, name = '', tab = 'activity') {
 
   let drawn = '';
   function drawActions(t) {
-    const can = !t.state ? '' : t.state === 'STOPPED' || t.state === 'CREATED' ? 'start' : 'stop';
-    if (drawn === can) return;
-    drawn = can;
-    replace(actions, h('a', { class: 'button primary', href: '#/try/' + encodeURIComponent(name) }, icon('start'), 'Try it'),
+    const can = !t.state || !app.operates ? '' : t.state === 'STOPPED' || t.state === 'CREATED' ? 'start' : 'stop';
+    if (drawn === can + app.operates) return;
+    drawn = can + app.operates;
+    replace(actions, app.operates && h('a', { class: 'button primary', href: '#/try/' + encodeURIComponent(name) }, icon('start'), 'Try it'),
       can && button('restart', 'Restart', () => operate('restart', 'restarted')),
       can === 'stop' && button('stop', 'Stop', () => operate('stop', 'stopped; it stays so until it is started')),
       can === 'start' && button('start', 'Start', () => operate('start', 'started')));

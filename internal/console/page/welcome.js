@@ -1,4 +1,23 @@
-// A browser that followed a link from elsewhere sends no cookie with it. From here it does.
-import { get, hasKey } from './api.js';
+// A browser that followed a link from elsewhere sends no cookie with it. From here it does. Who has a token enters with it.
+import { get, hasKey, keep, message } from './api.js';
+
+const form = document.getElementById('token'), text = document.getElementById('text'), fault = document.getElementById('fault');
+
+form.addEventListener('submit', async (event) => {
+  event.preventDefault();
+  fault.textContent = '';
+  try {
+    const answer = await fetch('/console/login', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ token: text.value.trim() }) });
+    text.value = '';
+    if (!answer.ok) { fault.textContent = await message(answer); return; }
+    keep((await answer.json()).key);
+    location.replace('/');
+  } catch { fault.textContent = 'Orla does not answer.'; }
+});
+
+fetch('/console/door').then((answer) => answer.json()).then((door) => {
+  form.hidden = !door.token;
+  document.getElementById('link').hidden = !door.link;
+});
 
 if (hasKey()) get('/v1/status').then(() => location.replace('/'), () => {});

@@ -193,3 +193,24 @@ func ResolveBelow(dir, rel string) (string, error) {
 	}
 	return path, nil
 }
+
+// Real returns the absolute path of a folder, with links resolved as far as
+// it exists.
+func Real(folder string) string {
+	path, err := filepath.Abs(folder)
+	if err != nil { // there is no working directory
+		path = filepath.Clean(folder)
+	}
+	missing := ""
+	for {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return filepath.Join(real, missing)
+		}
+		up := filepath.Dir(path)
+		if up == path {
+			return filepath.Join(path, missing)
+		}
+		missing = filepath.Join(filepath.Base(path), missing)
+		path = up
+	}
+}

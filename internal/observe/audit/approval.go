@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
@@ -35,7 +33,7 @@ type ApprovalExtension struct {
 type ApprovalDecision struct {
 	Decider string
 	How     string
-	Proof   []byte // of a passkey; nil for none
+	Proof   []byte // of a passkey: a passkey.Proof as JSON; nil for none
 }
 
 // RecordApproval appends a line, as Record does that of a call. A nil Log ignores it.
@@ -51,11 +49,6 @@ func (l *Log) RecordApproval(a *Approval) {
 // appendTo appends what follows seq and prev in the line.
 func (a *Approval) appendTo(out []byte, now time.Time, full bool, in *rawjson.Canonicalizer) []byte {
 	out = appendBegin(out, now, eventApproval)
-	proof := ""
-	if a.Proof != nil {
-		sum := sha256.Sum256(a.Proof)
-		proof = hex.EncodeToString(sum[:])
-	}
 	until := ""
 	if !a.Until.IsZero() {
 		until = a.Until.UTC().Format(time.RFC3339)
@@ -74,11 +67,13 @@ func (a *Approval) appendTo(out []byte, now time.Time, full bool, in *rawjson.Ca
 		{`,"extended_by":`, a.ExtendedBy},
 		{`,"until":`, until},
 		{`,"reason":`, a.Reason},
-		{`,"proof_sha256":`, proof},
 	} {
 		if m.text != "" {
 			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
 		}
+	}
+	if a.Proof != nil && len(a.Proof) <= maxProof {
+		out = append(append(out, `,"proof":`...), a.Proof...)
 	}
 	if a.Args == nil {
 		return append(out, '}')

@@ -3,6 +3,7 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ const (
 	eventCall     = "call"
 	eventApproval = "approval" // somebody has decided about a call that needs an approval
 	eventPin      = "pin"      // an operator has accepted the definition of a tool or a prompt
+	eventPasskey  = "passkey"  // somebody has registered a passkey
 	eventStart    = "start"    // Orla begins to write: after its start, or to a new file
 	eventHead     = "head"     // a signature over the chain so far
 	eventTorn     = "torn"     // the line before was cut in the middle of a write
@@ -58,8 +60,11 @@ type Line struct {
 	Until      string `json:"until"`       // for how long
 	Reason     string `json:"reason"`      // of a denial or an end
 
+	ArgsSHA256 string          `json:"args_sha256"` // of the arguments
+	Proof      json.RawMessage `json:"proof"`       // of a decision by a passkey
+
 	Kind   string `json:"kind"`   // of a pin: tool or prompt
-	Digest string `json:"digest"` // of a pin: of the definition
+	Digest string `json:"digest"` // of a pin: of the definition; of a passkey: of its public key
 
 	Why  string `json:"why"`  // of a start, a head or a gap
 	Note string `json:"note"` // of a head: what is signed, and the signature
@@ -75,6 +80,8 @@ const (
 	maxText = 256
 	// maxArgs bounds the arguments in a line, in bytes, with audit_arguments: full.
 	maxArgs = 16 << 10
+	// maxProof is more than the proof of a passkey can have, in bytes.
+	maxProof = 16 << 10
 	// maxLine is more than a line can have, in bytes.
 	maxLine = 64 << 10
 )

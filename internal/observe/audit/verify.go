@@ -75,12 +75,18 @@ type Verifier struct {
 
 	report Report
 	place
-	begun    bool
-	last     link // the last line that was valid
-	before   link // the one before it
+	begun bool
+	tail
 	previous previous
-	head     link // the last head
-	wanted   link // Head
+	head     link              // the last head
+	wanted   link              // Head
+	passkeys map[string]string // who has registered them, by the digests of their public keys
+}
+
+// tail are the last lines that were valid.
+type tail struct {
+	last   link
+	before link // the one before it
 }
 
 // place is where a Verifier is.
@@ -189,7 +195,11 @@ func (v *Verifier) check(raw []byte, whole bool) {
 		v.find(v.line, "Orla found at a start: %s", l.Why)
 	case eventLost:
 		v.note("%d calls were made and could not be recorded, and %d were refused", l.Lost, l.Refused)
-	case eventStart, eventTorn, eventApproval, eventPin:
+	case eventApproval:
+		v.proved(&l)
+	case eventPasskey:
+		v.registered(&l)
+	case eventStart, eventTorn, eventPin:
 	default:
 		v.find(v.line, "it has the event %q, which this version of Orla does not know", l.Event)
 	}

@@ -1,25 +1,52 @@
-package daemon
+// Package decisions lets people decide about calls (SPEC-TOOLS 8.7): at the control socket, and on the page of the
+// console, which may register passkeys.
+//
+// Its invariant: what a program of the user that runs Orla can do alone approves nothing, unless the configuration
+// says that no agent is such a program.
+package decisions
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"os"
 	"os/user"
 	"strconv"
+	"time"
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/call/approvals"
+	"github.com/orla-project/orla/internal/call/approvals/passkey"
 	"github.com/orla-project/orla/manifest"
 )
 
+// Decisions answers the requests about approvals. All fields are required. Its methods may be called from any goroutine.
+type Decisions struct {
+	// Store returns the records; nil before a rule has wanted an approval. Await waits for that, until ctx ends.
+	Store func() *approvals.Store
+	Await func(ctx context.Context) *approvals.Store
+	// SameUser reports whether the user that runs Orla may approve calls.
+	SameUser func() bool
+	Passkeys *passkey.Store
+	// Unrecorded returns why a new passkey could not be recorded now; nil if it could.
+	Unrecorded func() error
+	// Registered is told of each new passkey.
+	Registered func(*passkey.Key)
+	Log        *slog.Logger
+
+	challenges challenges
+}
+
+var _ control.Approver = (*Decisions)(nil)
+
 // Approvals implements control.Approver.
-func (o operations) Approvals(ctx context.Context, q control.ApprovalQuery) iter.Seq[control.Approval] {
+func (d *Decisions) Approvals(ctx context.Context, q control.ApprovalQuery) iter.Seq[control.Approval] {
 	wanted := func(r *approvals.Record) bool { return q.Phase == "" || string(r.Phase) == q.Phase }
 	return func(yield func(control.Approval) bool) {
 		if q.Follow {
-			if store := o.AwaitApprovals(ctx); store != nil {
+			if store := d.Await(ctx); store != nil {
 				for r := range store.Follow(ctx, wanted) {
 					if !yield(approvalOf(&r)) {
 						return
@@ -28,7 +55,7 @@ func (o operations) Approvals(ctx context.Context, q control.ApprovalQuery) iter
 			}
 			return
 		}
-		store := o.Governance.Approvals()
+		store := d.Store()
 		if store == nil {
 			return
 		}
@@ -40,9 +67,9 @@ func (o operations) Approvals(ctx context.Context, q control.ApprovalQuery) iter
 	}
 }
 
-// waitingApprovals counts the records that nobody has decided about.
-func (o operations) waitingApprovals() int {
-	if store := o.Governance.Approvals(); store != nil {
+// Waiting counts the records that nobody has decided about.
+func (d *Decisions) Waiting() int {
+	if store := d.Store(); store != nil {
 		return store.Pending()
 	}
 	return 0
@@ -63,8 +90,8 @@ func approvalOf(r *approvals.Record) control.Approval {
 }
 
 // Approval implements control.Approver.
-func (o operations) Approval(id string) (control.Approval, error) {
-	store := o.Governance.Approvals()
+func (d *Decisions) Approval(id string) (control.Approval, error) {
+	store := d.Store()
 	if store == nil {
 		return control.Approval{}, noApproval(id)
 	}
@@ -86,31 +113,31 @@ func (o operations) Approval(id string) (control.Approval, error) {
 }
 
 // Approve implements control.Approver.
-func (o operations) Approve(by control.Peer, id string, asked control.ApproveRequest) (control.Approval, error) {
-	return o.decide(by, id, approvals.Decision{Approve: true, Digest: asked.Digest}, asked.TTL)
+func (d *Decisions) Approve(by control.Peer, id string, asked control.ApproveRequest) (control.Approval, error) {
+	return d.decide(by, id, approvals.Decision{Approve: true, Digest: asked.Digest}, asked.TTL)
 }
 
 // Deny implements control.Approver. Everybody may deny who reaches the socket, since that allows nothing.
-func (o operations) Deny(by control.Peer, id string, asked control.DenyRequest) (control.Approval, error) {
-	return o.decide(by, id, approvals.Decision{Reason: asked.Reason, Digest: asked.Digest}, "")
+func (d *Decisions) Deny(by control.Peer, id string, asked control.DenyRequest) (control.Approval, error) {
+	return d.decide(by, id, approvals.Decision{Reason: asked.Reason, Digest: asked.Digest}, "")
 }
 
-func (o operations) decide(by control.Peer, id string, d approvals.Decision, ttl string) (control.Approval, error) {
-	store := o.Governance.Approvals()
+func (d *Decisions) decide(by control.Peer, id string, with approvals.Decision, ttl string) (control.Approval, error) {
+	store := d.Store()
 	if store == nil {
 		return control.Approval{}, noApproval(id)
 	}
-	if d.Approve {
-		if err := o.mayApprove(by); err != nil {
+	if with.Approve {
+		if err := d.mayApprove(by); err != nil {
 			return control.Approval{}, err
 		}
 	}
 	var err error
-	if d.TTL, err = control.ParseTTL(ttl, approvals.MaxTTL); err != nil {
+	if with.TTL, err = parseTTL(ttl); err != nil {
 		return control.Approval{}, err
 	}
-	d.By, d.How = nameOf(by), manifest.ApproverOperator
-	r, err := store.Decide(id, d)
+	with.By, with.How = NameOf(by), manifest.ApproverOperator
+	r, err := store.Decide(id, with)
 	if err != nil {
 		return control.Approval{}, refusedDecision(id, &r, err)
 	}
@@ -118,35 +145,35 @@ func (o operations) decide(by control.Peer, id string, d approvals.Decision, ttl
 }
 
 // Extend implements control.Approver. It prolongs what an approval allows, so who may not approve may not extend.
-func (o operations) Extend(by control.Peer, id string, asked control.ExtendRequest) (control.Approval, error) {
-	store := o.Governance.Approvals()
+func (d *Decisions) Extend(by control.Peer, id string, asked control.ExtendRequest) (control.Approval, error) {
+	store := d.Store()
 	if store == nil {
 		return control.Approval{}, noApproval(id)
 	}
-	if err := o.mayApprove(by); err != nil {
+	if err := d.mayApprove(by); err != nil {
 		return control.Approval{}, err
 	}
-	ttl, err := control.ParseTTL(asked.TTL, approvals.MaxTTL)
+	ttl, err := parseTTL(asked.TTL)
 	if err != nil {
 		return control.Approval{}, err
 	}
-	r, err := store.Extend(id, ttl, nameOf(by))
+	r, err := store.Extend(id, approvals.Decision{TTL: ttl, By: NameOf(by)})
 	if err != nil {
 		return control.Approval{}, refusedDecision(id, &r, err)
 	}
-	o.log.Info("an approval was extended", "approval", r.ID, "tool", r.Tool, "caller", r.Caller, "by", nameOf(by), "expires", r.Expires)
+	d.Log.Info("an approval was extended", "approval", r.ID, "tool", r.Tool, "caller", r.Caller, "by", NameOf(by), "expires", r.Expires)
 	return approvalOf(&r), nil
 }
 
 // mayApprove reports by its error whether a peer may approve calls. An agent with a shell is usually the user that
 // runs Orla, so that user may only if the configuration says so (docs/decisions/0044).
-func (o operations) mayApprove(by control.Peer) error {
-	if by.UID != os.Geteuid() || o.current().Approvals.SameUser {
+func (d *Decisions) mayApprove(by control.Peer) error {
+	if by.UID != os.Geteuid() || d.SameUser() {
 		return nil
 	}
 	e := &control.Error{
-		Code: control.CodeForbidden, Message: nameOf(by) + " runs this Orla, and may not approve its calls: an agent with a shell could do the same",
-		Hint: "try sudo, since root may; or set approvals.same_user: true in orla.yaml, if no agent has a shell as this user",
+		Code: control.CodeForbidden, Message: NameOf(by) + " runs this Orla, and may not approve its calls: an agent with a shell could do the same",
+		Hint: "try sudo, since root may; or use a passkey on the page of the console; or set approvals.same_user: true in orla.yaml, if no agent has a shell as this user",
 	}
 	if by.UID == 0 {
 		e.Hint = "run Orla as another user; or set approvals.same_user: true in orla.yaml, if no agent has a shell as root"
@@ -154,8 +181,8 @@ func (o operations) mayApprove(by control.Peer) error {
 	return e
 }
 
-// nameOf names a peer in records, logs and the audit log.
-func nameOf(by control.Peer) string {
+// NameOf names a peer in records, logs and the audit log.
+func NameOf(by control.Peer) string {
 	uid := strconv.Itoa(by.UID)
 	u, err := user.LookupId(uid)
 	if err != nil { // it has no name
@@ -181,9 +208,21 @@ func refusedDecision(id string, r *approvals.Record, err error) error {
 	case errors.Is(err, approvals.ErrDigest):
 		return &control.Error{Code: control.CodeDigest, Message: id + ": " + err.Error(), Hint: "read it again"}
 	case errors.Is(err, approvals.ErrApprover) && r.Allows(manifest.ApproverPasskey):
-		return &control.Error{Code: control.CodeForbidden, Message: id + ": the rule wants a passkey, and the console of this version of Orla does not ask for one; so nobody can decide", Hint: "change approvers in " + r.Rule}
+		return &control.Error{Code: control.CodeForbidden, Message: id + ": the rule wants a passkey", Hint: "decide on the page of the console: orla console"}
 	case errors.Is(err, approvals.ErrApprover):
 		return &control.Error{Code: control.CodeForbidden, Message: id + ": the rule lets only the person at the client decide", Hint: "approvers in " + r.Rule + " says so"}
 	}
 	return err
+}
+
+// parseTTL reads how long something waits or is good; 0 for "".
+func parseTTL(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	ttl, err := time.ParseDuration(text)
+	if err != nil || ttl < time.Second || ttl > approvals.MaxTTL {
+		return 0, &control.Error{Code: control.CodeBadRequest, Message: fmt.Sprintf("ttl: wants a duration from 1s to %dh, such as 10m, got %q", int(approvals.MaxTTL.Hours()), text)}
+	}
+	return ttl, nil
 }

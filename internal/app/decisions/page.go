@@ -1,0 +1,269 @@
+package decisions
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/call/approvals/passkey"
+)
+
+const (
+	maxBody       = 64 << 10 // of a decision
+	challengeLife = 5 * time.Minute
+	maxChallenges = 256
+)
+
+// challenges are those of passkeys that are being registered: one of each visitor. The zero value has none.
+type challenges struct {
+	mu  sync.Mutex // guards all
+	all map[string]challenge
+}
+
+type challenge struct {
+	bits  []byte
+	until time.Time
+}
+
+// issue returns a challenge for a visitor; nil if there are too many.
+func (c *challenges) issue(name string, now time.Time) []byte {
+	bits := make([]byte, 32)
+	_, _ = rand.Read(bits) // it does not fail
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, old := range c.all {
+		if now.After(old.until) {
+			delete(c.all, name)
+		}
+	}
+	if len(c.all) >= maxChallenges {
+		return nil
+	}
+	if c.all == nil {
+		c.all = map[string]challenge{}
+	}
+	c.all[name] = challenge{bits, now.Add(challengeLife)}
+	return bits
+}
+
+// take returns the challenge of a visitor, once; nil for none.
+func (c *challenges) take(name string, now time.Time) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	got := c.all[name]
+	delete(c.all, name)
+	if now.After(got.until) {
+		return nil
+	}
+	return got.bits
+}
+
+// VisitorInfo is what the page needs to know of who uses it.
+type VisitorInfo struct {
+	Name     string        `json:"name" jsonschema:"Who decides, as records have it."`
+	Roles    []string      `json:"roles" jsonschema:"viewer, operator and approver: what this visitor may do."`
+	Alone    bool          `json:"alone" jsonschema:"May approve without a passkey, if the rule does not ask for one."`
+	Host     string        `json:"host" jsonschema:"The host that passkeys of this page are for."`
+	Passkeys []PasskeyInfo `json:"passkeys" jsonschema:"The passkeys of this visitor for this host."`
+	Register string        `json:"register" jsonschema:"What another passkey needs: nothing, link or passkey."`
+	Problem  string        `json:"problem,omitempty" jsonschema:"Why passkeys cannot be used."`
+}
+
+// PasskeyInfo is a passkey.
+type PasskeyInfo struct {
+	ID         string    `json:"id" jsonschema:"The id of the credential, in base64url."`
+	Name       string    `json:"name" jsonschema:"The name that its owner has given it."`
+	Registered time.Time `json:"registered_at" jsonschema:"When it was registered."`
+	Used       time.Time `json:"used_at,omitzero" jsonschema:"When it was used last; absent if it never was."`
+}
+
+// Challenge is what a new passkey has to sign.
+type Challenge struct {
+	Challenge string `json:"challenge" jsonschema:"256 random bits, in base64url. It is good once, for 5 minutes."`
+}
+
+// route is one thing that the page can ask.
+type route struct {
+	pattern string
+	role    string
+	handle  func(*Decisions, *Visitor, *http.Request) (any, error)
+}
+
+func routes() []route {
+	return []route{
+		{"GET /v1/visitor", Viewer, func(d *Decisions, v *Visitor, _ *http.Request) (any, error) { return d.info(v), nil }},
+		{"POST /v1/passkeys/challenge", Approver, (*Decisions).challenge},
+		{"POST /v1/passkeys", Approver, (*Decisions).newPasskey},
+		{"GET /v1/approvals/{id}/statement", Approver, (*Decisions).askedStatement},
+		{"POST /v1/approvals/{id}/approve", Approver, decided(passkey.Approve)},
+		{"POST /v1/approvals/{id}/extend", Approver, decided(passkey.Extend)},
+		{"POST /v1/approvals/{id}/deny", Approver, func(d *Decisions, v *Visitor, r *http.Request) (any, error) {
+			var asked VisitorDecision
+			if err := read(r, &asked); err != nil {
+				return nil, err
+			}
+			return d.deny(v, r.PathValue("id"), &asked)
+		}},
+	}
+}
+
+// Routes lists what only the page can ask, as docs/control-api.yaml writes it.
+func Routes() (patterns []string) {
+	for _, r := range routes() {
+		if !strings.HasSuffix(r.pattern, "approve") && !strings.HasSuffix(r.pattern, "deny") && !strings.HasSuffix(r.pattern, "extend") {
+			patterns = append(patterns, r.pattern) // the control socket has those too
+		}
+	}
+	return patterns
+}
+
+// Page answers the requests of the page, each with With. next answers those that decide nothing.
+func (d *Decisions) Page(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for _, one := range routes() {
+		mux.HandleFunc(one.pattern, func(w http.ResponseWriter, r *http.Request) {
+			v, err := visitorOf(r, one.role)
+			if err != nil {
+				control.Send(w, nil, err)
+				return
+			}
+			answer, err := one.handle(d, v, r)
+			control.Send(w, answer, err)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := visitorOf(r, roleFor(r)); err != nil {
+			control.Send(w, nil, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	return mux
+}
+
+// roleFor returns the role that a request needs which decides nothing. What is not known needs one that nobody has.
+func roleFor(r *http.Request) string {
+	changes := func(part string) bool { return strings.HasPrefix(r.URL.Path, "/v1/"+part+"/") }
+	switch {
+	case r.Method == http.MethodGet, r.URL.Path == "/v1/audit/verify":
+		return Viewer
+	case changes("tools"), changes("capsules"), changes("questions"):
+		return Operator
+	}
+	return ""
+}
+
+// visitorOf returns who makes a request, or why it may not.
+func visitorOf(r *http.Request, role string) (*Visitor, error) {
+	v, ok := r.Context().Value(visitorKey{}).(*Visitor)
+	switch {
+	case !ok:
+		return nil, &control.Error{Code: control.CodeForbidden, Message: "it is not known who you are"}
+	case role == "":
+		return nil, &control.Error{Code: control.CodeNotFound, Message: "the page cannot ask for " + r.URL.Path, Hint: "docs/control-api.yaml lists what there is"}
+	case !v.has(role):
+		return nil, &control.Error{Code: control.CodeForbidden, Message: v.Name + " has not the role " + role, Hint: "console: [" + role + "] in the entry of callers gives it"}
+	}
+	return v, nil
+}
+
+// read decodes the body of a request. Who decides is not for the request to say.
+func read(r *http.Request, into any) error {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return &control.Error{Code: control.CodeBadRequest, Message: "the request ends before its end: " + err.Error()}
+	case len(body) > maxBody:
+		return &control.Error{Code: control.CodeTooLarge, Message: fmt.Sprintf("the request is larger than %d bytes", maxBody)}
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return &control.Error{Code: control.CodeBadRequest, Message: "the request's body: " + strings.TrimPrefix(err.Error(), "json: ")}
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return &control.Error{Code: control.CodeBadRequest, Message: "the request's body: there is something after the object"}
+	}
+	return nil
+}
+
+func decided(purpose string) func(*Decisions, *Visitor, *http.Request) (any, error) {
+	return func(d *Decisions, v *Visitor, r *http.Request) (any, error) {
+		var asked VisitorDecision
+		if err := read(r, &asked); err != nil {
+			return nil, err
+		}
+		return d.approve(v, purpose, r.PathValue("id"), &asked)
+	}
+}
+
+func (d *Decisions) askedStatement(_ *Visitor, r *http.Request) (any, error) {
+	q := r.URL.Query()
+	for key := range q {
+		if key != "purpose" && key != "ttl" {
+			return nil, &control.Error{Code: control.CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there are purpose and ttl"}
+		}
+	}
+	said, _, err := d.statement(q.Get("purpose"), r.PathValue("id"), q.Get("ttl"))
+	return said, err
+}
+
+func (d *Decisions) challenge(v *Visitor, _ *http.Request) (any, error) {
+	bits := d.challenges.issue(v.Name, time.Now())
+	if bits == nil {
+		return nil, &control.Error{Code: control.CodeRefused, Message: "too many passkeys are being registered", Hint: "try again in some minutes"}
+	}
+	text, _ := passkey.Bytes(bits).MarshalText() // it does not fail
+	return Challenge{string(text)}, nil
+}
+
+func (d *Decisions) newPasskey(v *Visitor, r *http.Request) (any, error) {
+	var asked PasskeyRequest
+	if err := read(r, &asked); err != nil {
+		return nil, err
+	}
+	if err := d.register(v, &asked); err != nil {
+		return nil, err
+	}
+	return d.info(v), nil
+}
+
+// info tells of a visitor.
+func (d *Decisions) info(v *Visitor) VisitorInfo {
+	info := VisitorInfo{Name: v.Name, Roles: []string{}, Alone: d.alone(v), Passkeys: []PasskeyInfo{}, Register: "passkey"}
+	for _, role := range Roles() {
+		if v.has(role) {
+			info.Roles = append(info.Roles, role)
+		}
+	}
+	if at, err := url.Parse(v.Origin); err == nil {
+		info.Host = at.Hostname()
+	}
+	keys, err := d.Passkeys.Keys()
+	if err != nil {
+		info.Problem = err.Error()
+	}
+	for _, k := range keys {
+		if k.Owner == v.Name && k.RP == info.Host {
+			id, _ := k.ID.MarshalText() // it does not fail
+			info.Passkeys = append(info.Passkeys, PasskeyInfo{string(id), k.Name, k.Registered, k.Used})
+		}
+	}
+	switch {
+	case mayRegister(v.Admits, len(keys)) == nil:
+		info.Register = "nothing"
+	case len(info.Passkeys) == 0:
+		info.Register = "link"
+	}
+	slices.SortFunc(info.Passkeys, func(a, b PasskeyInfo) int { return a.Registered.Compare(b.Registered) })
+	return info
+}
