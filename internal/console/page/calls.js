@@ -24,8 +24,7 @@ export function callsView(app) {
   const search = h('input', { type: 'search', placeholder: 'Search calls', 'aria-label': 'Search calls', oninput: () => { words = search.value.toLowerCase(); draw(); } });
   const only = h('button', { type: 'button', class: 'chip', 'aria-pressed': 'false', onclick: () => { failedOnly = !failedOnly; only.setAttribute('aria-pressed', String(failedOnly)); draw(); } }, 'Failed only');
   const list = new List({ row, key: (c) => c.n, label: 'Calls', height: 40, role: 'rowgroup' });
-  list.el.setAttribute('role', 'presentation');
-  const table = h('div', { class: 'table calls', role: 'table', 'aria-label': 'Calls' }, h('div', { class: 'tr head', role: 'row' }, [['', ''], ['Time', ''], ['Tool', 'c-name'], ['Caller', ''], ['Took', 'num'], ['Answer', 'num']].map(([text, kind]) => h('span', { role: 'columnheader', class: kind }, text))), list.el);
+  const table = h('div', { class: 'table calls', role: 'table', 'aria-label': 'Calls' }, h('div', { class: 'tr head', role: 'row', 'aria-rowindex': '1' }, [['Result', ''], ['Time', ''], ['Tool', 'c-name'], ['Caller', ''], ['Took', 'num'], ['Answer', 'num']].map(([text, kind]) => h('span', { role: 'columnheader', class: kind }, text))), list.el);
   const chart = h('div', { class: 'chart' });
   const detail = h('div', { class: 'detail', hidden: true });
   const none = h('div', { hidden: true });

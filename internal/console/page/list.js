@@ -7,9 +7,9 @@ export class List {
   // tells rows apart. height is that of a row, in pixels.
   constructor({ row, key, label, height, follow = false, role = 'list' }) {
     Object.assign(this, { row, key, height, follow, items: [], shown: new Map() });
-    this.space = h('div', { class: 'space', role });
-    this.el = h('div', { class: 'rows', tabindex: '0', 'aria-label': label, role: 'group' }, this.space);
-    this.space.setAttribute('aria-label', label);
+    this.rows = role === 'rowgroup'; // of a table
+    this.space = this.rows ? h('div', { class: 'space', role: 'presentation' }) : h('div', { class: 'space', role, 'aria-label': label });
+    this.el = h('div', { class: 'rows', tabindex: '0', 'aria-label': label, role: this.rows ? role : 'group' }, this.space);
     this.el.addEventListener('scroll', () => { this.atEnd = this.isAtEnd(); this.soon(); }, { passive: true });
     this.atEnd = follow;
     this.sizes = new ResizeObserver(() => { this.fit(); this.draw(); });
@@ -40,7 +40,10 @@ export class List {
   draw() {
     if (!this.el.isConnected) return;
     const total = this.items.length * this.height;
-    if (this.total !== total) this.space.style.height = (this.total = total) + 'px';
+    if (this.total !== total) {
+      this.space.style.height = (this.total = total) + 'px';
+      if (this.rows) this.el.closest('[role=table]').setAttribute('aria-rowcount', this.items.length + 1);
+    }
     if (this.follow && this.atEnd) this.el.scrollTop = this.el.scrollHeight;
     const extra = 6;
     const first = Math.max(0, Math.floor(this.el.scrollTop / this.height) - extra);
@@ -56,8 +59,8 @@ export class List {
       const next = before ? before.nextSibling : this.space.firstChild;
       if (next !== el) this.space.insertBefore(el, next);
       before = el;
-      el.setAttribute('aria-posinset', i + 1);
-      el.setAttribute('aria-setsize', this.items.length);
+      el.setAttribute(this.rows ? 'aria-rowindex' : 'aria-posinset', this.rows ? i + 2 : i + 1); // the first row is the head
+      if (!this.rows) el.setAttribute('aria-setsize', this.items.length);
       this.shown.delete(key);
       now.set(key, { el, item });
     }

@@ -26,14 +26,13 @@ export function toolsView(app) {
     chips.forEach((c, i) => c.setAttribute('aria-pressed', String(filters[i][0] === name)));
     draw();
   } }, text));
-  const heads = h('div', { class: 'tr head', role: 'row' }, columns.map(([key, text, kind]) => h('span', { role: 'columnheader', class: kind + ' c-' + key, 'aria-sort': order === key ? 'ascending' : 'none' },
+  const heads = h('div', { class: 'tr head', role: 'row', 'aria-rowindex': '1' }, columns.map(([key, text, kind]) => h('span', { role: 'columnheader', class: kind + ' c-' + key, 'aria-sort': order === key ? 'ascending' : 'none' },
     h('button', { type: 'button', onclick: () => {
       order = key;
       heads.querySelectorAll('[role=columnheader]').forEach((el, i) => el.setAttribute('aria-sort', columns[i][0] === key ? 'ascending' : 'none'));
       draw();
     } }, text))));
   const list = new List({ row, key: (t) => t.name, label: 'Tools', height: 46, role: 'rowgroup' });
-  list.el.setAttribute('role', 'presentation');
   const none = h('div', { hidden: true });
   const table = h('div', { class: 'table tools', role: 'table', 'aria-label': 'Tools' }, heads, list.el);
   const el = h('section', { class: 'view fill' },

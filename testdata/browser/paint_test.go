@@ -1,0 +1,69 @@
+package browser
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestPaint measures how soon the page is painted, and how large it is. A busy machine makes any time long, so what is
+// checked is the ratio to a page that has nothing but a text, of the same process.
+func TestPaint(t *testing.T) {
+	b := newTab(t)
+	o := newOrla(t, "tools", "version: 1\n")
+	link := o.run("console", "--no-browser")
+	b.do(chromedp.Navigate(link))
+	b.wait(`document.querySelector('.tools .tr:not(.head)')`)
+	base, _, _ := strings.Cut(link, "/console/")
+	best := func(url, ready string) float64 {
+		least := 0.0
+		for range 5 {
+			b.do(chromedp.Navigate(url))
+			b.wait(ready)
+			b.wait(`performance.getEntriesByName('first-contentful-paint').length === 1`)
+			at, err := strconv.ParseFloat(b.js(`performance.getEntriesByName('first-contentful-paint')[0].startTime`), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if least == 0 || at < least {
+				least = at
+			}
+		}
+		return least
+	}
+	page, empty := best(base+"/?again", `document.querySelector('.tools .tr:not(.head)')`), best(base+"/healthz", `document.body.innerText`)
+	t.Logf("first contentful paint: the console %.0f ms, a text %.0f ms", page, empty)
+	if page > 5*empty+100 {
+		t.Errorf("the console is painted after %.0f ms, a text after %.0f ms", page, empty)
+	}
+	b.do(chromedp.Navigate(base + "/"))
+	b.wait(`document.querySelector('.tools .tr:not(.head)')`)
+	total, packed := 0, 0
+	for _, url := range strings.Fields(b.js(`performance.getEntriesByType('resource').map((r) => r.name).filter((n) => n.includes('/console/')).concat(location.href).join(' ')`)) {
+		resp, err := http.Get(strings.Replace(url, "localhost", "127.0.0.1", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var small bytes.Buffer
+		w := gzip.NewWriter(&small)
+		if _, err := w.Write(text); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+		total, packed = total+len(text), packed+small.Len()
+	}
+	t.Logf("the page has %d bytes, compressed %d", total, packed)
+	if total < 50<<10 || packed > 150<<10 {
+		t.Errorf("the page has %d bytes, compressed %d", total, packed)
+	}
+}
