@@ -15,9 +15,11 @@ package mcpbridge
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -97,8 +99,34 @@ type Options struct {
 	StateKey []byte
 	// Metrics, if not nil, is served at /metrics (SPEC G6), to callers whom no roles or toolsets keep from some tools.
 	Metrics http.Handler
+	// Shared says which replica this process is; nil if it is the only one.
+	Shared *Shared
 	// Log is required.
 	Log *slog.Logger
+}
+
+// Shared is what the names that clients are given need so that any replica can read them (SPEC P4).
+type Shared struct {
+	Replica string            // its name: in the names of what only this process has, before NameEnd
+	States  [sha256.Size]byte // the key of requestStates, which all replicas have
+}
+
+// NameEnd ends the name of a replica. Neither that nor random text contains it.
+const NameEnd = "."
+
+// Replica returns the name of the replica that gave a name to a client; "" if that does not say it.
+func Replica(name string) string {
+	rest, is := strings.CutPrefix(name, results.Prefix)
+	if !is {
+		if rest, is = strings.CutPrefix(name, results.HeldPrefix); !is {
+			return ""
+		}
+	}
+	replica, _, found := strings.Cut(rest, NameEnd)
+	if !found {
+		return ""
+	}
+	return replica
 }
 
 // Bridge serves a Catalog to MCP clients. Its methods may be called from any
@@ -155,6 +183,10 @@ func New(catalog Catalog, opts Options) *Bridge {
 	}
 	b.lists.made.Store(&listed{})
 	b.SetMaxInline(opts.MaxInline)
+	if of := opts.Shared; of != nil {
+		b.large.store.Replica, b.conversations.replica = of.Replica+NameEnd, of.Replica+NameEnd
+		b.states = results.NewStatesOf(of.States)
+	}
 	var err error
 	if b.selfJSON, err = json.Marshal(b.self); err != nil { // it is three strings
 		panic(err)

@@ -17,6 +17,7 @@ import (
 // conversations are all conversations: those that wait for their clients, by a secret state
 // that is valid for one request, and those whose peers work.
 type conversations struct {
+	replica string         // begins the states; see Shared
 	running budget.Counter // of conversations whose peers work; not a WaitGroup, since some may begin during the wait
 
 	mu     sync.Mutex // guards the fields that follow
@@ -78,7 +79,7 @@ func (c *conversations) park(v *conversation) (state string, ok bool) {
 		return "", false
 	}
 	v.parked = true
-	state = results.HeldPrefix + rand.Text()
+	state = results.HeldPrefix + c.replica + rand.Text()
 	c.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
 		c.mu.Lock()
 		_, still := c.parked[state]

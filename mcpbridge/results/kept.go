@@ -23,6 +23,8 @@ const (
 type Store struct {
 	limit func(caller string, groups []string) int64 // see NewStore
 	area  memfile.Area                               // has the bytes
+	// Replica begins the ids; see mcpbridge.Shared. It is set before the first call.
+	Replica string
 
 	mu     sync.Mutex // guards what follows
 	kept   map[string]*list.Element
@@ -84,7 +86,7 @@ func (l *Store) keep(a Large, by Keeper) (uri string, most int64, ok bool) {
 	if limit > 0 && size > limit {
 		return "", limit, false
 	}
-	k := &keptAnswer{Kept: l.put(a), id: rand.Text(), by: by, until: time.Now().Add(largeTTL)}
+	k := &keptAnswer{Kept: l.put(a), id: l.Replica + rand.Text(), by: by, until: time.Now().Add(largeTTL)}
 	var dropped []*keptAnswer
 	defer func() { free(dropped) }()
 	l.mu.Lock()

@@ -59,6 +59,9 @@ const (
 	signedPrefix = "peer:"
 )
 
+// NewStatesOf returns States with a key that other replicas have too.
+func NewStatesOf(key [sha256.Size]byte) *States { return &States{key} }
+
 // sign returns the requestState that a client gets for a state of a peer.
 func (s *States) sign(of Asking, state string) string {
 	return signedPrefix + s.signature(of, state) + ":" + state

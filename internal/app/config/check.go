@@ -95,6 +95,7 @@ func (c *Loaded) check(bad map[string]bool) []error {
 	v.traces()
 	v.isolation()
 	v.packages()
+	v.replicas()
 	if len(v.faults) == 0 && (c.doc == nil || c.doc.Err() == nil) {
 		v.address() // what it says depends on several keys
 	}

@@ -84,6 +84,7 @@ type Config struct {
 	KubernetesNamespace string `json:"kubernetes_namespace,omitempty" jsonschema:"Namespace of these resources and Secrets. It takes effect at the start. Default: the namespace of the pod that Orla runs in, else default." flag:"NAME" brief:"namespace of these resources (default the pod's, else default)" sample:"tools"`
 
 	IsolationConfig
+	ReplicasConfig
 }
 
 // AuthConfig says who may call over HTTP.
@@ -157,6 +158,7 @@ func Defaults() Config {
 		Tracing:               TracingConfig{SampleRatio: 1},
 		AllowPrivateEndpoints: string(outbound.PrivateLoopback),
 		IsolationConfig:       isolationDefaults(),
+		ReplicasConfig:        replicasDefaults(),
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"syscall"
@@ -98,7 +97,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 			}
 		}()
 	}
-	letGarbageGather()
+	wiring.LetGarbageGather()
 	signals := newSignals()
 	if before != nil && before.Ended {
 		signals.end <- syscall.SIGTERM
@@ -159,7 +158,12 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		log.Info("stopped", "reason", err.Error())
 		return nil, nil
 	}
+	shared, err := p.Shared.Join(ctx)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Failed, Err: err}
+	}
 	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
+		Shared:  shared,
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
 		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance, StateKey: before.ForBridge(),
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
@@ -244,6 +248,10 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.http = httpfront.New(s.bridge, settings)
+	endReplicas, err := s.Shared.Open(ctx, cfg, s.http, s.Services.Callbacks)
+	if err != nil {
+		return &exit.Error{Code: exit.Failed, Err: err}
+	}
 	kept := wiring.Sessions(cfg, s.log.Logger)
 	defer kept.Close()
 	s.http.Keep(kept)
@@ -251,7 +259,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	for _, at := range metadataPaths {
 		s.http.Handle(at, &s.issuer)
 	}
-	s.http.Handle(webhook.CallbackPattern, s.Services.Callbacks)
+	s.http.Handle(webhook.CallbackPattern, s.Shared.Callbacks(s.Services.Callbacks))
 	s.serveConsole(cfg, &settings) //nolint:contextcheck // a decision waits for no context
 	s.web = listen.New(s.http, s.log.Logger)
 	if err := s.open(ctx, cfg, before); err != nil {
@@ -274,10 +282,12 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		ended = s.waitForEnd(ctx, signals, nil)
 	}
 	s.http.Drain()
+	s.Shared.Leave(ctx, time.Duration(s.current().ShutdownGrace))
 	s.drain(ctx, signals)
 	s.page.Close()
 	s.http.CloseSessions()
 	s.web.Shutdown(context.WithoutCancel(ctx))
+	endReplicas(context.WithoutCancel(ctx))
 	tree.end()
 	s.log.Info("stopped", "reason", ended.Error())
 	return nil
@@ -286,17 +296,6 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 // clusterTime is how long the start waits for the resources of a cluster. After that Orla serves what it knows; a rule
 // that it does not know denies every call.
 const clusterTime = 10 * time.Second
-
-// gcPercent is the value of GOGC. Orla uses only a few MiB, so that with the default of 100, garbage
-// collections take a fifth of the time of small calls.
-const gcPercent = 400
-
-// letGarbageGather sets gcPercent, unless the user has set GOGC.
-func letGarbageGather() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
 
 // open listens where systemd does, or else where cfg says.
 func (s *server) open(ctx context.Context, cfg *config.Loaded, before *upgrade.Document) error {
@@ -370,6 +369,9 @@ func (s *server) startTree(ctx context.Context, services ...suture.Service) *tre
 	}
 	if s.notifier != nil {
 		front.Add(s.readiness())
+	}
+	if s.Shared != nil {
+		front.Add(s.Shared)
 	}
 	if dog := newWatchdog(s.notifier, s.Supervisor, front, s.log.Logger); dog != nil {
 		front.Add(dog)

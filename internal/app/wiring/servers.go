@@ -22,6 +22,9 @@ func (p *Parts) capsule(t manifest.Tool, environ []string) (supervisor.Provider,
 			Client: p.Services.client, Auth: p.Services.serverAuth(t), UserAgent: "orla/" + version.Version(), Log: p.log,
 		})
 	}
+	if p.Shared.once(t) {
+		return p.held(t, opts)
+	}
 	return capsule.New(t, opts)
 }
 

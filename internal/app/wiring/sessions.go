@@ -13,7 +13,7 @@ import (
 // folder, for orla dev, and if the file cannot be used, which is logged. The caller closes it.
 func Sessions(cfg *config.Loaded, log *slog.Logger) *sessionlog.Log {
 	dir := config.StateDir(cfg, "sessions")
-	if dir == "" || cfg.Only != "" {
+	if dir == "" || cfg.Only != "" || cfg.ReplicaListen != "" { // those of replicas are in their ids
 		return nil
 	}
 	path := filepath.Join(config.Absolute(dir), folderKey(cfg)+".log")

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/capsule/records"
@@ -86,6 +87,8 @@ type launchers struct {
 	clusters      *clusters
 	LastProcesses LastProcesses
 	Packages      Packages // of the tools whose processes are started here
+	Shared        *Shared  // what is elsewhere too; nil for the only replica
+	shutdownGrace atomic.Int64
 }
 
 // ManyCallers reports whether a configuration has several callers, who must not learn about each
@@ -144,6 +147,15 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 	p.Approving.Announcer, p.Approving.Passkeys = p.newAnnouncer(), passkey.NewStore(config.Absolute(stateFile(cfg, "passkeys")))
 	p.Governance.Memory = stateFile(cfg, "rules")
 	p.cgroup, p.Launcher = root, launcher
+	if guard != nil {
+		if p.Shared, err = newShared(cfg, log); err != nil {
+			p.Audit.Close()
+			launcher.Close()
+			root.Close()
+			return nil, err
+		}
+	}
+	p.shutdownGrace.Store(int64(cfg.ShutdownGrace))
 	p.adopt(before)
 	p.sandboxes = sandbox.NewHost(sandbox.HostOptions{Local: launcher, Cgroup: root, Log: log})
 	p.Tenants.Store(ManyCallers(cfg))
@@ -238,8 +250,14 @@ func developed(cfg *config.Loaded, t manifest.Tool) manifest.Tool {
 	return t
 }
 
+// grace is how long calls in flight may go on.
+func (p *Parts) grace() time.Duration { return time.Duration(p.shutdownGrace.Load()) }
+
 // Resize applies max_concurrent_calls of cfg. Calls in flight are not affected.
-func (p *Parts) Resize(cfg *config.Loaded) { p.Slots.Resize(cfg.MaxConcurrentCalls) }
+func (p *Parts) Resize(cfg *config.Loaded) {
+	p.Slots.Resize(cfg.MaxConcurrentCalls)
+	p.shutdownGrace.Store(int64(cfg.ShutdownGrace))
+}
 
 // Close waits for the processes that are left.
 func (p *Parts) Close() { p.close(p.Launcher.Close) }
@@ -258,6 +276,7 @@ func (p *Parts) close(launcher func()) {
 	p.cgroup.Close()
 	p.Governance.Approvals().Close()
 	p.Audit.Close()
+	p.Shared.close()
 }
 
 // KeepAlive runs the services of capsules until end is called.

@@ -38,6 +38,16 @@ func (c *Callbacks) expect(w *wait, x *contract.Exchange) {
 	c.waits[x.RequestID()] = w
 }
 
+// Waits reports whether a call waits for the answer to a request.
+func (c *Callbacks) Waits(id string) bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waits[id] != nil
+}
+
 // making records the request that w is making; nil for none.
 func (c *Callbacks) making(w *wait, r *request) {
 	if c == nil {

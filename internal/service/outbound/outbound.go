@@ -60,6 +60,9 @@ type Options struct {
 	Far bool
 	// Roots are the trusted certificate authorities. If nil, the system's.
 	Roots *x509.CertPool
+	// Transport, if not nil, makes all connections, to wherever it likes: for what Orla itself runs elsewhere. The caller
+	// closes it.
+	Transport *http.Transport
 }
 
 // Client makes HTTP requests. Its methods may be called from any goroutine.
@@ -85,6 +88,9 @@ func New(opts Options) *Client {
 	c.pool.Store(c.newPool(c.private))
 	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().web, req) })
 	plain := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().h2c, req) })
+	if opts.Transport != nil {
+		web = roundTripper(func(req *http.Request) (*http.Response, error) { return sendBy(opts.Transport, req) })
+	}
 	c.doer = http.Client{Transport: web, CheckRedirect: redirect}
 	c.http = http.Client{Transport: web, CheckRedirect: stay}
 	c.h2c = http.Client{Transport: plain, CheckRedirect: stay}

@@ -61,6 +61,8 @@ func (s *session) refused(ctx context.Context, resp *http.Response, m message, c
 	s.mu.Unlock()
 	status := resp.StatusCode
 	switch {
+	case status == http.StatusMisdirectedRequest && s.opts.Own:
+		return s.end()
 	case status == http.StatusNotFound && inSession: // "The server ... MUST respond to requests containing that session ID with HTTP 404" (Transports, Session Management)
 		return s.end()
 	case status == http.StatusUnauthorized && (asksForOAuth(resp.Header) || c.Login()):

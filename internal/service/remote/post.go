@@ -71,6 +71,9 @@ func (s *session) post(ctx context.Context, m message, c auth.Credentials) error
 			req.Header.Set(trace.StateKey, m.at.State())
 		}
 	}
+	if s.opts.Sign != nil {
+		s.opts.Sign(req.Header, m.whose)
+	}
 	resp, err := s.opts.Client.Do(req)
 	if err != nil {
 		return err

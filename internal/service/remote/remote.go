@@ -61,6 +61,11 @@ type Options struct {
 	Auth *auth.Source
 	// UserAgent is the User-Agent header.
 	UserAgent string
+	// Own says that the server is a replica of this Orla. It is told whose each message is (Sign), and with the status 421 it
+	// says that it has nothing to do with the session any more, and has done nothing.
+	Own bool
+	// Sign adds to the headers of a request whose it is. If nil, nothing is added.
+	Sign func(http.Header, turns.Owner)
 	// Log receives panics. If nil, they are not logged.
 	Log *slog.Logger
 

@@ -70,10 +70,18 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 // removed reports whether a request has ended because the access of its caller did.
 func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
 
+// forget makes a session that has ended not come back.
+func (h *Front) forget(id string) {
+	h.sessions.kept.Ended(id)
+	if h.sessions.elsewhere != nil {
+		h.sessions.elsewhere.Ended(id)
+	}
+}
+
 // endSessions ends sessions for good, and cancels their requests.
 func (h *Front) endSessions(these []*client.Session) {
 	for _, s := range these {
-		h.sessions.kept.Ended(s.ID)
+		h.forget(s.ID)
 		h.bridge.EndSession(s)
 	}
 }

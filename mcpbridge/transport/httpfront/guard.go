@@ -7,13 +7,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
+	"github.com/orla-project/orla/mcpbridge/transport/hosts"
+	"github.com/orla-project/orla/mcpbridge/transport/passed"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -32,11 +31,14 @@ func (h *Front) guarded(next http.Handler) http.Handler {
 // answered one that has no caller.
 func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 	s := h.settings.Load()
+	if by := passed.From(r.Context()); by != nil {
+		return h.admitPassed(w, r, by, next)
+	}
 	if s.Verify == nil && s.Loopback && !fromThisMachine(r) {
 		refuse(w, http.StatusForbidden, "this server is for its own machine alone; give it tokens for others")
 		return false
 	}
-	if s.Verify == nil && !hostAllowed(r.Host, s) {
+	if s.Verify == nil && !hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback) {
 		refuse(w, http.StatusForbidden, "the Host header is not one of this server's names; add it to allowed_hosts")
 		return false
 	}
@@ -45,9 +47,9 @@ func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 		return false
 	}
 	if origin := header(r, "Origin"); origin != "" {
-		allowCORS(w, origin)
+		hosts.AllowCORS(w, origin)
 		if r.Method == http.MethodOptions {
-			preflight(w, r)
+			hosts.Preflight(w, r)
 			return false
 		}
 	}
@@ -89,7 +91,7 @@ func (h *Front) serveCaller(w http.ResponseWriter, r *http.Request, next http.Ha
 func (h *Front) known(r *http.Request) bool {
 	s := h.settings.Load()
 	if s.Verify == nil {
-		return (!s.Loopback || fromThisMachine(r)) && hostAllowed(r.Host, s) && originAllowed(r, s)
+		return (!s.Loopback || fromThisMachine(r)) && hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback) && originAllowed(r, s)
 	}
 	token, ok := bearerToken(r)
 	if !ok {
@@ -112,72 +114,6 @@ func isJSON(r *http.Request) bool {
 	return err == nil && media == jsonType
 }
 
-// hostAllowed reports whether a Host header names this server. This stops DNS rebinding, in which
-// an attacker's name resolves to this machine.
-func hostAllowed(host string, s *Settings) bool {
-	name, port := bareHost(host)
-	if _, err := strconv.ParseUint(port, 10, 16); port != "" && err != nil {
-		return false
-	}
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(name)
-	if err == nil && (!s.Loopback || addr.Unmap().IsLoopback()) {
-		return true
-	}
-	if len(s.AllowedHosts) > 0 && (slices.Contains(s.AllowedHosts, hostEntry(name, "")) || slices.Contains(s.AllowedHosts, hostEntry(name, port))) {
-		return true
-	}
-	if s.Loopback {
-		return false
-	}
-	own, err := os.Hostname()
-	return err == nil && strings.EqualFold(own, name)
-}
-
-// bareHost returns a host in lower case, without brackets and a final dot, and its port; "" for
-// none.
-func bareHost(host string) (name, port string) {
-	name, port, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	return strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), ".")), port
-}
-
-// hostEntry returns a host, and its port if it has one, in the form in which allowed hosts are
-// compared.
-func hostEntry(name, port string) string {
-	if addr, err := netip.ParseAddr(name); err == nil {
-		name = addr.String()
-	}
-	if port == "" {
-		return name
-	}
-	return net.JoinHostPort(name, port)
-}
-
-// originName returns an allowed origin as browsers send it: without the default port of its
-// scheme.
-func originName(origin string) string {
-	u, err := url.Parse(origin)
-	if err != nil {
-		return origin
-	}
-	name, port := u.Hostname(), u.Port()
-	if addr, err := netip.ParseAddr(name); err == nil {
-		name = addr.String()
-	}
-	if strings.Contains(name, ":") {
-		name = "[" + name + "]"
-	}
-	if port != "" && (u.Scheme != "https" || port != "443") && (u.Scheme != "http" || port != "80") {
-		name += ":" + port
-	}
-	return u.Scheme + "://" + name
-}
-
 // originAllowed reports whether a request does not come from a web page, or comes from a page of
 // this server or of an allowed origin.
 func originAllowed(r *http.Request, s *Settings) bool {
@@ -189,43 +125,11 @@ func originAllowed(r *http.Request, s *Settings) bool {
 		}
 		return true
 	}
-	if containsFold(s.AllowedOrigins, origin) {
+	if hosts.ContainsFold(s.AllowedOrigins, origin) {
 		return true
 	}
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
-}
-
-func containsFold(list []string, s string) bool {
-	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, s) })
-}
-
-// allowCORS lets the page of an allowed origin read the answer.
-func allowCORS(w http.ResponseWriter, origin string) {
-	w.Header().Set("Access-Control-Allow-Origin", origin)
-	w.Header().Add("Vary", "Origin")
-	w.Header().Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate")
-}
-
-// mcpHeaders are the request headers that a client in a browser needs. Those of tool parameters
-// are added, by their prefix.
-const mcpHeaders = "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"
-
-// preflight answers the CORS preflight request of an allowed origin.
-func preflight(w http.ResponseWriter, r *http.Request) {
-	allowed := []string{mcpHeaders}
-	for asked := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
-		if asked = strings.TrimSpace(asked); strings.HasPrefix(strings.ToLower(asked), "mcp-param-") {
-			allowed = append(allowed, asked)
-		}
-	}
-	w.Header().Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
-	w.Header().Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
-	w.Header().Set("Access-Control-Max-Age", "600")
-	if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
-		w.Header().Set("Access-Control-Allow-Private-Network", "true")
-	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 // refuse answers a request with a JSON-RPC error without an id, which every client can show.

@@ -22,6 +22,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
+	"github.com/orla-project/orla/mcpbridge/transport/hosts"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -141,10 +142,10 @@ func (h *Front) Configure(settings Settings) {
 	settings.MaxSessions = cmp.Or(settings.MaxSessions, DefaultMaxSessions)
 	settings.AllowedHosts, settings.AllowedOrigins = slices.Clone(settings.AllowedHosts), slices.Clone(settings.AllowedOrigins)
 	for i, host := range settings.AllowedHosts {
-		settings.AllowedHosts[i] = hostEntry(bareHost(host))
+		settings.AllowedHosts[i] = hosts.Entry(hosts.Bare(host))
 	}
 	for i, origin := range settings.AllowedOrigins {
-		settings.AllowedOrigins[i] = originName(origin)
+		settings.AllowedOrigins[i] = hosts.OriginName(origin)
 	}
 	callers := settings.Callers
 	if settings.Verify == nil {

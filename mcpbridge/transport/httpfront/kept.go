@@ -52,10 +52,16 @@ func (h *Front) accessDigest(caller string) string {
 	return sessionlog.AccessDigest(a.key)
 }
 
-// earlier returns a session that the same caller began in an earlier process by the same access; nil if there is none that
+// earlier returns a session that the same caller began in another process by the same access; nil if there is none that
 // waits to be resumed.
 func (h *Front) earlier(id, caller string) *sessionlog.Record {
-	if k := h.sessions.kept.Earlier(id); k != nil && k.Caller == caller && k.Access == h.accessDigest(caller) {
+	var k *sessionlog.Record
+	if h.sessions.elsewhere == nil {
+		k = h.sessions.kept.Earlier(id)
+	} else if h.sessions.find(id, caller) == nil { // else it goes on already
+		k = h.sessions.elsewhere.Opened(id)
+	}
+	if k != nil && k.Caller == caller && k.Access == h.accessDigest(caller) {
 		return k
 	}
 	return nil
@@ -73,15 +79,18 @@ func (h *Front) endEarlier(r *http.Request) bool {
 	if h.earlier(id, subject(r)) == nil {
 		return false // it was resumed meanwhile
 	}
-	h.sessions.kept.Ended(id)
+	h.forget(id)
 	return true
 }
 
 // resume goes on with a session that the same caller began in an earlier process (SPEC Q2). It returns nil if
 // there is none. The noRoom says why it cannot go on now.
 func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
-	if h.sessions.closing.Load() && h.sessions.kept != nil {
+	if h.sessions.closing.Load() && (h.sessions.kept != nil || h.sessions.elsewhere != nil) {
 		return nil, stopping
+	}
+	if h.home(r) != "" {
+		return nil, nil
 	}
 	if h.earlier(id, caller) == nil {
 		return h.sessions.find(id, caller), nil // another request may have been faster
@@ -108,7 +117,9 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 	h.bridge.Resume(r.Context(), s, says, k.Level, slices.Sorted(maps.Keys(k.Follows)), by)
 	u := &usage{Session: s, user: caller, party: of}
 	h.sessions.opened(u)
-	h.sessions.kept.Resumed(id)
+	if h.sessions.elsewhere == nil {
+		h.sessions.kept.Resumed(id)
+	}
 	if removed(r.Context()) {
 		h.endSessions(h.sessions.removeOne(u))
 		return nil, nil

@@ -22,6 +22,10 @@ import (
 
 // serveMCP serves Streamable HTTP in every era.
 func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
+	if to := h.home(r); to != "" {
+		h.pass(w, r, to, nil)
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		h.servePost(under(w), r)
@@ -114,6 +118,10 @@ func (h *Front) servePost(out *response, r *http.Request) {
 	m, refused := wire.ReadMessage(data)
 	if refused != nil {
 		writeRefusal(out, http.StatusBadRequest, m.ID, refused)
+		return
+	}
+	if to := h.namedBy(r, m); to != "" {
+		h.pass(out, r, to, data)
 		return
 	}
 	if m.Method != wire.MethodListen {

@@ -2,7 +2,6 @@ package httpfront
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -112,7 +111,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 		full.refuse(out, m.ID)
 		return
 	}
-	s := client.New(rand.Text())
+	s := client.New(h.newID(from.subject, says))
 	u := &usage{Session: s, user: from.subject, party: of}
 	began := false // also when there is a panic
 	defer func() {

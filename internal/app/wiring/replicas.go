@@ -1,0 +1,83 @@
+package wiring
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
+	"github.com/orla-project/orla/internal/cluster/replicas"
+	"github.com/orla-project/orla/internal/cluster/sealed"
+	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/mcpbridge"
+)
+
+// Shared is what this process shares with the other replicas of the same Orla (SPEC P3, P4).
+type Shared struct {
+	*replicas.Replicas
+	sessions *sealed.Sessions // nil before Join
+	client   *outbound.Client // for the capsules that others hold
+	api      *kubeapi.Client
+	all      bool // capsules of every kind have one process in all replicas
+	log      *slog.Logger
+}
+
+// podNamespace is where Kubernetes tells a pod its namespace.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// newShared returns what a configuration says about replicas; nil if this process is the only one. It sends nothing.
+func newShared(cfg *config.Loaded, log *slog.Logger) (*Shared, error) {
+	if cfg.ReplicaListen == "" || cfg.Stdio || cfg.Only != "" {
+		return nil, nil
+	}
+	reach, err := kubeapi.Load(cfg.K8sKubeconfig, cfg.K8sContext)
+	if err != nil {
+		return nil, fmt.Errorf("replica_listen: replicas know each other through Kubernetes, which is found as for isolation_mode kubernetes: %w", err)
+	}
+	api, err := kubeapi.New(reach, "orla/"+version.Version(), func(next http.RoundTripper) http.RoundTripper { return next })
+	if err != nil {
+		return nil, fmt.Errorf("replica_listen: the API server of Kubernetes cannot be used: %w", err)
+	}
+	own, _ := os.ReadFile(podNamespace) // there is none outside of a pod
+	pod, _ := os.Hostname()             // a name is made without it
+	r, err := replicas.New(replicas.Options{
+		Client: api, Namespace: cmp.Or(cfg.ReplicaNamespace, strings.TrimSpace(string(own)), "default"), Group: cfg.ReplicaGroup,
+		Pod: pod, Address: cfg.ReplicaReached(), Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Shared{Replicas: r, client: outbound.New(outbound.Options{Transport: r.Transport()}), api: api, all: cfg.ReplicaCapsules == config.OnceAll, log: log}, nil
+}
+
+// joinTime is how long the API server may be away when a replica starts.
+const joinTime = time.Minute
+
+// Join gets from the API server what the replicas have in common, and returns what the bridge needs of it; nil for the only
+// process.
+func (s *Shared) Join(ctx context.Context) (*mcpbridge.Shared, error) {
+	if s == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTime)
+	defer cancel()
+	box, err := s.OpenBox(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.sessions = sealed.New(s.Replicas, box)
+	return &mcpbridge.Shared{Replica: s.Self(), States: box.Key("requestState")}, nil
+}
+
+func (s *Shared) close() {
+	if s != nil {
+		s.api.Close()
+	}
+}

@@ -1,0 +1,286 @@
+package replicas
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
+)
+
+// capsulePath begins the paths of the capsules that a replica holds.
+const capsulePath = "/capsules/"
+
+// CapsuleURL returns where a replica serves a capsule that it holds.
+func CapsuleURL(replica, capsule string) string { return "https://" + replica + capsulePath + capsule }
+
+// Transport makes requests of replicas: the host of a URL is the name of one.
+func (r *Replicas) Transport() *http.Transport { return r.transport }
+
+// held is what this replica holds.
+type held struct {
+	looking *sync.Mutex // held while an unknown certificate is looked for
+
+	mu      *sync.Mutex // guards serving
+	serving map[string]http.Handler
+}
+
+func newHeld() held {
+	return held{looking: &sync.Mutex{}, mu: &sync.Mutex{}, serving: map[string]http.Handler{}}
+}
+
+// Offer has the second port serve a capsule that this replica holds; nil for no more. Requests that are being
+// answered go on.
+func (r *Replicas) Offer(capsule string, by http.Handler) {
+	r.held.mu.Lock()
+	defer r.held.mu.Unlock() // the other lock is taken in it, and never the other way
+	if by == nil {
+		delete(r.held.serving, capsule)
+		return
+	}
+	r.held.serving[capsule] = by
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tellLocked()
+}
+
+// offerTime is how long a request waits for a capsule that this replica holds and does not serve yet.
+const offerTime = 5 * time.Second
+
+// serveHeld serves a capsule. Where it is not held, nothing of the request is done: 421.
+func (r *Replicas) serveHeld(w http.ResponseWriter, q *http.Request) {
+	capsule := q.PathValue("capsule")
+	late := time.After(offerTime)
+	for {
+		r.mu.Lock()
+		l, changed := r.leases[r.leaseOfCapsule(capsule)], r.changed
+		soon := l != nil && l.Spec.Holder == r.self && l.leaves().IsZero() && r.alive.Err() == nil && !r.leaving
+		r.mu.Unlock()
+		r.held.mu.Lock()
+		by := r.held.serving[capsule]
+		r.held.mu.Unlock()
+		switch {
+		case by != nil:
+			by.ServeHTTP(w, q)
+			return
+		case !soon:
+			http.Error(w, "this replica does not hold the capsule", http.StatusMisdirectedRequest)
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			http.Error(w, "this replica does not serve the capsule yet", http.StatusMisdirectedRequest)
+			return
+		case <-q.Context().Done():
+			return
+		}
+	}
+}
+
+// leaseOfCapsule names the Lease of a capsule.
+func (r *Replicas) leaseOfCapsule(capsule string) string {
+	sum := sha256.Sum256([]byte(r.opts.Group + "\x00" + capsule))
+	return "orla-capsule-" + hex.EncodeToString(sum[:10])
+}
+
+// Holder waits until a replica holds a capsule, can be reached and means to go on, and returns its name.
+func (r *Replicas) Holder(ctx context.Context, capsule string) (string, error) {
+	name := r.leaseOfCapsule(capsule)
+	for {
+		r.mu.Lock()
+		l, changed := r.leases[name], r.changed
+		var holder string
+		if l != nil && l.leaves().IsZero() && r.holdsLocked(l) {
+			if of := r.leases[leaseOf(l.Spec.Holder)]; of != nil && r.reachesLocked(of) {
+				holder = l.Spec.Holder
+			}
+		}
+		r.mu.Unlock()
+		if holder != "" {
+			return holder, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// holdsLocked reports whether the holder of a capsule's Lease lives.
+func (r *Replicas) holdsLocked(l *seen) bool {
+	if l.Spec.Holder == r.self {
+		return r.alive.Err() == nil
+	}
+	of := r.leases[leaseOf(l.Spec.Holder)]
+	return l.Spec.Holder != "" && of != nil && r.livesLocked(of)
+}
+
+// Hold calls run whenever this replica holds a capsule, until ctx ends. The context of run ends when this replica stops,
+// or is to hold it no longer; run then returns when nothing of the capsule is left. Each time that the capsule is held
+// anew has a higher generation. No other replica holds it before run has returned, or this replica is gone.
+func (r *Replicas) Hold(ctx context.Context, capsule string, run func(ctx context.Context, generation int64)) {
+	name := r.leaseOfCapsule(capsule)
+	var patience time.Time // until then, those may take it that come before this one
+	for {
+		r.mu.Lock()
+		l, changed, alive, leaving := r.leases[name], r.changed, r.alive, r.leaving
+		free := l == nil || !r.holdsLocked(l) || l.Spec.Holder == r.self
+		rank := r.rankLocked(capsule)
+		r.mu.Unlock()
+		var again <-chan time.Time
+		switch {
+		case ctx.Err() != nil:
+			return
+		case alive.Err() != nil || leaving || !free:
+			patience = time.Time{}
+		case patience.IsZero():
+			patience = time.Now().Add(time.Duration(rank) * look / 2)
+			continue
+		case time.Now().Before(patience):
+			again = time.After(time.Until(patience))
+		default:
+			taken, err := r.take(ctx, name, capsule, l)
+			if err == nil {
+				r.keep(ctx, alive, taken, run)
+			} else if ctx.Err() == nil {
+				r.opts.Log.Debug("a capsule's lease is not taken", "tool", capsule, "err", err)
+			}
+			patience = time.Now().Add(look / 2)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// rankLocked returns how many replicas come before this one for a capsule, so that capsules are spread over them.
+func (r *Replicas) rankLocked(capsule string) (rank int) {
+	own := weight(r.self, capsule)
+	for _, l := range r.leases {
+		if m := l.member(); m.Name != r.self && r.answersLocked(l) && weight(m.Name, capsule) > own {
+			rank++
+		}
+	}
+	return rank
+}
+
+// take makes this replica the holder of a capsule. was is its Lease, as it is known; nil if there is none.
+func (r *Replicas) take(ctx context.Context, name, capsule string, was *seen) (*record, error) {
+	l := &record{}
+	if was != nil {
+		l.Metadata.Version, l.Spec.Transitions = was.Metadata.Version, was.Spec.Transitions
+	}
+	l.Metadata.Name = name
+	l.Metadata.Labels, l.Metadata.Annotations = map[string]string{labelGroup: r.opts.Group}, map[string]string{noteCapsule: capsule}
+	l.Spec.Holder = r.self
+	l.Spec.Transitions++
+	return r.write(ctx, l)
+}
+
+// write creates or replaces a Lease, unless it has changed meanwhile.
+func (r *Replicas) write(ctx context.Context, l *record) (*record, error) {
+	ctx, cancel := context.WithTimeout(ctx, lasts/3)
+	defer cancel()
+	ask := kubeapi.Request{Method: http.MethodPut, Of: leases, Namespace: r.opts.Namespace, Name: l.Metadata.Name, Body: kubeapi.Object{
+		"apiVersion": leases.APIVersion(), "kind": "Lease", "metadata": l.Metadata, "spec": l.Spec,
+	}}
+	if l.Metadata.Version == "" {
+		ask.Method, ask.Name = http.MethodPost, ""
+	}
+	written := &record{}
+	if err := r.opts.Client.Do(ctx, ask, written); err != nil {
+		return nil, err
+	}
+	r.note(false, *written)
+	return written, nil
+}
+
+// keep calls run while the Lease of a capsule is this replica's, and gives it back.
+func (r *Replicas) keep(ctx, alive context.Context, l *record, run func(context.Context, int64)) {
+	capsule, generation := l.note(noteCapsule), l.Spec.Transitions
+	r.opts.Log.Info("this replica holds a capsule", "tool", capsule, "generation", generation)
+	holding, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { r.watchHeld(holding, alive, l.Metadata.Name, end) })
+	run(holding, generation)
+	lost := errors.Is(context.Cause(holding), errLost)
+	end(nil)
+	watching.Wait()
+	r.opts.Log.Info("this replica does not hold a capsule any more", "tool", capsule, "generation", generation, "lost", lost)
+	if lost {
+		return
+	}
+	free := kubeapi.Object{
+		"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteLeaves: nil}},
+		"spec":     kubeapi.Object{"holderIdentity": nil},
+	}
+	if err := r.patch(context.WithoutCancel(ctx), l.Metadata.Name, free); err != nil {
+		r.opts.Log.Warn("a capsule's lease is not given back; others take it when this replica is gone", "tool", capsule, "err", err)
+	}
+}
+
+// errLost ends the holding of a capsule that others may take already, and errLeaves that of a replica that stops.
+var (
+	errLost   = errors.New("the lease was not renewed")
+	errLeaves = errors.New("this replica stops")
+)
+
+// watchHeld ends the holding of a capsule when it is lost, or this replica stops. Before the latter, the others know.
+func (r *Replicas) watchHeld(ctx, alive context.Context, name string, end context.CancelCauseFunc) {
+	for {
+		r.mu.Lock()
+		l, changed, leaving := r.leases[name], r.changed, r.leaving
+		r.mu.Unlock()
+		switch {
+		case alive.Err() != nil, l == nil, l.Spec.Holder != r.self:
+			end(errLost)
+			return
+		case leaving:
+			note := kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteLeaves: time.Now().UTC().Format(time.RFC3339)}}}
+			_ = r.patch(context.WithoutCancel(ctx), name, note) // else others ask this replica once more, and are told that it does not hold it
+			end(errLeaves)
+			return
+		}
+		select {
+		case <-changed:
+		case <-alive.Done():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Lost reports whether the context of a run ended because others may hold the capsule already: there is no time.
+func Lost(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLost) }
+
+// AwaitReleased waits until this replica holds no capsule, or ctx ends.
+func (r *Replicas) AwaitReleased(ctx context.Context) {
+	for {
+		r.mu.Lock()
+		changed := r.changed
+		holds := false
+		for _, l := range r.leases {
+			holds = holds || l.note(noteCapsule) != "" && l.Spec.Holder == r.self
+		}
+		r.mu.Unlock()
+		if !holds {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

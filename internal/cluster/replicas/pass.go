@@ -1,0 +1,80 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"time"
+)
+
+// findTime is how long each replica may take to say whether it has something.
+const findTime = 2 * time.Second
+
+// Find asks the other replicas who has something, by a path that they answer with 204 then. It returns "" if nobody does.
+func (r *Replicas) Find(ctx context.Context, path string) string {
+	for _, m := range r.Live() {
+		if m.Name != r.self && r.Reaches(m.Name) && r.has(ctx, m.Name, path) {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+func (r *Replicas) has(ctx context.Context, replica, path string) bool {
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+replica+path, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := r.transport.RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close() // the status is all
+	return resp.StatusCode == http.StatusNoContent
+}
+
+// Passing is a request on its way to another replica.
+type Passing struct {
+	To   string
+	Sign func(http.Header) // adds to the request who makes it
+	// Again answers the request if To cannot be reached. Nothing of the request was read then.
+	Again http.Handler
+}
+
+// Pass passes a request on as it is, and its answer as it comes. It ends with its client.
+func (r *Replicas) Pass(w http.ResponseWriter, q *http.Request, how Passing) {
+	body := io.Reader(q.Body)
+	if q.ContentLength >= 0 {
+		// net/http closes the body when the answer begins. Nobody may look for its end then: the other connection would be
+		// closed too, and the answer with it.
+		body = io.LimitReader(q.Body, q.ContentLength)
+	} else {
+		_ = http.NewResponseController(w).EnableFullDuplex() // for the same reason; HTTP/2 always has it
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "https", how.To, p.In.Host
+			p.Out.Header.Del("Authorization") // it was checked here
+			how.Sign(p.Out.Header)
+			if p.Out.Body != nil && p.Out.Body != http.NoBody {
+				p.Out.Body = io.NopCloser(body) // it is needed for Again
+			}
+		},
+		Transport: r.transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(r.opts.Log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if _, unsent := errors.AsType[*UnreachableError](err); unsent && q.Context().Err() == nil {
+				r.opts.Log.Warn("a replica cannot be reached; another one goes on", "replica", how.To, "err", err)
+				how.Again.ServeHTTP(w, q)
+				return
+			}
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the replica that answers has gone; try again", http.StatusBadGateway)
+		},
+	}
+	proxy.ServeHTTP(w, q)
+}

@@ -1,0 +1,165 @@
+package replicas
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"time"
+)
+
+// newCertificate makes the certificate of a process, which others know by its digest. Its key is in memory only.
+func newCertificate(name string) (cert tls.Certificate, digest string, err error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, "", err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(100, 0, 0),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		return tls.Certificate{}, "", err
+	}
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: private}, digestOf(raw), nil
+}
+
+func digestOf(certificate []byte) string {
+	sum := sha256.Sum256(certificate)
+	return hex.EncodeToString(sum[:])
+}
+
+// UnreachableError is the error of a request that was not sent, since its replica cannot be reached.
+type UnreachableError struct {
+	Name string
+	Err  error
+}
+
+func (e *UnreachableError) Error() string { return fmt.Sprintf("replica %s: %v", e.Name, e.Err) }
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// dialTime bounds the making of a connection.
+const dialTime = 3 * time.Second
+
+// dial connects to the replica whose name is the host of an address, and checks that it is that one.
+func (r *Replicas) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	name, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	l := r.leases[leaseOf(name)]
+	r.mu.Unlock()
+	if l == nil {
+		return nil, &UnreachableError{name, errors.New("there is no such replica")}
+	}
+	m := l.member()
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	secure := tls.Dialer{Config: &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{r.cert},
+		InsecureSkipVerify: true, //nolint:gosec // the certificate is compared below
+	}}
+	conn, err := secure.DialContext(ctx, "tcp", m.Address)
+	if err != nil {
+		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			r.suspect(name)
+		}
+		return nil, &UnreachableError{name, err}
+	}
+	made, ok := conn.(*tls.Conn)
+	if !ok || digestOf(made.ConnectionState().PeerCertificates[0].Raw) != m.Digest {
+		_ = conn.Close() // nothing was sent
+		r.suspect(name)
+		return nil, &UnreachableError{name, errors.New("another program answers at its address")}
+	}
+	return conn, nil
+}
+
+// knows reports whether a certificate is that of a replica.
+func (r *Replicas) knows(ctx context.Context, digest string) bool {
+	return r.looked(ctx, func(l *seen) bool { return l.note(noteDigest) == digest })
+}
+
+// Known reports whether there is a replica of a name, or was one lately.
+func (r *Replicas) Known(ctx context.Context, name string) bool {
+	return r.looked(ctx, func(l *seen) bool { return l.Metadata.Name == leaseOf(name) })
+}
+
+// looked reports whether there is such a Lease. One that is unknown is looked for once more: it may be new.
+func (r *Replicas) looked(ctx context.Context, is func(*seen) bool) bool {
+	has := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, l := range r.leases {
+			if is(l) {
+				return true
+			}
+		}
+		return false
+	}
+	if has() {
+		return true
+	}
+	if !r.held.looking.TryLock() { // a stranger must not make many requests
+		return false
+	}
+	defer r.held.looking.Unlock()
+	_, err := r.list(ctx)
+	return err == nil && has()
+}
+
+const (
+	// headTime bounds the reading of a request's headers on the second port, and idleTime an idle connection there.
+	headTime, idleTime = 10 * time.Second, 3 * time.Minute
+	// maxHead bounds the headers in bytes: those of a client, and who it is.
+	maxHead = 1 << 20
+)
+
+// Listen serves the second port on a listener: what is held here, and passed, for what another replica passes on. end closes
+// it, when everything that is being answered is.
+func (r *Replicas) Listen(on net.Listener, passed http.Handler) (end func(context.Context)) {
+	mux := http.NewServeMux()
+	mux.HandleFunc(capsulePath+"{capsule}", r.serveHeld)
+	mux.Handle("/", passed)
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 || !r.knows(q.Context(), digestOf(q.TLS.PeerCertificates[0].Raw)) {
+				http.Error(w, "this port is for the replicas of this Orla", http.StatusForbidden)
+				return
+			}
+			mux.ServeHTTP(w, q)
+		}),
+		ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{r.cert}, ClientAuth: tls.RequireAnyClientCert},
+		ErrorLog:  slog.NewLogLogger(r.opts.Log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.ServeTLS(on, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			r.opts.Log.Error("the port for other replicas is closed", "err", err)
+		}
+	}()
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close() // what is left has had its time
+		}
+		<-done
+	}
+}

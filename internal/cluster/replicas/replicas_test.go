@@ -1,0 +1,229 @@
+package replicas
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
+	"github.com/orla-project/orla/internal/testing/leaks"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// newReplica returns a replica that knows no API server.
+func newReplica(t *testing.T, pod string) *Replicas {
+	t.Helper()
+	r, err := New(Options{Pod: pod, Client: unreachable(t), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.transport.CloseIdleConnections)
+	return r
+}
+
+// unreachable is a client of an API server that is away.
+func unreachable(t *testing.T) *kubeapi.Client {
+	t.Helper()
+	config, err := kubeapi.Load(writeConfig(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubeapi.New(config, "test", func(http.RoundTripper) http.RoundTripper { return away{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type away struct{}
+
+func (away) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+
+// meet makes replicas know each other, as if the API server had said so at a time.
+func meet(at time.Time, to *Replicas, others ...*record) {
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	for _, l := range others {
+		to.leases[l.Metadata.Name] = &seen{record: *l, at: at}
+	}
+	to.heardLocked(at)
+}
+
+// there is the Lease of a replica that lives.
+func there(name string, created time.Time) *record {
+	l := &record{}
+	l.Metadata.Name, l.Metadata.Created, l.Metadata.Version = leaseOf(name), created, "1"
+	l.Metadata.Annotations = map[string]string{noteDigest: "of " + name, noteAddress: "127.0.0.1:1"}
+	l.Spec.Holder, l.Spec.Seconds, l.Spec.Renewed = name, int64(lasts.Seconds()), created
+	return l
+}
+
+// SPEC P4: a replica is gone when the API server was heard for longer than its Lease lasts and the Lease did not change; not
+// when the API server is away.
+func TestP4WhoIsGone(t *testing.T) {
+	r := newReplica(t, "a")
+	now := time.Now()
+	meet(now, r, there("b", now))
+	if !r.Lives("b") || r.Lives("c") {
+		t.Error("b is there, and c is not")
+	}
+	r.mu.Lock()
+	r.leases[leaseOf("b")].at = now.Add(-time.Hour) // and nothing was heard since
+	r.contact = now.Add(-time.Hour)
+	r.mu.Unlock()
+	if !r.Lives("b") {
+		t.Error("without the API server nobody is gone")
+	}
+	meet(now, r)
+	if r.Lives("b") {
+		t.Error("b was not renewed for an hour, and lives")
+	}
+	left := there("d", now)
+	left.Metadata.Annotations[noteLeaves] = now.UTC().Format(time.RFC3339)
+	meet(now, r, left)
+	if r.Lives("d") || !r.Reaches("d") {
+		t.Error("d stops: it has no sessions any more, and still answers")
+	}
+	r.suspect("d")
+	if r.Reaches("d") {
+		t.Error("d could not be reached just now")
+	}
+}
+
+// SPEC P4: all replicas name the same heir of a session, and one that came later is none.
+func TestP4Heir(t *testing.T) {
+	began := time.Now().Add(-time.Hour)
+	gone := there("gone", began)
+	gone.Spec.Holder, gone.Spec.Renewed = "", began.Add(time.Minute)
+	old := []string{"b", "c", "d"}
+	all := []*Replicas{newReplica(t, "x"), newReplica(t, "y")}
+	heirs := map[string]int{}
+	for _, r := range all {
+		meet(time.Now(), r, gone, there("late", began.Add(30*time.Minute)))
+		for _, name := range old {
+			meet(time.Now(), r, there(name, began))
+		}
+	}
+	for n := range 300 {
+		what := strconv.Itoa(n)
+		heir := all[0].Heir("gone", what)
+		if other := all[1].Heir("gone", what); other != heir {
+			t.Fatalf("%s and %s", heir, other)
+		}
+		heirs[heir]++
+	}
+	for _, name := range old {
+		if heirs[name] < 50 {
+			t.Errorf("the sessions are not spread: %v", heirs)
+		}
+	}
+	if heirs["late"] > 0 {
+		t.Errorf("a replica that came later takes sessions over: %v", heirs)
+	}
+	if heir := all[0].Heir("nobody knows", "1"); heir == "" {
+		t.Error("a session of a replica that nobody knows has no heir")
+	}
+}
+
+// SPEC P4: the second port is for replicas: a certificate that is in no Lease, and none at all, get nothing; and a replica
+// connects to the one that it means, and to no other program at its address.
+func TestP4OnlyReplicasAtTheSecondPort(t *testing.T) {
+	a, b := newReplica(t, "a"), newReplica(t, "b")
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := b.Listen(on, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Orla-Caller")) }))
+	defer end(context.Background())
+	lease := func(r *Replicas) *record {
+		l := there(r.self, time.Now())
+		l.Metadata.Annotations[noteAddress], l.Metadata.Annotations[noteDigest] = on.Addr().String(), r.digest
+		return l
+	}
+	get := func(from *Replicas) (int, string, error) {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+b.self+"/x", nil)
+		req.Header.Set("Orla-Caller", "me")
+		resp, err := from.transport.RoundTrip(req)
+		if err != nil {
+			return 0, "", err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(body), nil
+	}
+	meet(time.Now(), a, lease(b))
+	if status, body, err := get(a); err != nil || status != http.StatusForbidden || strings.Contains(body, "me") {
+		t.Errorf("an unknown replica: %d %s %v", status, body, err)
+	}
+	meet(time.Now(), b, lease(a))
+	if status, body, err := get(a); err != nil || status != http.StatusOK || body != "me" {
+		t.Errorf("a replica: %d %s %v", status, body, err)
+	}
+	plain := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // that is the test
+	defer plain.CloseIdleConnections()
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+on.Addr().String()+"/x", nil)
+	if resp, err := plain.RoundTrip(req); err == nil {
+		t.Errorf("without a certificate: %s", resp.Status)
+		_ = resp.Body.Close()
+	}
+	a.transport.CloseIdleConnections()
+	wrong := lease(b)
+	wrong.Metadata.Annotations[noteDigest] = a.digest
+	meet(time.Now(), a, wrong)
+	if _, _, err := get(a); err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("another program at the address: %v", err)
+	}
+}
+
+// SPEC P4: what is sealed is opened by every replica with the key, and nothing else is.
+func TestP4Box(t *testing.T) {
+	key := make([]byte, keySize)
+	one, err := NewBox(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, _ := NewBox(append([]byte{}, key...))
+	sealed := one.Seal([]byte("text"))
+	if text, ok := two.Open(sealed); !ok || string(text) != "text" {
+		t.Errorf("%q %v", text, ok)
+	}
+	if one.Seal([]byte("text")) == sealed {
+		t.Error("the same text gives the same id")
+	}
+	if one.Key("a") == one.Key("b") || one.Key("a") != two.Key("a") {
+		t.Error("keys for other purposes")
+	}
+	key[0] = 1
+	other, _ := NewBox(key)
+	for _, bad := range []string{"", "x", sealed[1:], sealed + "A", strings.ToLower(sealed)} {
+		if _, ok := one.Open(bad); ok {
+			t.Errorf("%q is opened", bad)
+		}
+	}
+	if _, ok := other.Open(sealed); ok {
+		t.Error("another key opens it")
+	}
+}
+
+// The watch may be behind what this replica has written itself: what is older does not count.
+func TestP3AnOlderVersionDoesNotCount(t *testing.T) {
+	r := newReplica(t, "a")
+	newer := there("b", time.Now())
+	newer.Metadata.Version = "10"
+	older := *newer
+	older.Metadata.Version, older.Spec.Holder = "9", ""
+	r.note(false, *newer)
+	r.note(false, older)
+	r.note(true, older)
+	if !r.Lives("b") {
+		t.Error("an older version counts")
+	}
+}

@@ -1,0 +1,144 @@
+// Package sealed has the sessions of all replicas of a group in their ids (SPEC P4; docs/decisions/0052): the id of a
+// session says which replica has it and what its client has declared, sealed with the key of the group. So any replica
+// passes a request on to the replica that has its session, or goes on with a session whose replica has gone.
+package sealed
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/cluster/replicas"
+	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/sessionlog"
+	"github.com/orla-project/orla/mcpbridge/transport/passed"
+)
+
+const (
+	// maxID bounds an id in bytes. What a client has declared is left out of one that would be longer: its session
+	// ends with its replica.
+	maxID = 2 << 10
+	// maxEnded bounds the sessions of other replicas that ended here and are remembered.
+	maxEnded = 100_000
+)
+
+// Sessions implements httpfront.Elsewhere. Its methods may be called from any goroutine.
+type Sessions struct {
+	replicas *replicas.Replicas
+	box      *replicas.Box
+
+	mu    sync.Mutex // guards the fields that follow
+	ended map[[sha256.Size]byte]struct{}
+	older map[[sha256.Size]byte]struct{} // the previous generation
+}
+
+// New returns the Sessions of a replica.
+func New(r *replicas.Replicas, box *replicas.Box) *Sessions {
+	return &Sessions{replicas: r, box: box, ended: map[[sha256.Size]byte]struct{}{}}
+}
+
+// content is what an id says.
+type content struct {
+	Replica string             `json:"r"`
+	Begun   int64              `json:"t"` // seconds
+	Of      *sessionlog.Record `json:"s,omitempty"`
+}
+
+// ID implements httpfront.Elsewhere.
+func (s *Sessions) ID(of *sessionlog.Record) string {
+	c := content{Replica: s.replicas.Self(), Begun: time.Now().Unix(), Of: of}
+	id := s.seal(c)
+	if len(id) > maxID {
+		c.Of = nil
+		id = s.seal(c)
+	}
+	return id
+}
+
+func (s *Sessions) seal(c content) string {
+	text, err := json.Marshal(c)
+	if err != nil { // it was JSON before
+		panic(err)
+	}
+	return s.box.Seal(text)
+}
+
+func (s *Sessions) open(id string) (c content, ok bool) {
+	if len(id) > maxID {
+		return c, false
+	}
+	text, ok := s.box.Open(id)
+	return c, ok && json.Unmarshal(text, &c) == nil
+}
+
+// Opened implements httpfront.Elsewhere. A session of this replica is not one that it may go on with: if it is not
+// known, it has ended.
+func (s *Sessions) Opened(id string) *sessionlog.Record {
+	c, ok := s.open(id)
+	if !ok || c.Of == nil || c.Replica == s.replicas.Self() || s.hasEnded(id) {
+		return nil
+	}
+	return c.Of
+}
+
+// Ended implements httpfront.Elsewhere.
+func (s *Sessions) Ended(id string) {
+	if c, ok := s.open(id); !ok || c.Replica == s.replicas.Self() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ended) >= maxEnded/2 {
+		s.ended, s.older = map[[sha256.Size]byte]struct{}{}, s.ended
+	}
+	s.ended[sha256.Sum256([]byte(id))] = struct{}{}
+}
+
+func (s *Sessions) hasEnded(id string) bool {
+	sum := sha256.Sum256([]byte(id))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, now := s.ended[sum]
+	_, before := s.older[sum]
+	return now || before
+}
+
+// Home implements httpfront.Elsewhere.
+func (s *Sessions) Home(ctx context.Context, id string) string {
+	if id == "" {
+		return s.unlessSelf(s.replicas.Heir("", rand.Text()))
+	}
+	c, ok := s.open(id)
+	switch {
+	case !ok:
+		return ""
+	case s.replicas.Known(ctx, c.Replica) && s.replicas.Lives(c.Replica):
+		return s.unlessSelf(c.Replica)
+	}
+	return s.unlessSelf(s.replicas.Heir(c.Replica, id))
+}
+
+// NamedBy implements httpfront.Elsewhere.
+func (s *Sessions) NamedBy(name string) string {
+	of := mcpbridge.Replica(name)
+	if of == "" || !s.replicas.Reaches(of) {
+		return ""
+	}
+	return s.unlessSelf(of)
+}
+
+func (s *Sessions) unlessSelf(replica string) string {
+	if replica == s.replicas.Self() {
+		return ""
+	}
+	return replica
+}
+
+// Pass implements httpfront.Elsewhere.
+func (s *Sessions) Pass(w http.ResponseWriter, r *http.Request, to string, by *passed.Caller, again http.Handler) {
+	s.replicas.Pass(w, r, replicas.Passing{To: to, Sign: by.Sign, Again: again})
+}

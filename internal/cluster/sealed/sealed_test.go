@@ -1,0 +1,66 @@
+package sealed
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/cluster/replicas"
+	"github.com/orla-project/orla/mcpbridge/sessionlog"
+)
+
+// two returns the sessions of two replicas with one key.
+func two(t *testing.T) (a, b *Sessions) {
+	t.Helper()
+	box, err := replicas.NewBox(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := replicas.New(replicas.Options{Pod: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := replicas.New(replicas.Options{Pod: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(one, box), New(other, box)
+}
+
+// SPEC P4: another replica finds in an id whose the session is and what its client has declared. Its own replica does
+// not go on with it: if it does not know the session, that has ended.
+func TestP4AnIDHasTheSession(t *testing.T) {
+	a, b := two(t)
+	says := json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)
+	id := a.ID(&sessionlog.Record{Caller: "ann", Access: "by token", Says: says})
+	if strings.Contains(id, "ann") || len(id) > 600 {
+		t.Errorf("an id of %d bytes: %s", len(id), id)
+	}
+	if got := b.Opened(id); got == nil || got.Caller != "ann" || got.Access != "by token" || string(got.Says) != string(says) {
+		t.Errorf("%+v", got)
+	}
+	if got := a.Opened(id); got != nil {
+		t.Errorf("its own replica goes on with a session that has ended: %+v", got)
+	}
+	for _, bad := range []string{"", id[1:], id + "A", strings.Repeat("A", 1<<20)} {
+		if b.Opened(bad) != nil {
+			t.Errorf("%.20q is a session", bad)
+		}
+	}
+	b.Ended(id)
+	if b.Opened(id) != nil {
+		t.Error("a session that has ended comes back")
+	}
+}
+
+// SPEC P4: an id stays small enough for a header. A session whose client declares more ends with its replica.
+func TestP4ALargeDeclarationIsLeftOut(t *testing.T) {
+	a, b := two(t)
+	id := a.ID(&sessionlog.Record{Says: json.RawMessage(`{"x":"` + strings.Repeat("a", 4<<10) + `"}`)})
+	if len(id) > maxID || b.Opened(id) != nil {
+		t.Errorf("an id of %d bytes", len(id))
+	}
+	if c, ok := b.open(id); !ok || c.Replica != a.replicas.Self() {
+		t.Error("it does not say whose it is")
+	}
+}

@@ -1,0 +1,95 @@
+package httpfront
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+
+	"github.com/orla-project/orla/mcpbridge/sessionlog"
+	"github.com/orla-project/orla/mcpbridge/transport/passed"
+	"github.com/orla-project/orla/mcpbridge/wire"
+)
+
+// Elsewhere is the other replicas that serve the same clients (SPEC P4).
+type Elsewhere interface {
+	// ID returns an id for a new session, and Opened what is in the id of one that this process may go on with; nil for others.
+	ID(*sessionlog.Record) string
+	Opened(id string) *sessionlog.Record
+	// Ended says that a session is over.
+	Ended(id string)
+	// Home returns which replica has a session, or any other one for "", and NamedBy which one gave a name; "" for this one.
+	Home(ctx context.Context, id string) (replica string)
+	NamedBy(name string) (replica string)
+	// Pass passes a request on. If the replica cannot be reached, again answers it.
+	Pass(w http.ResponseWriter, r *http.Request, to string, by *passed.Caller, again http.Handler)
+}
+
+// Share shares the sessions with other replicas. It must be called before the first request, or not at all.
+func (h *Front) Share(with Elsewhere) { h.sessions.elsewhere = with }
+
+// home returns the replica that a request is passed on to, for its session or since this one stops; "" if this one answers it.
+func (h *Front) home(r *http.Request) string {
+	id := header(r, wire.SessionHeader)
+	if h.sessions.elsewhere == nil || passed.From(r.Context()) != nil || !h.draining.Load() && (id == "" || h.sessions.find(id, subject(r)) != nil) {
+		return ""
+	}
+	return h.sessions.elsewhere.Home(r.Context(), id)
+}
+
+// namedBy returns the replica that has what a request of the stateless era names: a conversation, or a kept answer; "" if this
+// one may have it.
+func (h *Front) namedBy(r *http.Request, m *wire.Message) string {
+	if h.sessions.elsewhere == nil || passed.From(r.Context()) != nil || header(r, wire.VersionHeader) < wire.FirstStateless {
+		return ""
+	}
+	for _, raw := range []json.RawMessage{m.Params.State, m.Params.URI} {
+		if name, ok := wire.TextOf(raw); ok && name != "" {
+			if to := h.sessions.elsewhere.NamedBy(name); to != "" {
+				return to
+			}
+		}
+	}
+	return ""
+}
+
+// newID returns an id for a new session.
+func (h *Front) newID(caller string, says wire.Declared) string {
+	if h.sessions.elsewhere == nil {
+		return rand.Text()
+	}
+	return h.sessions.elsewhere.ID(&sessionlog.Record{Caller: caller, Access: h.accessDigest(caller), Says: says.Params()})
+}
+
+// pass passes a request on. body is what was read of it; nil for nothing.
+func (h *Front) pass(w http.ResponseWriter, r *http.Request, to string, body []byte) {
+	by := &passed.Caller{Name: subject(r), Groups: groupsOf(r), Host: hostOf(r)}
+	if body != nil {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	h.sessions.elsewhere.Pass(w, r, to, by, http.HandlerFunc(h.serveMCP))
+}
+
+// admitPassed has next serve a request that another replica has passed on, if its caller is known here too.
+func (h *Front) admitPassed(w http.ResponseWriter, r *http.Request, by *passed.Caller, next http.Handler) bool {
+	s := h.settings.Load()
+	a := s.access[accessKey(by.Name)]
+	if s.Verify == nil {
+		a = s.access[""]
+	}
+	if a == nil {
+		refuse(w, http.StatusServiceUnavailable, "the replica that has the session does not know the caller yet, or not any more")
+		return false
+	}
+	if by.Name != "" {
+		r = withCaller(r, &auth.TokenInfo{UserID: by.Name, Extra: map[string]any{GroupsKey: by.Groups}})
+	}
+	r, end := a.during(r)
+	defer end()
+	h.serveCaller(w, r, next)
+	return true
+}
