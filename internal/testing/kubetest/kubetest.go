@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/needs"
@@ -107,4 +109,38 @@ func (c *Cluster) Try(stdin string, args ...string) (string, error) {
 	run.Stdin = bytes.NewReader([]byte(stdin))
 	out, err := run.CombinedOutput()
 	return string(out), err
+}
+
+// Kill kills one of the cluster's processes, and returns what starts it again.
+func (c *Cluster) Kill(name string) (restart func()) {
+	c.t.Helper()
+	file := filepath.Join(c.Dir, name+".pid")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		c.t.Fatal(err)
+	}
+	return func() {
+		c.t.Helper()
+		again := exec.Command(args[0], args[1:]...) //nolint:noctx // "down" ends it
+		again.Dir, again.SysProcAttr = c.Dir, &syscall.SysProcAttr{Setsid: true}
+		if err := again.Start(); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(strconv.Itoa(again.Process.Pid)), 0o600); err != nil {
+			c.t.Fatal(err)
+		}
+		go func() { _ = again.Wait() }() // "down" waits for its end
+	}
 }
