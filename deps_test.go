@@ -141,6 +141,13 @@ var imports = map[string][]string{
 	"internal/launch/kube":       {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 	"internal/cluster/replicas":  {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease"}, // which processes serve the same clients
 	"internal/cluster/sealed":    {"internal/cluster/replicas", "mcpbridge", "mcpbridge/sessionlog", "mcpbridge/transport/passed"},        // sessions in their ids
+	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
+	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
+	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
+	"internal/cluster/kubeapi":  {"internal/file/yamldoc"}, // the requests that Jobs need, and kubeconfigs
+	"internal/launch/kube":      {"internal/launch/kube/podio", "internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+
+	"internal/launch/kube/podio": {"internal/cluster/kubeapi", "internal/call/recovered", "internal/observe/tail"},
 
 	// WebAssembly: a module is metered, fetched, run, and asked by the contract.
 	"internal/wasm/wasmfuel": {},
@@ -280,6 +287,8 @@ var owners = map[string][]string{
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce", "internal/cluster/objects"},
+	"github.com/coder/websocket":               {"internal/cluster/kubeapi"},
+	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce"},
 	"code.dny.dev/ssrf":                        {"internal/service/address"},
 	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/testing/bench"},
 	"golang.org/x/oauth2":                      {"internal/service/auth", "internal/service/login"},

@@ -119,8 +119,8 @@ type bounded struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(r.URL.Path, "/log") {
-		return b.next.RoundTrip(r) // a log: its reader bounds it
+	if strings.HasSuffix(r.URL.Path, "/log") || strings.HasSuffix(r.URL.Path, "/attach") {
+		return b.next.RoundTrip(r) // its reader bounds it
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	late := time.AfterFunc(attemptTime, cancel) // for watches, which have no other deadline until they begin

@@ -37,6 +37,8 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 		again := true // once other pods have ended
 		f.Retry = &again
 		return f
+	case status.Means(http.StatusForbidden, "Forbidden") && what == taskOf("create", pods) && !strings.Contains(said, "cannot create resource"):
+		return unavailable("the cluster refuses the Pod: %s; see the LimitRanges, quotas and policies of namespace %s", said, client.namespace)
 	case status.Means(http.StatusForbidden, "Forbidden"):
 		return unavailable("Orla may not %s %s in namespace %s: %s; grant it a role that does (deploy/kubernetes/orla.yaml)",
 			what.verb, what.resource, client.namespace, said)

@@ -35,16 +35,29 @@ const (
 	pullSuffix = "-pull"
 )
 
-// plan is a Job before it is created.
+// plan is a Job, or the Pod of a capsule, before it is created.
 type plan struct {
-	name     string
-	tool     Tool
-	spec     launch.Spec
-	deadline time.Duration // activeDeadlineSeconds of the Job
-	pull     []byte        // a .dockerconfigjson; nil for none
+	name       string
+	tool       Tool
+	spec       launch.Spec
+	deadline   time.Duration // activeDeadlineSeconds of the Job
+	pull       []byte        // a .dockerconfigjson; nil for none
+	start      string        // distinguishes the processes of a capsule; "" for a Job
+	generation int64         // see Tool.Generation
 }
 
-// secretive reports whether the Job needs Secrets before it may run.
+// capsule reports whether the process has a stdin, and so is a Pod.
+func (p *plan) capsule() bool { return p.start != "" }
+
+// secretName is the name of the process's Secret.
+func (p *plan) secretName() string {
+	if p.capsule() {
+		return p.name + "-" + p.start
+	}
+	return p.name
+}
+
+// secretive reports whether the process needs Secrets before it may run.
 func (p *plan) secretive() bool { return len(p.spec.Secrets) > 0 || p.pull != nil }
 
 // labels are the labels of every object of a tool.
@@ -60,7 +73,11 @@ func (c *Cluster) labels(t Tool) object {
 // podLabels are the labels of a plan's pod, without those that the cluster adds.
 func (c *Cluster) podLabels(p *plan) object {
 	labels := c.labels(p.tool)
-	labels[labelJob] = p.name
+	if p.capsule() {
+		labels[labelCapsule] = "true"
+	} else {
+		labels[labelJob] = p.name
+	}
 	if p.tool.Network == NoNetwork {
 		labels[labelNetwork] = noneValue
 	}
@@ -119,7 +136,7 @@ func podSpec(p *plan) object {
 		spec["dnsConfig"] = object{"nameservers": list{"127.0.0.1"}}
 	}
 	if p.pull != nil {
-		spec["imagePullSecrets"] = list{object{"name": p.name + pullSuffix}}
+		spec["imagePullSecrets"] = list{object{"name": p.secretName() + pullSuffix}}
 	}
 	return spec
 }
@@ -139,6 +156,9 @@ func containerSpec(p *plan) object {
 		},
 		"volumeMounts":             list{object{"name": "tmp", "mountPath": "/tmp"}},
 		"terminationMessagePolicy": "File",
+	}
+	if p.capsule() {
+		spec["stdin"] = true // and not stdinOnce: a connection may break, and the next one goes on
 	}
 	if len(p.spec.Argv) > 1 {
 		var args list
@@ -183,11 +203,14 @@ func environment(p *plan) list {
 	if !home {
 		env = append(env, object{"name": "HOME", "value": "/tmp"})
 	}
+	if p.generation != 0 {
+		env = append(env, object{"name": "ORLA_GENERATION", "value": strconv.FormatInt(p.generation, 10)})
+	}
 	for i, kv := range p.spec.Secrets {
 		name, _, _ := strings.Cut(kv, "=")
 		env = append(env, object{
 			"name":      name,
-			"valueFrom": object{"secretKeyRef": object{"name": p.name, "key": secretKey(i), "optional": false}},
+			"valueFrom": object{"secretKeyRef": object{"name": p.secretName(), "key": secretKey(i), "optional": false}},
 		})
 	}
 	return env
@@ -203,19 +226,21 @@ type secretObject struct {
 	object object
 }
 
-// secretsOf returns the Secrets of a plan. The Job owns them: the cluster deletes them with it.
+// secretsOf returns the Secrets of a plan. The Job, or the Pod, owns them: the cluster deletes them with it.
 func (c *Cluster) secretsOf(p *plan, uid string) (all []secretObject) {
+	owner := object{"apiVersion": jobs.APIVersion(), "kind": "Job", "name": p.name, "uid": uid}
+	if p.capsule() {
+		owner["apiVersion"], owner["kind"] = pods.APIVersion(), "Pod"
+	}
 	made := func(name, kind string, data object) secretObject {
 		return secretObject{name, object{
 			"apiVersion": secrets.APIVersion(),
 			"kind":       "Secret",
 			"metadata": object{
-				"name":      name,
-				"namespace": c.opts.Namespace,
-				"labels":    c.labels(p.tool),
-				"ownerReferences": list{object{
-					"apiVersion": jobs.APIVersion(), "kind": "Job", "name": p.name, "uid": uid,
-				}},
+				"name":            name,
+				"namespace":       c.opts.Namespace,
+				"labels":          c.labels(p.tool),
+				"ownerReferences": list{owner},
 			},
 			"type":      kind,
 			"immutable": true,
@@ -228,11 +253,11 @@ func (c *Cluster) secretsOf(p *plan, uid string) (all []secretObject) {
 			_, value, _ := strings.Cut(kv, "=")
 			data[secretKey(i)] = base64.StdEncoding.EncodeToString([]byte(value))
 		}
-		all = append(all, made(p.name, "Opaque", data))
+		all = append(all, made(p.secretName(), "Opaque", data))
 	}
 	if p.pull != nil {
 		data := object{".dockerconfigjson": base64.StdEncoding.EncodeToString(p.pull)}
-		all = append(all, made(p.name+pullSuffix, "kubernetes.io/dockerconfigjson", data))
+		all = append(all, made(p.secretName()+pullSuffix, "kubernetes.io/dockerconfigjson", data))
 	}
 	return all
 }

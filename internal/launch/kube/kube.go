@@ -45,6 +45,9 @@ type Options struct {
 	// Instance identifies the Orla that uses the namespace, across restarts: it is the tools folder.
 	// Jobs that an earlier Orla of this instance and machine left are swept.
 	Instance string
+	// Group identifies the Orlas, on any machine, among which a capsule has one process. If "", that is this one alone,
+	// across restarts.
+	Group string
 	// Secrets resolves the pull secrets of images, at each start. Required if a tool has one.
 	Secrets func(secret.Ref) (secret.Value, error)
 	// Log receives the failures that no call can report. Required.
@@ -62,6 +65,9 @@ type Tool struct {
 	Network    Network
 	// Limits are the limits of each Job. A Job has none for the number of processes.
 	Limits cgroup.Limits
+	// Generation, if not nil, is asked at each start of a capsule's process: the process gets it as ORLA_GENERATION, and a
+	// start of a lower one than that of the Pod that is there fails.
+	Generation func() int64
 }
 
 // Network is the network access of a Job.
@@ -145,7 +151,8 @@ type launcher struct {
 	tool    Tool
 }
 
-// Start creates a Job and waits until its container runs. The Job gets the deadline of ctx.
+// Start creates a Job, or the Pod of a process with a stdin, and waits until its container runs. The Job gets the
+// deadline of ctx.
 func (l *launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process, error) {
 	if err := l.check(spec); err != nil {
 		return nil, err
@@ -161,18 +168,16 @@ func (l *launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process,
 	return p, nil
 }
 
-// check refuses what a Job cannot do.
+// check refuses what a Job or a Pod cannot do.
 func (l *launcher) check(spec launch.Spec) error {
 	refuse := func(why string) error {
 		return fault.New(fault.RuntimePolicyInvalid, "isolation_mode kubernetes: %s", why)
 	}
 	switch {
-	case spec.Input == nil:
-		return refuse("a Job has no stdin to speak with; it serves tools of type cli alone")
 	case len(spec.Input) > 0:
 		return refuse("a Job has no stdin; give the arguments by templates in args")
 	case len(spec.Files) > 0 || len(spec.Expose) > 0 || spec.Sys != nil:
-		return refuse("a Job has no files of this machine; they belong into its image")
+		return refuse("a pod has no files of this machine; they belong into its image")
 	case l.tool.Image == "":
 		return refuse("the tool names no image")
 	case len(spec.Argv) == 0:

@@ -11,13 +11,17 @@ const (
 	labelInstance = "orla.dev/instance"
 	labelLife     = "orla.dev/life"
 	labelTool     = "orla.dev/tool"
-	labelJob      = "orla.dev/job"     // on pods: the Job's name
+	labelJob      = "orla.dev/job"     // on the pod of a Job: the Job's name
+	labelCapsule  = "orla.dev/capsule" // on the Pod of a capsule: "true"
 	labelNetwork  = "orla.dev/network" // on pods: noneValue, or not set
 	managedBy     = "orla"
 	noneValue     = "none"
 
 	// annotationCall is the id of the Job's call.
 	annotationCall = "orla.dev/call-id"
+	// annotationStart distinguishes the processes of a capsule, and annotationGeneration the Orlas that start them.
+	annotationStart      = "orla.dev/start"
+	annotationGeneration = "orla.dev/generation"
 )
 
 const (
@@ -41,7 +45,10 @@ func labelValue(text string) string {
 }
 
 // nameFor returns a Job name that no other Job has.
-func nameFor(tool string) string {
+func nameFor(tool string) string { return nameOf(tool) + word() }
+
+// nameOf returns the begin of the names of a tool's objects.
+func nameOf(tool string) string {
 	name := strings.Map(func(c rune) rune {
 		switch {
 		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
@@ -55,7 +62,7 @@ func nameFor(tool string) string {
 	if name != "" {
 		name += "-"
 	}
-	return "orla-" + name + word()
+	return "orla-" + name
 }
 
 // word returns a random word of lowercase letters and digits.

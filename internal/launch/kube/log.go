@@ -87,7 +87,7 @@ func (p *process) readLog(passed *int64, follow bool) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	if follow {
-		p.logging.Go(func() { p.hurry(ctx, cancel) })
+		p.carrying.Go(func() { p.hurry(ctx, cancel) })
 	} else {
 		bound := time.AfterFunc(requestTime, cancel)
 		defer bound.Stop()

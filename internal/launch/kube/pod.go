@@ -16,10 +16,11 @@ import (
 // pod has the fields of a pod that Orla reads.
 type pod struct {
 	Metadata struct {
-		Name              string    `json:"name"`
-		UID               string    `json:"uid"`
-		Made              time.Time `json:"creationTimestamp"`
-		DeletionTimestamp string    `json:"deletionTimestamp"`
+		Name              string            `json:"name"`
+		UID               string            `json:"uid"`
+		Made              time.Time         `json:"creationTimestamp"`
+		DeletionTimestamp string            `json:"deletionTimestamp"`
+		Annotations       map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec   podDesired `json:"spec"`
 	Status struct {
@@ -42,6 +43,7 @@ type podDesired struct {
 		Seccomp   seccomp `json:"seccompProfile"`
 	} `json:"securityContext"`
 	Containers []containerDesired `json:"containers"`
+	NodeName   string             `json:"nodeName"`
 }
 
 type containerDesired struct {

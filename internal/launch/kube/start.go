@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 )
 
-// start creates the Job of a process, and waits until its container runs. If that fails, the objects
+// start creates the Job or the Pod of a process, and waits until its container runs. If that fails, the objects
 // are removed in the background; Close waits for that, the caller does not.
 func (l *launcher) start(ctx context.Context, spec launch.Spec) (*process, error) {
 	c := l.cluster
@@ -44,9 +45,17 @@ func (l *launcher) start(ctx context.Context, spec launch.Spec) (*process, error
 	return p, nil
 }
 
-// plan collects what a Job needs.
+// plan collects what a Job or a Pod needs.
 func (l *launcher) plan(ctx context.Context, spec launch.Spec) (*plan, error) {
-	p := &plan{name: nameFor(l.tool.Name), tool: l.tool, spec: spec, deadline: longest}
+	p := &plan{tool: l.tool, spec: spec, deadline: longest}
+	if spec.Input != nil {
+		p.name = nameFor(l.tool.Name)
+	} else {
+		p.name, p.start = l.cluster.podName(l.tool.Name), word()
+		if l.tool.Generation != nil {
+			p.generation = l.tool.Generation()
+		}
+	}
 	if by, ok := ctx.Deadline(); ok {
 		p.deadline = time.Until(by)
 	}
@@ -65,9 +74,15 @@ func (l *launcher) plan(ctx context.Context, spec launch.Spec) (*plan, error) {
 	return p, nil
 }
 
-// create creates the Job, and then its Secrets, which the Job owns.
-func (c *Cluster) create(ctx context.Context, plan *plan, p *process) error {
-	uid, err := c.make(ctx, jobs, plan.name, c.job(plan))
+// create creates the Job or the Pod, and then its Secrets, which it owns.
+func (c *Cluster) create(ctx context.Context, plan *plan, p *process) (err error) {
+	var uid string
+	if plan.capsule() {
+		uid, err = c.createPod(ctx, plan)
+		p.uid = uid
+	} else {
+		uid, err = c.make(ctx, jobs, plan.name, c.job(plan))
+	}
 	if err != nil {
 		return err
 	}
@@ -79,6 +94,9 @@ func (c *Cluster) create(ctx context.Context, plan *plan, p *process) error {
 			return err
 		}
 		p.secrets = append(p.secrets, s.name)
+	}
+	if plan.capsule() {
+		return c.admit(ctx, plan.name)
 	}
 	return c.try(ctx, taskOf("patch", jobs), func(ctx context.Context, client *client) error {
 		resume := object{"spec": object{"suspend": false}}
@@ -109,11 +127,29 @@ func (c *Cluster) make(ctx context.Context, kind kubeapi.Resource, name string, 
 
 // remove deletes an object. It is not an error if it does not exist.
 func (c *Cluster) remove(ctx context.Context, kind kubeapi.Resource, name string) error {
-	return c.try(ctx, taskOf("delete", kind), func(ctx context.Context, client *client) error {
+	return c.delete(ctx, removal{kind: kind, name: name})
+}
+
+// removal is what is deleted.
+type removal struct {
+	kind  kubeapi.Resource
+	name  string
+	uid   string        // "": whatever has the name
+	grace time.Duration // 0: that of the object
+}
+
+func (c *Cluster) delete(ctx context.Context, r removal) error {
+	return c.try(ctx, taskOf("delete", r.kind), func(ctx context.Context, client *client) error {
 		// The pod gets its grace, and the Secrets are deleted too.
 		after := object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-		err := client.Do(ctx, kubeapi.Request{Method: http.MethodDelete, Of: kind, Namespace: client.namespace, Name: name, Body: after}, nil)
-		if gone(err) {
+		if r.uid != "" {
+			after["preconditions"] = object{"uid": r.uid}
+		}
+		if r.grace != 0 {
+			after["gracePeriodSeconds"] = seconds(r.grace)
+		}
+		err := client.Do(ctx, kubeapi.Request{Method: http.MethodDelete, Of: r.kind, Namespace: client.namespace, Name: r.name, Body: after}, nil)
+		if gone(err) || r.uid != "" && means(err, http.StatusConflict, "Conflict") { // another one has the name
 			return nil
 		}
 		return err
@@ -131,7 +167,7 @@ const (
 // begin waits until the container has started.
 func (p *process) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime,
-		fault.New(fault.Timeout, "isolation_mode kubernetes: the Job's container has not started within %s", startTime))
+		fault.New(fault.Timeout, "isolation_mode kubernetes: the container has not started within %s", startTime))
 	defer cancel()
 	p.watching.Go(func() {
 		defer recovered.To(p.cluster.opts.Log, "follow a Job's pod", func(any) {
@@ -140,7 +176,7 @@ func (p *process) begin(ctx context.Context) error {
 			case <-p.ctx.Done():
 			}
 		})
-		p.cluster.follow(p.ctx, p.name, p.sights)
+		p.cluster.follow(p.ctx, p.subject, p.sights)
 	})
 	why := "its pod is not there yet"
 	pause := firstDoubt
@@ -169,7 +205,7 @@ func (p *process) begin(ctx context.Context) error {
 				return err
 			}
 			if s.pod.begun() {
-				p.last, p.pod, p.applied = s.pod, s.pod.Metadata.Name, s.pod.limits()
+				p.last, p.pod, p.node, p.applied = s.pod, s.pod.Metadata.Name, s.pod.Spec.NodeName, s.pod.limits()
 				return nil
 			}
 			seen = true
@@ -177,7 +213,7 @@ func (p *process) begin(ctx context.Context) error {
 				why = text
 			}
 		case <-look.C:
-			if seen {
+			if seen || p.isPod() {
 				continue
 			}
 			if err := p.cluster.failed(ctx, p.name); err != nil {
@@ -230,14 +266,14 @@ func (c *Cluster) failed(ctx context.Context, job string) error {
 	return err
 }
 
-// late says what a Job was waiting for when its time was over.
+// late says what a process was waiting for when its time was over.
 func (p *process) late(cause error, why string) error {
 	f := fault.From(cause)
 	if f.Code != fault.Timeout {
 		return f
 	}
 	told := *f
-	told.Reason = fmt.Sprintf("%s; the Job has not started: %s", f.Reason, why)
+	told.Reason = fmt.Sprintf("%s; the %s has not started: %s", f.Reason, p.noun(), why)
 	return &told
 }
 
@@ -288,27 +324,36 @@ func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error
 	return why, f
 }
 
-// newProcess makes the process for a Job.
+// newProcess makes the process for a plan.
 func (c *Cluster) newProcess(plan *plan) (*process, error) {
 	p := &process{
 		cluster: c,
-		name:    plan.name,
+		subject: subject{name: plan.name},
 		limits:  plan.tool.Limits,
+		grace:   cmp.Or(plan.spec.Grace, launch.DefaultGrace),
+		broken:  make(chan *fault.Error, 1),
+		kill:    make(chan struct{}),
 		sights:  make(chan sight),
 		stop:    make(chan struct{}),
 		ended:   make(chan struct{}),
 		exited:  make(chan struct{}),
 		gone:    make(chan struct{}),
 	}
-	var errs [2]error
+	var errs [3]error
 	p.stdout, p.out, errs[0] = os.Pipe()
-	var err *os.File
-	p.stderr, err, errs[1] = os.Pipe()
-	if errors.Join(errs[:]...) != nil {
-		closeAll(p.stdout, p.out, p.stderr, err)
-		return nil, fault.Wrap(fault.StartFailed, errors.Join(errs[:]...), "no file descriptor is left; raise the limit (ulimit -n) or lower max_concurrent_calls")
+	p.stderr, p.err, errs[1] = os.Pipe()
+	p.carry = p.copyLog
+	if plan.capsule() {
+		p.carry, p.kind = p.carryStreams, pods
+		p.in, p.stdin, errs[2] = os.Pipe()
 	}
-	_ = err.Close() // the log is both streams
+	if err := errors.Join(errs[:]...); err != nil {
+		closeAll(p.pipes()...)
+		return nil, fault.Wrap(fault.StartFailed, err, "no file descriptor is left; raise the limit (ulimit -n) or lower max_concurrent_calls")
+	}
+	if !plan.capsule() {
+		_ = p.err.Close() // the log is both streams
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }

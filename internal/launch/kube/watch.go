@@ -3,16 +3,16 @@ package kube
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
+	"github.com/orla-project/orla/internal/launch/kube/podio"
 )
 
-// sight is the state of a Job's pod at one moment.
+// sight is the state of a process's pod at one moment.
 type sight struct {
 	pod  *pod // nil if it does not exist (yet)
 	gone bool // it existed, and does not any more
@@ -27,10 +27,10 @@ const (
 	firstLook, lastLook = 200 * time.Millisecond, 2 * time.Second
 )
 
-// follow sends the state of a Job's pod to seen after every change, until ctx ends or the state
+// follow sends the state of a process's pod to seen after every change, until ctx ends or the state
 // cannot be read any more; that error is the last thing sent. If a watch ends or is refused, follow
 // lists the pod again: states that were missed do not matter, since a pod only goes forward.
-func (c *Cluster) follow(ctx context.Context, job string, seen chan<- sight) {
+func (c *Cluster) follow(ctx context.Context, of subject, seen chan<- sight) {
 	tell := func(s sight) bool {
 		select {
 		case seen <- s:
@@ -39,17 +39,23 @@ func (c *Cluster) follow(ctx context.Context, job string, seen chan<- sight) {
 			return false
 		}
 	}
-	pause, known := firstLook, ""
+	pause, known, heard := firstLook, "", time.Now()
 	for {
 		began := time.Now()
-		p, version, err := c.look(ctx, job)
+		p, version, err := c.look(ctx, of)
 		switch {
 		case ctx.Err() != nil:
 			return
+		case err != nil && of.isPod() && known != "" && time.Since(heard) < podio.Patience:
+			// A capsule outlives a restart of the API server, which at first refuses what it allows later.
+			if pause = min(2*pause, lastLook); !pace.Sleep(ctx, pause) {
+				return
+			}
+			continue
 		case err != nil:
 			tell(sight{err: err})
 			return
-		case p == nil && known != "":
+		case p == nil && (known != "" || of.isPod()):
 			tell(sight{gone: true})
 			return
 		}
@@ -59,9 +65,10 @@ func (c *Cluster) follow(ctx context.Context, job string, seen chan<- sight) {
 		if p != nil {
 			known = p.Metadata.UID
 		}
-		if c.watch(ctx, job, version, &known, tell) {
+		if c.watch(ctx, of, version, &known, tell) {
 			return
 		}
+		heard = time.Now()
 		if pause = min(2*pause, lastLook); time.Since(began) > lastLook {
 			pause = firstLook // the watch lasted
 		}
@@ -71,10 +78,10 @@ func (c *Cluster) follow(ctx context.Context, job string, seen chan<- sight) {
 	}
 }
 
-// look lists the Job's pod: the newest, if there are several. p is nil if there is none yet.
-func (c *Cluster) look(ctx context.Context, job string) (p *pod, version string, err error) {
+// look lists the pod: the newest, if there are several. p is nil if there is none yet, or any more.
+func (c *Cluster) look(ctx context.Context, of subject) (p *pod, version string, err error) {
 	err = c.try(ctx, taskOf("list", pods), func(ctx context.Context, client *client) error {
-		found, err := client.list(ctx, pods, url.Values{"labelSelector": {labelJob + "=" + job}})
+		found, err := client.list(ctx, pods, of.query())
 		if err != nil {
 			return err
 		}
@@ -83,6 +90,9 @@ func (c *Cluster) look(ctx context.Context, job string) (p *pod, version string,
 			one, err := readPod(raw)
 			if err != nil {
 				return err
+			}
+			if of.isPod() && one.Metadata.UID != of.uid {
+				continue
 			}
 			if p == nil || one.Metadata.Made.After(p.Metadata.Made) {
 				p = one
@@ -95,16 +105,17 @@ func (c *Cluster) look(ctx context.Context, job string) (p *pod, version string,
 
 // watch reports the changes after version until the watch ends. It returns true if there is nothing
 // more to report. A refused watch is not an error: the caller lists the pod again.
-func (c *Cluster) watch(ctx context.Context, job, version string, known *string, tell func(sight) bool) (over bool) {
+func (c *Cluster) watch(ctx context.Context, of subject, version string, known *string, tell func(sight) bool) (over bool) {
 	client, err := c.connect() //nolint:contextcheck // a plugin for certificates has its own time limit
 	if err != nil {
 		return !tell(sight{err: err})
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchTime+attemptTime)
 	defer cancel()
-	err = client.Watch(ctx, kubeapi.Request{Method: http.MethodGet, Of: pods, Namespace: client.namespace, Query: url.Values{
-		"labelSelector": {labelJob + "=" + job}, "resourceVersion": {version}, "timeoutSeconds": {strconv.Itoa(int(watchTime / time.Second))},
-	}}, func(change kubeapi.Event) (more bool) {
+	query := of.query()
+	query.Set("resourceVersion", version)
+	query.Set("timeoutSeconds", strconv.Itoa(int(watchTime/time.Second)))
+	err = client.Watch(ctx, kubeapi.Request{Method: http.MethodGet, Of: pods, Namespace: client.namespace, Query: query}, func(change kubeapi.Event) (more bool) {
 		if change.Type != "ADDED" && change.Type != "MODIFIED" && change.Type != "DELETED" {
 			return false // such as 410: the caller must list the pod again
 		}
@@ -112,6 +123,9 @@ func (c *Cluster) watch(ctx context.Context, job, version string, known *string,
 		if err != nil {
 			over = !tell(sight{err: fault.Wrap(fault.IsolationUnavailable, err, "isolation_mode kubernetes: the cluster tells of a pod what is not a pod")})
 			return false
+		}
+		if of.isPod() && p.Metadata.UID != of.uid {
+			return true
 		}
 		if *known = p.Metadata.UID; !tell(sight{pod: p}) {
 			over = true
