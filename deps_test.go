@@ -146,6 +146,7 @@ var imports = map[string][]string{
 	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
 	"internal/cluster/kubeapi":  {"internal/file/yamldoc"}, // the requests that Jobs need, and kubeconfigs
 	"internal/launch/kube":      {"internal/launch/kube/podio", "internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"internal/launch/kube":       {"internal/launch/kube/podio", "internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	"internal/launch/kube/podio": {"internal/cluster/kubeapi", "internal/call/recovered", "internal/observe/tail"},
 
@@ -286,9 +287,8 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/control", "internal/app/recorded", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
-	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce", "internal/cluster/objects"},
 	"github.com/coder/websocket":               {"internal/cluster/kubeapi"},
-	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce"},
+	"github.com/cenkalti/backoff/v4":           {"capsule/restarts", "internal/call/retry", "internal/call/approvals/announce", "internal/cluster/objects"},
 	"code.dny.dev/ssrf":                        {"internal/service/address"},
 	"connectrpc.com/connect":                   {"internal/kind/grpc", "internal/testing/bench"},
 	"golang.org/x/oauth2":                      {"internal/service/auth", "internal/service/login"},

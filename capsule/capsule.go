@@ -253,7 +253,7 @@ func (c *Capsule) Updated() <-chan string { return c.updates }
 func (c *Capsule) Life() peer.Life {
 	s := c.status.Load()
 	life := peer.Life{
-		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Started: s.began, Next: s.next,
+		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Place: s.place, Started: s.began, Next: s.next,
 		Held:    c.orders.last.Load().held,
 		Waiting: int(c.waiting.Taken()), Calls: c.calls.Load(), Settled: c.settled.Load(),
 	}

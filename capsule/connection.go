@@ -87,6 +87,14 @@ func (in *incarnation) pid() int {
 	return 0
 }
 
+// place says where the process is; "" if that is this machine.
+func (in *incarnation) place() string {
+	if p, ok := in.connection.(interface{ Place() string }); ok {
+		return p.Place()
+	}
+	return ""
+}
+
 // applied returns which limits are in effect for the process.
 func (in *incarnation) applied() launch.Applied {
 	if p, ok := in.connection.(Process); ok {

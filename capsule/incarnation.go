@@ -87,7 +87,11 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
 	pid := in.pid()
 	if taken == nil {
-		c.log.Info("started", "tool", c.tool.Name, "pid", pid) // before it is heard
+		about := []any{"tool", c.tool.Name, "pid", pid}
+		if place := in.place(); place != "" {
+			about = append(about, "place", place)
+		}
+		c.log.Info("started", about...) // before it is heard
 	} else {
 		in.goOn(taken)
 		c.log.Info("taken over", "tool", c.tool.Name, "pid", pid)
@@ -103,7 +107,9 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 }
 
 // run names the process.
-func (in *incarnation) run() run { return run{pid: in.pid(), began: in.began, order: in.order} }
+func (in *incarnation) run() run {
+	return run{pid: in.pid(), place: in.place(), began: in.began, order: in.order}
+}
 
 // contain is deferred: a panic while handling a capsule's message ends the capsule's
 // process, and nothing else (SPEC F2).

@@ -74,6 +74,7 @@ type status struct {
 // run names a process; the zero value is none.
 type run struct {
 	pid   int
+	place string // where it is; "" if that is this machine
 	began time.Time
 	order int // the number of the last order of an operator before its start
 }

@@ -147,7 +147,8 @@ type WASM struct {
 // Exposed lists the files and folders of this machine that isolated processes of the tool need, as absolute
 // paths: the folder of a package; the file of a simple tool; for an McpServer the files and folders next to
 // its resource file that its command and arguments name; for type cli a command and a working folder next to
-// its resource file. Nothing else of that folder is shown, since it may have secrets.
+// its resource file. Nothing else of that folder is shown, since it may have secrets. A package whose process is in a
+// Pod has none.
 func (t Tool) Exposed() []string {
 	var named []string
 	switch {
@@ -158,6 +159,8 @@ func (t Tool) Exposed() []string {
 		if !strings.Contains(t.Path, "/") {
 			named = named[1:]
 		}
+	case t.Version != "" && t.Isolation.Mode == IsolationKubernetes: // what runs is in the image
+		return nil
 	case t.Version != "":
 		return []string{t.Dir}
 	default:
@@ -180,7 +183,7 @@ func (t Tool) WorkDir() string {
 		return t.Resource.CLI.WorkingDir
 	case !t.Isolation.Isolated():
 		return t.Dir
-	case t.Runtime.Generated && len(t.Exposed()) > 0, t.Kind != Cli && t.Version != "": // its arguments count from there
+	case len(t.Exposed()) > 0 && (t.Runtime.Generated || t.Kind != Cli && t.Version != ""): // its arguments count from there
 		return t.Dir
 	}
 	return "/tmp"

@@ -26,6 +26,14 @@ func (p launched) Streams() (stdin, stdout, stderr linerpc.Stream) {
 	return p.Process.Streams()
 }
 
+// Place says where the process is, if its Launcher does; "" if that is this machine.
+func (p launched) Place() string {
+	if at, ok := p.Process.(interface{ Place() string }); ok {
+		return at.Place()
+	}
+	return ""
+}
+
 func (p launched) ExitText() string {
 	switch exit := p.Exit(); {
 	case exit.Err != nil:

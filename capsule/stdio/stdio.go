@@ -73,6 +73,14 @@ func New(p Process, opts Options) *Connection {
 	return &Connection{Process: p, opts: opts, read: make(chan struct{}), logged: make(chan struct{})}
 }
 
+// Place says where the process is, if its Launcher does; "" if that is this machine.
+func (c *Connection) Place() string {
+	if at, ok := c.Process.(interface{ Place() string }); ok {
+		return at.Place()
+	}
+	return ""
+}
+
 // Open implements capsule.Connection.
 func (c *Connection) Open(opts rpc.Options) *rpc.Conn {
 	stdin, stdout, _ := c.Streams()

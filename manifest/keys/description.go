@@ -96,7 +96,9 @@ func (d *Description) Fill(t *manifest.Tool) {
 	if t.Kind == manifest.Capsule {
 		t.Runtime = d.CapsuleRuntime()
 	}
-	t.Isolation = d.Isolation(d.Runtime.isolationKeys(), secret.DefaultNamespace)
+	isolation := d.Runtime.isolationKeys()
+	isolation.Capsule = t.Kind == manifest.Capsule
+	t.Isolation = d.Isolation(isolation, secret.DefaultNamespace)
 	d.warnOfIdleIsolation(t)
 	if d.given("runtime", "retry") {
 		t.Retry = d.Retry(d.Runtime.Retry)

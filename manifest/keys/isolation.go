@@ -18,6 +18,7 @@ type Isolation struct {
 	PullSecret string
 	Network    string
 	Resources  Resources
+	Capsule    bool // the process is one of a capsule
 }
 
 // Isolation checks the keys of runtime that say where processes live. namespace
@@ -26,7 +27,7 @@ func (d *Description) Isolation(k Isolation, namespace string) manifest.Isolatio
 	i := manifest.Isolation{Mode: k.Mode, Image: k.Image}
 	switch k.Mode {
 	case manifest.IsolationKubernetes:
-		d.Fault("runtime", "isolation_mode", "kubernetes is for tools of type cli: a Job runs an image, and this would have to be in it")
+		d.checkPod(k)
 	case manifest.IsolationWASM:
 		d.Fault("runtime", "isolation_mode", "wasm is for tools of type wasm")
 	case "", manifest.IsolationNone, manifest.IsolationSandboxed, manifest.IsolationContainer:
@@ -60,6 +61,23 @@ func (d *Description) Isolation(k Isolation, namespace string) manifest.Isolatio
 	d.CheckBounds(k.Resources, func(key string) string { return d.key("runtime", "resources."+key) })
 	i.Resources = manifest.Resources{Memory: int64(k.Resources.Memory), CPUs: k.Resources.CPUs, Pids: k.Resources.Pids}
 	return i
+}
+
+// checkPod refuses what a Pod of Kubernetes cannot do. A Pod is an image: nothing of this machine is in it.
+func (d *Description) checkPod(k Isolation) {
+	switch {
+	case !k.Capsule:
+		d.Fault("runtime", "isolation_mode", "kubernetes is for capsules, MCP servers and tools of type cli: a pod runs an image, and this file would have to be in it")
+		return
+	case k.Image == "":
+		d.Fault("runtime", "image", "is required with isolation_mode kubernetes: a capsule in a Pod is an image; build one that has its files, and name it here")
+	}
+	if k.Resources.Pids != 0 {
+		d.Fault("runtime", "resources.pids", "does not go with isolation_mode kubernetes: the kubelet of the node limits processes (podPidsLimit)")
+	}
+	if d.Runtime.HotLoad.Mode == manifest.HotLoadReplace {
+		d.Fault("runtime", "hot_load.mode", "replace does not go with isolation_mode kubernetes, where a capsule has one Pod: the next one begins when it is gone; set restart")
+	}
 }
 
 const (
@@ -126,7 +144,7 @@ func CheckImage(name string) error {
 // tool that is isolated: in a container nothing, since the image is to have it.
 func MissingInterpreter(i manifest.Isolation, err error) (warning, fault error) {
 	switch {
-	case err == nil || i.Mode == manifest.IsolationContainer:
+	case err == nil || i.Mode == manifest.IsolationContainer || i.Mode == manifest.IsolationKubernetes:
 		return nil, nil
 	case i.Mode == manifest.IsolationSandboxed:
 		return fmt.Errorf("%w; a sandbox that is made of this machine has it no more", err), nil

@@ -54,7 +54,7 @@ type Simple struct {
 	MaxOutput      yamldoc.Size           `json:"max_output,omitempty" jsonschema:"Bytes kept of stdout and of stderr: 8MiB or a number. Default: the configured max_output"`
 	Retry          Retry                  `json:"retry,omitzero" jsonschema:"Whether a failed call is tried again. Only calls of tools with readOnlyHint or idempotentHint are, and calls that were never sent"`
 
-	IsolationMode   manifest.IsolationMode `json:"isolation_mode,omitempty" jsonschema:"Where the tool's processes live: none (as Orla does), sandboxed, or container. Default none"`
+	IsolationMode   manifest.IsolationMode `json:"isolation_mode,omitempty" jsonschema:"Where the tool's processes live: none (as Orla does), sandboxed, container or, for a capsule, kubernetes. Default none"`
 	Image           string                 `json:"image,omitempty" jsonschema:"Image of the container that the tool lives in. Default: the configured tool_container_image"`
 	ImagePullSecret string                 `json:"image_pull_secret,omitempty" jsonschema:"The secret to pull it with: [namespace/]name[:key]"`
 	Network         string                 `json:"network,omitempty" jsonschema:"The container's network. Default none"`
@@ -63,7 +63,7 @@ type Simple struct {
 
 // isolationKeys are the keys that say where processes live.
 func (k Simple) isolationKeys() Isolation {
-	return Isolation{k.IsolationMode, k.Image, k.ImagePullSecret, k.Network, k.Resources}
+	return Isolation{k.IsolationMode, k.Image, k.ImagePullSecret, k.Network, k.Resources, false}
 }
 
 // simpleOnly are the keys of Simple without effect on a capsule.

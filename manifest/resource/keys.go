@@ -127,7 +127,7 @@ type serverRuntime struct {
 
 // isolation are the keys that say where the server's process lives.
 func (k serverRuntime) isolation() keys.Isolation {
-	return keys.Isolation{Mode: k.IsolationMode, Image: k.Image, PullSecret: k.ImagePullSecret, Network: k.Network, Resources: k.Resources}
+	return keys.Isolation{Mode: k.IsolationMode, Image: k.Image, PullSecret: k.ImagePullSecret, Network: k.Network, Resources: k.Resources, Capsule: true}
 }
 
 type authKeys struct {

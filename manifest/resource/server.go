@@ -131,6 +131,10 @@ func (d *Declaration) readStdio(spec serverSpec) {
 	}
 	d.CheckArgs("spec.args", spec.Args)
 	d.Tool.Run.Args = spec.Args
+	if files := d.Tool.Exposed(); len(files) > 0 && d.Tool.Isolation.Mode == manifest.IsolationKubernetes {
+		d.Doc.Faultf("spec.command", "and args name %s, and with isolation_mode kubernetes a server has no files of this machine: build an image that has it, and name its path there",
+			strings.Join(files, ", "))
+	}
 	names := map[string]bool{}
 	for i, e := range spec.Env {
 		at := "spec.env" + keys.Indexed(i)

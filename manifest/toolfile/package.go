@@ -126,6 +126,15 @@ func identify(d *keys.Description, t *manifest.Tool, name, version, text, entryp
 	if d.Doc.Has("description") && strings.TrimSpace(text) == "" {
 		d.Doc.Faultf("description", "must not be empty: models choose tools by it")
 	}
+	if d.Runtime.IsolationMode == manifest.IsolationKubernetes && d.Runtime.Mode == manifest.Capsule {
+		if path.IsAbs(entrypoint) && path.Clean(entrypoint) == entrypoint {
+			t.Path = entrypoint
+		} else if d.Doc.Has("entrypoint") {
+			d.Doc.Faultf("entrypoint", "must be an absolute path in the image with isolation_mode kubernetes, got %q: a Pod has no files of this package; "+
+				"build an image that has them, and name the path there, such as /app/%s", entrypoint, path.Base(entrypoint))
+		}
+		return ""
+	}
 	if d.Doc.Has("entrypoint") && !filepath.IsLocal(filepath.FromSlash(entrypoint)) {
 		d.Doc.Faultf("entrypoint", "must be a relative path inside the package, got %q", entrypoint)
 		return ""

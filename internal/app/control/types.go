@@ -67,6 +67,7 @@ type ToolStatus struct {
 	Reason    string    `json:"reason,omitempty" jsonschema:"Why it is in that state."`
 	Held      bool      `json:"held,omitempty" jsonschema:"It was stopped manually, and stays stopped until it is started or restarted manually."`
 	Pid       int       `json:"pid,omitempty" jsonschema:"Its process id; absent without a process."`
+	Place     string    `json:"place,omitempty" jsonschema:"Where its process is, such as a Pod and its node; absent if that is this machine."`
 	Started   time.Time `json:"started,omitzero" jsonschema:"When its process was started."`
 	Restarts  int       `json:"restarts,omitempty" jsonschema:"Starts of a process after the first one."`
 	Failures  int       `json:"failures,omitempty" jsonschema:"Failures in a row."`

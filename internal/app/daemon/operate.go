@@ -112,7 +112,7 @@ func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatu
 // live fills in what only a capsule has.
 func live(t *control.ToolStatus, life peer.Life, usage telemetry.Usage) {
 	t.State, t.Since, t.Reason, t.Held = life.State, life.Since, life.Reason, life.Held
-	t.Pid, t.Started, t.LastExit, t.Next = life.Pid, life.Started, life.LastExit, life.Next
+	t.Pid, t.Place, t.Started, t.LastExit, t.Next = life.Pid, life.Place, life.Started, life.LastExit, life.Next
 	t.Restarts, t.Failures = life.Restarts, life.Failures
 	t.InFlight, t.Waiting = life.InFlight, life.Waiting
 	t.Limits = cmp.Or(life.Limits, t.Limits)

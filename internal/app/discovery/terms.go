@@ -146,7 +146,7 @@ func withResources(t *manifest.Tool, cfg *config.Loaded) error {
 	} else if most := cfg.ContainerMaxCPUs; r.CPUs > most {
 		over(config.NumberText(r.CPUs)+" processors", config.NumberText(most), "tool_container_max_cpus")
 	}
-	if r.Pids == 0 {
+	if r.Pids == 0 && t.Isolation.Mode != manifest.IsolationKubernetes { // where only a node bounds them
 		r.Pids = cfg.ContainerPids
 	} else if most := cfg.ContainerMaxPids; r.Pids > most {
 		over(fmt.Sprint(r.Pids, " processes"), fmt.Sprint(most), "tool_container_max_pids_limit")

@@ -108,7 +108,7 @@ func examineEngine(ctx context.Context, cfg *config.Loaded, local *launch.Local,
 	return doctor.Finding{Check: check, Level: doctor.OK, Text: name + " ran a container, and held it as it has to"}
 }
 
-// examineCluster asks the cluster whether Orla may make Jobs in it.
+// examineCluster asks the cluster whether Orla may make Jobs and Pods in it.
 func examineCluster(ctx context.Context, cfg *config.Loaded, needed []string) doctor.Finding {
 	const check = "kubernetes"
 	cluster := kube.New(kube.Options{
@@ -120,7 +120,7 @@ func examineCluster(ctx context.Context, cfg *config.Loaded, needed []string) do
 	}
 	return doctor.Finding{
 		Check: check, Level: doctor.OK,
-		Text: "Orla may make Jobs in namespace " + cfg.K8sNamespace + "; whether the cluster's network obeys NetworkPolicies cannot be seen from here",
+		Text: "Orla may make Jobs and Pods in namespace " + cfg.K8sNamespace + "; whether the cluster's network obeys NetworkPolicies cannot be seen from here",
 	}
 }
 

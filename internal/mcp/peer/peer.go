@@ -193,6 +193,7 @@ type Life struct {
 	Reason   string    // why State began
 	Held     bool      // an operator has stopped it, and only an operator starts it again
 	Pid      int       // of its process; 0 if there is none
+	Place    string    // where its process is; "" if that is this machine
 	Started  time.Time // when its process was started; zero if there is none
 	Failures int       // in a row
 	Restarts int       // starts of a process after the first one

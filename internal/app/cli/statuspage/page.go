@@ -259,6 +259,9 @@ func (p *page) tool(t *control.ToolStatus) {
 		fact("next start", p.ahead(t.Next))
 		if t.Pid != 0 {
 			fact("pid", fmt.Sprint(t.Pid))
+		}
+		fact("place", terminal.Printable(t.Place))
+		if t.Pid != 0 || t.Place != "" {
 			fact("started", p.moment(t.Started))
 		}
 		fact("last exit", terminal.Printable(t.LastExit))
