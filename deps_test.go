@@ -138,15 +138,9 @@ var imports = map[string][]string{
 	"internal/cluster/crd":       {"manifest/resource"},                                                                                                                                                                                                                                                               // definitions of the custom resources
 	"internal/cluster/objects":   {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/file/yamldoc"},                                                                                                                                                                              // list and watch
 	"internal/cluster/resources": {"internal/call/fault", "internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease", "internal/cluster/objects", "internal/mcp/peer", "internal/observe/brief", "internal/service/secret", "manifest", "manifest/discover", "supervisor"}, // custom resources
-	"internal/launch/kube":       {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
+	"internal/launch/kube":       {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace", "internal/launch/kube/podio"},
 	"internal/cluster/replicas":  {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease"}, // which processes serve the same clients
 	"internal/cluster/sealed":    {"internal/cluster/replicas", "mcpbridge", "mcpbridge/sessionlog", "mcpbridge/transport/passed"},        // sessions in their ids
-	"internal/launch/sandbox":   {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
-	"internal/launch/shim":      {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container": {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
-	"internal/cluster/kubeapi":  {"internal/file/yamldoc"}, // the requests that Jobs need, and kubeconfigs
-	"internal/launch/kube":      {"internal/launch/kube/podio", "internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
-	"internal/launch/kube":       {"internal/launch/kube/podio", "internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace"},
 
 	"internal/launch/kube/podio": {"internal/cluster/kubeapi", "internal/call/recovered", "internal/observe/tail"},
 
