@@ -216,7 +216,7 @@ func (d *Document) Ask(ctx context.Context, l launch.Launcher) (said Answer, err
 	return said, nil
 }
 
-// ForParts, ForControl and ForBridge return parts of a document, which may be nil.
+// ForParts returns the parts that answer calls; nil without them. The document may be nil, here and below.
 func (d *Document) ForParts() *wiring.Given {
 	if d == nil {
 		return nil

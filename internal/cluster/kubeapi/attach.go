@@ -39,7 +39,7 @@ func (c *Client) Attach(ctx context.Context, r Request) (*Attachment, error) {
 	r.Part = "attach"
 	header := http.Header{"User-Agent": {c.agent}}
 	for _, protocol := range subprotocols {
-		socket, resp, err := websocket.Dial(ctx, c.address(r), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, Subprotocols: []string{protocol}})
+		socket, resp, err := websocket.Dial(ctx, c.address(r), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, Subprotocols: []string{protocol}}) //nolint:bodyclose // the library has closed it, and put the first KiB in its place
 		switch {
 		case err == nil && socket.Subprotocol() != "":
 			socket.SetReadLimit(-1) // a message is read in pieces

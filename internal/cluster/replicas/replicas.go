@@ -146,7 +146,7 @@ func (r *Replicas) Serve(ctx context.Context) error {
 		}, func(ctx context.Context, _ int64) {
 			r.setAlive(ctx)
 			<-ctx.Done()
-			r.setAlive(ended)
+			r.setAlive(ended) //nolint:contextcheck // it says that the Lease is over
 		})
 		pace.Sleep(ctx, look) // it was given up without a reason
 	}

@@ -12,7 +12,7 @@ func play(t *testing.T, steps string) (got [2][]string, over bool) {
 	t.Helper()
 	now := time.Unix(0, 0)
 	j := newJoint(now, func(s side, line []byte) { got[s] = append(got[s], string(line)) })
-	for _, step := range strings.Split(steps, "; ") {
+	for step := range strings.SplitSeq(steps, "; ") {
 		what, line, _ := strings.Cut(step, " ")
 		switch what {
 		case "log":
