@@ -35,7 +35,7 @@ LIFECYCLE := ./internal/launch ./internal/launch/guard ./internal/launch/trees .
 # Nobody debugs what is linked for one run: it gets no symbols for a debugger.
 # vet looks at the tests as well, so that go test need not.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-SLOW := ./internal/testing/program ./deploy/package ./capsule ./mcpbridge ./internal/testing/bench \
+SLOW := ./internal/testing/program ./internal/launch/kube ./deploy/package ./deploy/helm ./capsule ./mcpbridge ./internal/testing/bench \
 	./internal/wasm/wasmfuel ./internal/service/remote ./internal/wasm ./internal/launch ./manifest/discover
 
 # The other processor and the other system of a release. What compiles for both
