@@ -158,8 +158,8 @@ func (b *backend) Upgrade(_ context.Context, binary string) (control.Upgrade, er
 func (b *backend) provider() control.PinnedProvider {
 	return control.PinnedProvider{Name: "weather", Source: "/tools/weather/tool.yaml", Pin: "hold", File: "/state/pins/weather.json", Digest: "sha256:00", Items: []control.PinnedItem{{
 		Kind: "tool", Name: "weather__now", Own: "now", State: "changed", Digest: "sha256:00", Was: "sha256:01", Accepted: time.Now(), By: "first list",
-		Changes: []control.PinChange{{Path: "description", After: json.RawMessage(`"x"`)}}, Before: json.RawMessage(`{}`), After: json.RawMessage(`{"description":"x"}`),
-		Findings: []control.PinFinding{{Path: "description", Kind: "hidden_unicode", Text: "it has a tag"}},
+		PinDifference: control.PinDifference{Changes: []control.PinChange{{Path: "description", After: json.RawMessage(`"x"`)}}, More: 1, Before: json.RawMessage(`{}`), After: json.RawMessage(`{"description":"x"}`)},
+		Findings:      []control.PinFinding{{Path: "description", Kind: "hidden_unicode", Text: "it has a tag"}},
 	}}}
 }
 

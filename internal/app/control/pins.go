@@ -25,30 +25,36 @@ type PinnedProvider struct {
 
 // PinnedItem tells of one definition.
 type PinnedItem struct {
-	Kind     string          `json:"kind" jsonschema:"tool or prompt."`
-	Name     string          `json:"name" jsonschema:"Its name for clients."`
-	Own      string          `json:"own" jsonschema:"The provider's name for it."`
-	State    string          `json:"state" jsonschema:"accepted; changed, since another definition of the name was accepted; new, since none of the name was; unknown, since what was accepted cannot be read; or absent, if it was accepted and is not listed now."`
-	Digest   string          `json:"digest,omitempty" jsonschema:"SHA-256 of the definition that is listed now; absent if there is none."`
-	Was      string          `json:"accepted_digest,omitempty" jsonschema:"SHA-256 of the definition that was accepted; absent if none was."`
-	Accepted time.Time       `json:"accepted,omitzero" jsonschema:"When that one was accepted."`
-	By       string          `json:"by,omitempty" jsonschema:"Who accepted it: first list, or uid and the number of a user."`
-	Changes  []PinChange     `json:"changes,omitempty" jsonschema:"How they differ; absent in the list of all."`
-	Before   json.RawMessage `json:"before,omitempty" jsonschema:"The accepted definition, in canonical JSON; absent in the list of all, if there is none, and if it is larger than 64 KiB."`
-	After    json.RawMessage `json:"after,omitempty" jsonschema:"The definition that is listed now, in canonical JSON; absent in the list of all."`
-	Findings []PinFinding    `json:"findings,omitempty" jsonschema:"What an operator should look at in the definition that is listed now. Nothing is refused for it."`
+	Kind     string    `json:"kind" jsonschema:"tool or prompt."`
+	Name     string    `json:"name" jsonschema:"Its name for clients."`
+	Own      string    `json:"own" jsonschema:"The provider's name for it."`
+	State    string    `json:"state" jsonschema:"accepted; changed, since another definition of the name was accepted; new, since none of the name was; unknown, since what was accepted cannot be read; or absent, if it was accepted and is not listed now."`
+	Digest   string    `json:"digest,omitempty" jsonschema:"SHA-256 of the definition that is listed now; absent if there is none."`
+	Was      string    `json:"accepted_digest,omitempty" jsonschema:"SHA-256 of the definition that was accepted; absent if none was."`
+	Accepted time.Time `json:"accepted,omitzero" jsonschema:"When that one was accepted."`
+	By       string    `json:"by,omitempty" jsonschema:"Who accepted it: first list, or uid and the number of a user."`
+	PinDifference
+	Findings []PinFinding `json:"findings,omitempty" jsonschema:"What an operator should look at in the definition that is listed now. Nothing is refused for it. At most 20 of each definition, and 1000 of a provider but for one of each definition."`
+}
+
+// PinDifference is how a definition that is listed differs from the accepted one.
+type PinDifference struct {
+	Changes []PinChange     `json:"changes,omitempty" jsonschema:"How they differ, in at most 100 places, and 1000 of all definitions together but for one of each; absent in the list of all."`
+	More    int             `json:"more_changes,omitempty" jsonschema:"In how many places more they differ."`
+	Before  json.RawMessage `json:"before,omitempty" jsonschema:"The accepted definition, in canonical JSON; absent in the list of all, if there is none, and if it is larger than 64 KiB."`
+	After   json.RawMessage `json:"after,omitempty" jsonschema:"The definition that is listed now, in canonical JSON; absent in the list of all."`
 }
 
 // PinChange is how one value of a definition differs.
 type PinChange struct {
-	Path   string          `json:"path" jsonschema:"Where, such as inputSchema.properties.path.description."`
-	Before json.RawMessage `json:"before,omitempty" jsonschema:"The accepted value; absent if there is none."`
-	After  json.RawMessage `json:"after,omitempty" jsonschema:"The value now; absent if there is none."`
+	Path   string          `json:"path" jsonschema:"Where, such as inputSchema.properties.path.description. It is cut after 1000 bytes."`
+	Before json.RawMessage `json:"before,omitempty" jsonschema:"The accepted value, or of one over 64 KiB a text of its beginning; absent if there is none."`
+	After  json.RawMessage `json:"after,omitempty" jsonschema:"The value now, or of one over 64 KiB a text of its beginning; absent if there is none."`
 }
 
 // PinFinding is something to look at.
 type PinFinding struct {
-	Path string `json:"path" jsonschema:"Where in the definition."`
+	Path string `json:"path" jsonschema:"Where in the definition. It is cut after 1000 bytes."`
 	Kind string `json:"kind" jsonschema:"hidden_unicode, sensitive_path or shadowed_name."`
 	Text string `json:"text" jsonschema:"What it is, for people."`
 }
@@ -71,11 +77,7 @@ func (s *Server) pins(w http.ResponseWriter, _ *http.Request) error {
 }
 
 // complete makes no list null.
-func (p *PinnedProvider) complete() {
-	if p.Items == nil {
-		p.Items = []PinnedItem{}
-	}
-}
+func (p *PinnedProvider) complete() { p.Items = append([]PinnedItem{}, p.Items...) }
 
 func (s *Server) pinned(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.opts.Backend.Pinned(r.PathValue("name"))

@@ -125,7 +125,8 @@ func pinned(v pins.View) control.PinnedProvider {
 	for _, i := range v.Items {
 		one := control.PinnedItem{
 			Kind: string(i.Kind), Name: i.Name, Own: i.Own, State: string(i.State),
-			Digest: digestText(i.Digest), Was: digestText(i.Was), Accepted: i.Accepted, By: i.By, Before: i.Before, After: i.After,
+			Digest: digestText(i.Digest), Was: digestText(i.Was), Accepted: i.Accepted, By: i.By,
+			PinDifference: control.PinDifference{More: i.More, Before: i.Before, After: i.After},
 		}
 		for _, c := range i.Changes {
 			one.Changes = append(one.Changes, control.PinChange{Path: c.Path, Before: c.Before, After: c.After})

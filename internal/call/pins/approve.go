@@ -101,22 +101,29 @@ func (s *Store) Approve(name, digest, by string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	p := c.of
+	d, err := c.of.approve(c, digest, by)
+	if err != nil {
+		return View{}, err
+	}
+	return d.finish(), nil
+}
+
+func (p *Provider) approve(c chosen, digest, by string) (*draft, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refresh()
 	p.judge()
 	pending := c.pending()
-	v := p.view(c, pending, true)
-	switch {
-	case digest != "" && digest != v.Digest.String() && (len(pending) != 1 || digest != v.Items[0].Digest.String()):
-		return View{}, fmt.Errorf("%w: the digest of what would be accepted is %s now", ErrOutdated, v.Digest)
+	d := p.draft(c, p.kept(), true)
+	switch shown := d.view.Digest; {
+	case digest != "" && digest != shown.String() && (len(pending) != 1 || digest != d.view.Items[0].Digest.String()):
+		return nil, fmt.Errorf("%w: the digest of what would be accepted is %s now", ErrOutdated, shown)
 	case p.store.frozen:
-		return View{}, fmt.Errorf("%w by a process that does not serve", ErrRefused)
+		return nil, fmt.Errorf("%w by a process that does not serve", ErrRefused)
 	case p.trouble != nil && !c.whole:
-		return View{}, fmt.Errorf("%w alone: %w; approve %s, with all that it lists", ErrRefused, p.trouble, p.name)
+		return nil, fmt.Errorf("%w alone: %w; approve %s, with all that it lists", ErrRefused, p.trouble, p.name)
 	case p.trouble == nil && len(pending) == 0:
-		return v, nil
+		return d, nil
 	}
 	f, err := p.change(c.whole, func(f *file) {
 		if p.trouble != nil { // the file is new, or holds what could not be used
@@ -128,9 +135,9 @@ func (s *Store) Approve(name, digest, by string) (View, error) {
 		}
 	})
 	if err != nil {
-		return View{}, fmt.Errorf("%w: %s: %w", ErrRefused, p.path, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrRefused, p.path, err)
 	}
 	p.adopt(f)
 	p.judge()
-	return v, nil
+	return d, nil
 }

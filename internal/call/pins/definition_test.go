@@ -103,9 +103,9 @@ func TestN4FindingsAreBounded(t *testing.T) {
 		properties[fmt.Sprint("a", n)] = map[string]any{"description": "reads .env"}
 	}
 	schema := map[string]any{"properties": properties}
-	few := findings(new(definer).tool(&mcp.Tool{InputSchema: schema}, "own").text)
+	few := findings(new(definer).tool(&mcp.Tool{InputSchema: schema}, "own").text, maxFindings)
 	properties["z"] = map[string]any{"description": "reads ~/.ssh/id_rsa"}
-	many := findings(new(definer).tool(&mcp.Tool{InputSchema: schema}, "own").text)
+	many := findings(new(definer).tool(&mcp.Tool{InputSchema: schema}, "own").text, maxFindings)
 	if len(few) != maxFindings || len(many) != maxFindings+1 || many[maxFindings].Text != "there are more that are not shown" {
 		t.Errorf("%d findings, and %d with another: %+v", len(few), len(many), many[len(many)-1])
 	}
@@ -148,7 +148,8 @@ func TestN4Changes(t *testing.T) {
 			before = json.RawMessage(c.before)
 		}
 		var got []string
-		for _, change := range changes(before, json.RawMessage(c.after)) {
+		all, _ := changes(before, json.RawMessage(c.after), maxChanges)
+		for _, change := range all {
 			got = append(got, fmt.Sprintf("%s: %s -> %s", change.Path, change.Before, change.After))
 		}
 		if text := strings.Join(got, "; "); text != c.want {
@@ -196,7 +197,7 @@ func TestN4Findings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := findings(raw)
+			got := findings(raw, maxFindings)
 			switch {
 			case c.kind == "" && len(got) > 0:
 				t.Errorf("%q: %v", c.text, got)
@@ -205,14 +206,14 @@ func TestN4Findings(t *testing.T) {
 			}
 		}
 	}
-	if got := findings([]byte(`{"inputSchema":{"properties":{"a\u200b":{}}}}`)); len(got) != 1 {
+	if got := findings([]byte(`{"inputSchema":{"properties":{"a\u200b":{}}}}`), maxFindings); len(got) != 1 {
 		t.Errorf("the name of a property: %v", got)
 	}
 	var many []string
 	for range 100 {
 		many = append(many, `"\u200b"`)
 	}
-	if got := findings([]byte("[" + strings.Join(many, ",") + "]")); len(got) != maxFindings+1 {
+	if got := findings([]byte("["+strings.Join(many, ",")+"]"), maxFindings); len(got) != maxFindings+1 {
 		t.Errorf("%d findings, want %d", len(got), maxFindings+1)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -32,52 +31,69 @@ const (
 	Shadow    FindingKind = "shadowed_name"
 )
 
-// maxFindings bounds the findings of one definition.
+// maxFindings bounds the findings that are shown of one definition.
 const maxFindings = 20
 
-// findings looks at each text of a definition, the names of members too.
-func findings(definition []byte) (all []Finding) {
-	var walk func(path string, value any)
-	walk = func(path string, value any) {
-		if len(all) > maxFindings {
-			return
-		}
-		switch value := value.(type) {
-		case string:
-			all = append(all, look(path, value)...)
-		case []any:
-			for n, element := range value {
-				walk(path+"["+strconv.Itoa(n)+"]", element)
-			}
-		case map[string]any:
-			for _, key := range slices.Sorted(maps.Keys(value)) {
-				at := join(path, key)
-				all = append(all, look(at, key)...)
-				walk(at, value[key])
-			}
-		}
+// findings looks at each text of a definition, the names of members too. It returns most findings at most, and says
+// if there are more.
+func findings(definition []byte, most int) []Finding {
+	l := &looker{most: most}
+	l.look(decoded(json.RawMessage(definition)))
+	if len(l.all) > most {
+		l.all = append(l.all[:most], Finding{l.all[most].Path, l.all[most].Kind, "there are more that are not shown"})
 	}
-	walk("", decoded(json.RawMessage(definition)))
-	if len(all) > maxFindings {
-		all = append(all[:maxFindings], Finding{all[maxFindings].Path, all[maxFindings].Kind, "there are more that are not shown"})
-	}
-	return all
+	return l.all
 }
 
-// look looks at one text.
-func look(path, text string) (all []Finding) {
+// looker collects findings, one more than most at most.
+type looker struct {
+	at   path // what is looked at
+	all  []Finding
+	most int
+}
+
+func (l *looker) look(value any) {
+	if len(l.all) > l.most {
+		return
+	}
+	switch value := value.(type) {
+	case string:
+		l.text(value)
+	case []any:
+		for n, element := range value {
+			l.at = l.at.at(n)
+			l.look(element)
+			l.at = l.at[:len(l.at)-1]
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			l.at = l.at.member(key)
+			l.text(key)
+			l.look(value[key])
+			l.at = l.at[:len(l.at)-1]
+		}
+	}
+}
+
+// text looks at one text.
+func (l *looker) text(text string) {
 	if !isPlain(text) {
 		for _, c := range text {
 			if what := hidden(c); what != "" {
-				all = append(all, Finding{path, Hidden, fmt.Sprintf("it has %s, which people do not see: U+%04X", what, c)})
+				l.add(Hidden, fmt.Sprintf("it has %s, which people do not see: U+%04X", what, c))
 				break
 			}
 		}
 	}
 	if found := sensitive().FindString(text); found != "" {
-		all = append(all, Finding{path, Sensitive, fmt.Sprintf("it names a file that may hold secrets: %s", brief.Cut(strings.TrimSpace(found), maxShown))})
+		l.add(Sensitive, "it names a file that may hold secrets: "+brief.Cut(strings.TrimSpace(found), maxShown))
 	}
-	return all
+}
+
+func (l *looker) add(kind FindingKind, text string) {
+	if len(l.all) <= l.most {
+		l.all = append(l.all, Finding{l.at.String(), kind, text})
+	}
 }
 
 func isPlain(text string) bool {

@@ -34,11 +34,17 @@ type Item struct {
 	Digest, Was Digest
 	Accepted    time.Time // zero if Was is
 	By          string
+	Difference
+	Findings []Finding
+}
+
+// Difference is how a definition that is listed differs from the accepted one.
+type Difference struct {
 	// Before and After are the accepted definition and the one that is listed. Before is nil if there is none, or if
 	// it could not be kept.
 	Before, After json.RawMessage
 	Changes       []Change
-	Findings      []Finding
+	More          int // how many places more differ
 }
 
 // Absent is the state of what was accepted and is not listed.
@@ -50,10 +56,7 @@ func (s *Store) All(others map[string][]string) []View {
 	taken := s.taken(others)
 	var all []View
 	for _, p := range s.providers() {
-		c := p.named(p.name)
-		p.mu.Lock()
-		v := p.view(c, c.items, false)
-		p.mu.Unlock()
+		v := p.look(p.named(p.name), false)
 		v.shadows(taken)
 		all = append(all, v)
 	}
@@ -66,29 +69,52 @@ func (s *Store) Look(name string, others map[string][]string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	c.of.mu.Lock()
-	v := c.of.view(c, c.pending(), true)
-	c.of.mu.Unlock()
+	v := c.of.look(c, true)
 	v.shadows(s.taken(others))
 	return v, nil
 }
 
-// view returns what is known of items. whole adds the definitions and their differences, and leaves out what is absent.
-// The caller holds mu.
-func (p *Provider) view(c chosen, items []item, whole bool) View {
-	v := View{Provider: p.name, Source: p.source, Pin: manifest.PinWarn, Trouble: p.trouble}
+// look returns what is known of items. whole is that of draft.
+func (p *Provider) look(c chosen, whole bool) View {
+	f := p.kept()
+	p.mu.Lock()
+	d := p.draft(c, f, whole)
+	p.mu.Unlock()
+	return d.finish()
+}
+
+// kept returns what the file says; nothing if it cannot be read.
+func (p *Provider) kept() *file {
+	f, err := readFile(p.path)
+	if err != nil {
+		return &file{}
+	}
+	return f
+}
+
+// draft is a View whose definitions are not looked at yet. That takes a while, and nobody waits for it.
+type draft struct {
+	view   View
+	listed []listedItem // of its first items
+	whole  bool
+}
+
+// draft returns what is known of items, which f, what the file says, is part of. whole adds the definitions and their
+// differences, and leaves out what is accepted or absent. The caller holds mu.
+func (p *Provider) draft(c chosen, f *file, whole bool) *draft {
+	pending := c.pending()
+	d := &draft{whole: whole, view: View{Provider: p.name, Source: p.source, Pin: manifest.PinWarn, Trouble: p.trouble, Digest: c.digest(pending)}}
+	v := &d.view
 	if p.hold {
 		v.Pin = manifest.PinHold
 	}
 	if p.store.dir != "" {
 		v.File = p.path
 	}
-	v.Digest = c.digest(c.pending())
-	f, err := readFile(p.path)
-	if err != nil {
-		f = &file{}
+	items := c.items
+	if whole {
+		items = pending
 	}
-	d := &definer{}
 	for _, i := range items {
 		one, k := p.listed[i], f.of(i.kind)[i.name]
 		if one == nil { // it is not listed any more
@@ -98,27 +124,43 @@ func (p *Provider) view(c chosen, items []item, whole bool) View {
 			Kind: i.kind, Name: p.shown(i), Own: i.name, State: one.state, Digest: one.digest,
 			Was: p.accepted[i], Accepted: k.Accepted, By: k.By,
 		}
-		now := one.define(d, i.name)
-		got.Findings = findings(now.text)
-		if whole {
-			got.After = bytes.Clone(now.text)
-			if k.Digest == got.Was {
-				got.Before = k.Definition
-			}
-			got.Changes = changes(got.Before, got.After)
+		if whole && k.Digest == got.Was {
+			got.Before = k.Definition
 		}
-		v.Items = append(v.Items, got)
+		v.Items, d.listed = append(v.Items, got), append(d.listed, *one)
 	}
 	if whole {
-		return v
+		return d
 	}
 	f.each(func(i item, k kept) {
 		if _, listed := p.listed[i]; !listed {
 			v.Items = append(v.Items, Item{Kind: i.kind, Name: p.shown(i), Own: i.name, State: Absent, Was: k.Digest, Accepted: k.Accepted, By: k.By})
 		}
 	})
-	slices.SortFunc(v.Items, func(a, b Item) int { return compareItems(item{a.Kind, a.Own}, item{b.Kind, b.Own}) })
-	return v
+	return d
+}
+
+// maxShownTogether bounds the changes that one View shows, and its findings. Of each definition, the first ones are
+// shown in any case.
+const maxShownTogether = 1000
+
+// finish looks at the definitions. It needs no lock.
+func (d *draft) finish() View {
+	of := &definer{}
+	changesLeft, findingsLeft := maxShownTogether, maxShownTogether
+	for n := range d.listed {
+		i := &d.view.Items[n]
+		now := d.listed[n].define(of, i.Own)
+		i.Findings = findings(now.text, min(maxFindings, max(1, findingsLeft)))
+		findingsLeft -= len(i.Findings)
+		if d.whole {
+			i.After = bytes.Clone(now.text)
+			i.Changes, i.More = changes(i.Before, i.After, min(maxChanges, max(1, changesLeft)))
+			changesLeft -= len(i.Changes)
+		}
+	}
+	slices.SortFunc(d.view.Items, func(a, b Item) int { return compareItems(item{a.Kind, a.Own}, item{b.Kind, b.Own}) })
+	return d.view
 }
 
 // taken returns who has a tool of each name, by its plain form.

@@ -198,11 +198,21 @@ func changed(i control.PinnedItem) string {
 		}
 		text.WriteString(whereLongTextsDiffer(c.Before, c.After))
 	}
+	if i.More > 0 {
+		fmt.Fprintf(&text, "  and %s that %s not shown; --json has all of the definition\n", terminal.Count(i.More, "more difference"), are(i.More))
+	}
 	text.WriteString(findings(i))
 	if i.Digest != "" {
 		text.WriteString("  digest " + i.Digest + "\n")
 	}
 	return text.String()
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
 }
 
 // long is from how many bytes on the place is shown where two texts differ first, and excerpt how much of them.
