@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // The bounds of a console.
@@ -22,6 +24,7 @@ const (
 	maxOwn      = 6        // streams of one session
 	maxBody     = 4 << 20  // of a request, in bytes
 	maxLogin    = 16 << 10 // of a login
+	maxRefused  = 10       // lines about refused logins in the log in a minute
 )
 
 // Options configures a Console.
@@ -47,6 +50,7 @@ type Console struct {
 	off      atomic.Bool
 	doors    atomic.Pointer[Doors]
 	access   access
+	refused  brief.Limiter // of the log: whoever reaches the port can try links
 	files    func() map[string]file
 	requests chan struct{} // holds one for each request of the API
 	streams  chan struct{} // holds one for each stream

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,10 +32,10 @@ type site struct {
 	asked  []string // what reached the API
 }
 
-func newSite(t *testing.T, instance string) *site {
+func newSite(t *testing.T, instance string, log ...*slog.Logger) *site {
 	t.Helper()
 	s := &site{t: t}
-	s.Console = console.New(console.Options{API: http.HandlerFunc(s.api), Instance: instance, Log: slog.New(slog.DiscardHandler)})
+	s.Console = console.New(console.Options{API: http.HandlerFunc(s.api), Instance: instance, Log: append(log, slog.New(slog.DiscardHandler))[0]})
 	mux := http.NewServeMux()
 	for _, pattern := range console.Patterns() {
 		mux.Handle(pattern, s)
@@ -143,6 +144,21 @@ func (s *site) login() (cookie, key string) {
 		s.t.Errorf("the cookie is %v", c)
 	}
 	return c.Name + "=" + c.Value, got.Key
+}
+
+// SPEC S2, O3: whoever tries links does not fill the log.
+func TestS2RefusedLinksAreLoggedAtABoundedRate(t *testing.T) {
+	var log bytes.Buffer
+	s := newSite(t, "x", slog.New(slog.NewJSONHandler(&log, nil)))
+	for range 15 {
+		if resp, body := s.do(ask{method: "POST", path: "/console/login", body: `{"code":"guess"}`, header: own()}); resp.StatusCode != http.StatusForbidden {
+			t.Fatalf("%d %s", resp.StatusCode, body)
+		}
+	}
+	s.server.Close() // which ends its goroutines
+	if n := strings.Count(log.String(), "was refused"); n != 10 {
+		t.Errorf("%d lines:\n%s", n, log.String())
+	}
 }
 
 // O3: whoever comes another way than by the page in a browser that was let in does not reach the API.

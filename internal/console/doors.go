@@ -94,7 +94,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		if guest, ok = c.access.redeem(asked.Code, time.Now()); !ok {
-			c.opts.Log.Warn("a link to the console was refused: it was used, or is too old")
+			c.logRefused("a link to the console was refused: it was used, or is too old")
 			refuse(w, http.StatusForbidden, "This link was used, or is older than a minute.", "orla console prints another one")
 			return
 		}
@@ -119,7 +119,7 @@ func (c *Console) byToken(w http.ResponseWriter, r *http.Request, text string) (
 	}
 	guest, ends, err := d.Token(r.Context(), text)
 	if err != nil {
-		c.opts.Log.Warn("a token was refused at the console", "err", err)
+		c.logRefused("a token was refused at the console", "err", err)
 		refuse(w, http.StatusForbidden, "This token does not let you in: "+err.Error()+".", "")
 		return Guest{}, time.Time{}, false
 	}
@@ -132,4 +132,11 @@ func (c *Console) setCookie(w http.ResponseWriter, value string, secure bool, ag
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // it is Secure where there is TLS
 		Name: c.cookie(), Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode,
 	})
+}
+
+// logRefused logs that somebody was not let in, ten times a minute at most.
+func (c *Console) logRefused(what string, args ...any) {
+	if shown, left := c.refused.Allow(maxRefused); shown {
+		c.opts.Log.Warn(what, append(args, "not_shown", left)...)
+	}
 }
