@@ -93,16 +93,46 @@ func readRecord(path string) (*entry, error) {
 	return e, nil
 }
 
-// writeLocked writes a record to the disk.
-func (s *Store) writeLocked(e *entry) error { return s.keepLocked(e, wholefile.WriteSynced) }
+// commitLocked makes next of a record, once the disk has it. Others go on meanwhile, and see what the record was: mu is
+// not held. If they have ended it by then, it stays ended, on the disk too, and kept is false. The caller holds the turn
+// to write.
+func (s *Store) commitLocked(e *entry, next Record) (kept bool, err error) {
+	e.writing = true
+	err = func() error {
+		s.mu.Unlock()
+		defer s.mu.Lock()
+		return s.keep(&next, wholefile.WriteSynced)
+	}()
+	e.writing = false
+	switch {
+	case e.overtaken:
+		e.overtaken = false
+		if s.all[e.ID] == e {
+			_ = s.noteLocked(e) // what was written is not so, or is good for no call
+		} else {
+			s.remove(e)
+		}
+		return false, err
+	case err != nil:
+		return false, err
+	}
+	e.Record = next
+	return true, nil
+}
 
-// noteLocked is writeLocked for what may be lost with the machine.
-func (s *Store) noteLocked(e *entry) error { return s.keepLocked(e, wholefile.Write) }
+// noteLocked writes a record that may be lost with the machine. While the record is committed, that does it.
+func (s *Store) noteLocked(e *entry) error {
+	if e.writing {
+		e.overtaken = true
+		return nil
+	}
+	return s.keep(&e.Record, wholefile.Write)
+}
 
-func (s *Store) keepLocked(e *entry, write func(string, []byte) error) error {
-	raw, err := json.Marshal(&e.Record)
+func (s *Store) keep(r *Record, write func(string, []byte) error) error {
+	raw, err := json.Marshal(r)
 	if err == nil {
-		err = write(s.path(e), raw)
+		err = write(s.path(r), raw)
 	}
 	if err != nil {
 		return fault.Wrap(fault.NotReady, err, "the approval cannot be kept in the state folder, and no call goes on without that; the operator finds the reason in Orla's log")
@@ -110,7 +140,10 @@ func (s *Store) keepLocked(e *entry, write func(string, []byte) error) error {
 	return nil
 }
 
-func (s *Store) path(e *entry) string { return filepath.Join(s.dir, e.ID+".json") }
+func (s *Store) path(r *Record) string { return filepath.Join(s.dir, r.ID+".json") }
+
+// remove removes the file of a record.
+func (s *Store) remove(e *entry) { _ = os.Remove(s.path(&e.Record)) } // at worst it is shown again after the next start
 
 // locked takes the lock of a file, which the kernel gives back when the process ends.
 func locked(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }

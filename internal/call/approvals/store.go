@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -101,7 +100,14 @@ type entry struct {
 	late    *time.Timer
 	counted bool // in shares and bytes
 	old     bool // the rules have changed since it was used
+	commit
 	place
+}
+
+// commit is how far the write of a record is that its next state waits for.
+type commit struct {
+	writing   bool
+	overtaken bool // it has ended meanwhile, or is old
 }
 
 // bytes is what a record counts as.
@@ -141,11 +147,12 @@ func (s *Store) Close() {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closed = true
 	for _, e := range s.open {
 		e.late.Stop()
 	}
+	s.mu.Unlock()
+	defer s.turn("")() // what is being written is on the disk before another process reads it
 	_ = s.lock.Close() // nothing was written to it
 }
 
@@ -176,7 +183,7 @@ func (s *Store) Ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
 		return Record{}, nil, fault.Unsent(fault.New(fault.RateLimited,
 			"too many calls wait for an approval: Orla keeps %d, and no caller has more than half of what is free; ask for decisions about those, or wait until they expire", maxOpen))
 	}
-	if err := s.writeLocked(e); err != nil {
+	if _, err := s.commitLocked(e, e.Record); err != nil { // nobody knows it, and so nobody ends it
 		s.uncountLocked(e)
 		return Record{}, nil, err
 	}
@@ -272,6 +279,7 @@ func (s *Store) endLocked(e *entry) {
 		delete(s.open, e.key())
 	}
 	s.uncountLocked(e)
+	e.overtaken = e.writing
 	s.ended = append(s.ended, e)
 	s.size += int(e.bytes())
 	for len(s.ended) > maxEnded || s.size > maxEndedBytes {
@@ -280,7 +288,8 @@ func (s *Store) endLocked(e *entry) {
 		s.size -= int(oldest.bytes())
 		delete(s.all, oldest.ID)
 		s.forgetLocked(oldest)
-		_ = os.Remove(s.path(oldest)) // at worst it is shown again after the next start
+		oldest.overtaken = oldest.writing
+		s.remove(oldest)
 	}
 }
 
@@ -317,16 +326,15 @@ func (s *Store) Decide(id string, d Decision) (Record, error) {
 	if err := s.unrecorded(); err != nil {
 		return e.Record, err
 	}
-	before := e.Record
-	e.By, e.How, e.Decided, e.Proof = d.By, d.How, now, d.Proof
-	e.Reason = brief.Cut(d.Reason, maxReason)
-	e.Phase = Denied
+	next := e.Record
+	next.By, next.How, next.Decided, next.Proof = d.By, d.How, now, d.Proof
+	next.Reason = brief.Cut(d.Reason, maxReason)
+	next.Phase = Denied
 	if d.Approve {
-		e.Phase = Approved
+		next.Phase = Approved
 	}
-	e.Expires = now.Add(min(cmp.Or(max(d.TTL, 0), e.TTL), MaxTTL))
-	if err := s.writeLocked(e); err != nil {
-		e.Record = before
+	next.Expires = now.Add(min(cmp.Or(max(d.TTL, 0), e.TTL), MaxTTL))
+	if err := s.replaceLocked(e, next); err != nil {
 		return e.Record, err
 	}
 	s.watchLocked(e)
@@ -334,6 +342,15 @@ func (s *Store) Decide(id string, d Decision) (Record, error) {
 	s.opts.Log.Info("an approval was decided", "approval", e.ID, "tool", e.Tool, "caller", e.Caller, "phase", string(e.Phase), "by", e.By, "how", string(e.How))
 	s.tell(Event{What: Decided, Record: e.Record})
 	return e.Record, nil
+}
+
+// replaceLocked is commitLocked for a record that waits or is good. It fails if the record has ended meanwhile.
+func (s *Store) replaceLocked(e *entry, next Record) error {
+	kept, err := s.commitLocked(e, next)
+	if err == nil && !kept {
+		err = &DecidedError{e.Record}
+	}
+	return err
 }
 
 // Extend changes how long a record that nobody has decided about waits from now on, or an approval is good: for the TTL
@@ -355,11 +372,10 @@ func (s *Store) Extend(id string, d Decision) (Record, error) {
 	if err := s.unrecorded(); err != nil {
 		return e.Record, err
 	}
-	before := e.Record
-	e.TTL = min(max(d.TTL, 0), MaxTTL)
-	e.Expires = now.Add(e.TTL)
-	if err := s.writeLocked(e); err != nil {
-		e.Record = before
+	next := e.Record
+	next.TTL = min(max(d.TTL, 0), MaxTTL)
+	next.Expires = now.Add(next.TTL)
+	if err := s.replaceLocked(e, next); err != nil {
 		return e.Record, err
 	}
 	s.watchLocked(e)
@@ -382,10 +398,10 @@ func (s *Store) Use(id string) error {
 	if err := s.unrecorded(); err != nil {
 		return err
 	}
-	e.Used = now
-	if err := s.writeLocked(e); err != nil {
-		e.Used = time.Time{}
-		return err
+	next := e.Record
+	next.Used = now
+	if kept, err := s.commitLocked(e, next); err != nil || !kept {
+		return cmp.Or(err, ErrUsed)
 	}
 	s.endLocked(e)
 	s.changeLocked(e)
@@ -407,18 +423,18 @@ func (s *Store) GiveBack(id string) {
 	if since != nil && since.Phase != Pending || !s.countLocked(e) {
 		return
 	}
-	used := e.Used
-	e.Used = time.Time{}
-	if s.writeLocked(e) != nil {
-		e.Used = used
+	next := e.Record
+	next.Used = time.Time{}
+	if kept, _ := s.commitLocked(e, next); !kept {
 		s.uncountLocked(e)
 		return
 	}
+	since = s.open[e.key()] // it may have ended meanwhile
 	s.ended = slices.DeleteFunc(s.ended, func(other *entry) bool { return other == e })
 	s.size -= int(e.bytes())
 	if since != nil {
 		since.Phase, since.Reason = Expired, "the approval "+e.ID+" of the same call is good again"
-		_ = s.writeLocked(since) // at worst it is asked again after a restart
+		_ = s.noteLocked(since) // at worst it is asked again after a restart
 		s.endLocked(since)
 		s.tell(Event{What: Withdrawn, Was: Pending, Record: since.Record})
 	}
@@ -435,7 +451,9 @@ func (s *Store) Withdraw(policy string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.all {
-		e.old = e.old || e.Policy != policy && !e.Used.IsZero()
+		if e.Policy != policy && !e.Used.IsZero() {
+			e.old, e.overtaken = true, e.writing
+		}
 	}
 	for _, e := range s.open {
 		if e.Policy == policy {
