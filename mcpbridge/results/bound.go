@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -30,7 +31,7 @@ func (c *Cutter) Bound(res *mcp.CallToolResult, structured bool) *mcp.CallToolRe
 	if meta, ok := ordinary(res.Meta); ok && int64(Payload(res)+meta+128*len(res.Content))*Sixfold <= c.budget && plain(res.Content) {
 		return res // whatever is in it
 	}
-	if resultSize(res) <= c.budget {
+	if resultSize(res, c.budget) <= c.budget {
 		return res
 	}
 	c.cutMeta(res)
@@ -139,7 +140,7 @@ func (c *Cutter) cutMeta(res *mcp.CallToolResult) {
 func (c *Cutter) cutBlocks(res *mcp.CallToolResult) {
 	content := make([]mcp.Content, 0, len(res.Content)+4)
 	for i, block := range res.Content {
-		if blockSize(block) <= int64(2*Sixfold*c.keep+1024) {
+		if most := int64(2*Sixfold*c.keep + 1024); blockSize(block, most) <= most {
 			content = append(content, block)
 			continue
 		}
@@ -152,7 +153,7 @@ func (c *Cutter) cutBlocks(res *mcp.CallToolResult) {
 func (c *Cutter) cut(block mcp.Content, name string) []mcp.Content {
 	switch block := block.(type) {
 	case *mcp.TextContent:
-		text := strings.ToValidUTF8(block.Text, "\uFFFD")
+		text := validText(block.Text)
 		if len(text) <= 2*c.keep { // the block's _meta is large
 			raw, err := json.Marshal(block)
 			if err != nil {
@@ -169,7 +170,7 @@ func (c *Cutter) cut(block mcp.Content, name string) []mcp.Content {
 		})
 	case *mcp.EmbeddedResource:
 		if r := block.Resource; len(r.Text) > 0 || len(r.Blob) > 0 {
-			return []mcp.Content{c.part(Large{text: strings.ToValidUTF8(r.Text, "\uFFFD"), blob: r.Blob, mime: r.MIMEType}, name)}
+			return []mcp.Content{c.part(Large{text: validText(r.Text), blob: r.Blob, mime: r.MIMEType}, name)}
 		}
 	case *mcp.ImageContent:
 		return []mcp.Content{c.part(Large{blob: block.Data, mime: block.MIMEType}, name)}
@@ -186,7 +187,7 @@ func (c *Cutter) cut(block mcp.Content, name string) []mcp.Content {
 // cutStructured keeps structuredContent that is too large as a resource.
 func (c *Cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 	raw, _ := res.StructuredContent.(json.RawMessage)
-	if rawSize(raw) <= c.budget/4 {
+	if rawSize(raw, c.budget/4) <= c.budget/4 {
 		return
 	}
 	link := c.link(Large{text: string(raw), mime: "application/json"}, "structured content")
@@ -204,13 +205,13 @@ func (c *Cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 // cutRest leaves as many blocks as fit in the answer, from the first on, and also the last one
 // if it is small, which usually says how the call ended. The rest becomes one resource.
 func (c *Cutter) cutRest(res *mcp.CallToolResult) {
-	if resultSize(res) <= c.budget {
+	if resultSize(res, c.budget) <= c.budget {
 		return
 	}
 	var used int64
 	fit := 0
 	for ; fit < len(res.Content); fit++ {
-		if used += blockSize(res.Content[fit]); used > c.budget/2 {
+		if used += blockSize(res.Content[fit], c.budget/2-used); used > c.budget/2 {
 			break
 		}
 	}
@@ -225,7 +226,7 @@ func (c *Cutter) cutRest(res *mcp.CallToolResult) {
 	link := c.link(Large{text: string(raw), mime: "application/json"}, "more blocks as JSON")
 	note := &mcp.TextContent{Text: fmt.Sprintf("[… %d more blocks, %d bytes of JSON, are %s …]", len(rest), len(raw), link.whole())}
 	kept := append(res.Content[:fit:fit], link.behind(note)...)
-	if last := rest[len(rest)-1]; blockSize(last) <= c.budget/16 {
+	if last := rest[len(rest)-1]; blockSize(last, c.budget/16) <= c.budget/16 {
 		kept = append(kept, last)
 	}
 	res.Content = kept
@@ -342,20 +343,33 @@ func withoutPayload(block mcp.Content) (mcp.Content, bool) {
 	return light, len(text)+len(data) > 0
 }
 
-// resultSize returns an upper bound for the size of an answer as JSON.
-func resultSize(res *mcp.CallToolResult) int64 {
+// validText returns text with U+FFFD for what is no UTF-8.
+func validText(text string) string {
+	if utf8.ValidString(text) { // which is much faster
+		return text
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// resultSize returns an upper bound for the size of an answer as JSON; for one over most, any size over most. It
+// looks at no more of the answer than that takes: it may be many times as large.
+func resultSize(res *mcp.CallToolResult, most int64) int64 {
 	raw, _ := res.StructuredContent.(json.RawMessage)
-	size := int64(128) + rawSize(raw) + sizeOf(res.Meta)
+	size := int64(128) + rawSize(raw, most) + sizeOf(res.Meta)
 	for _, block := range res.Content {
-		size += blockSize(block) + 1
+		if size > most {
+			break
+		}
+		size += blockSize(block, most-size) + 1
 	}
 	return size
 }
 
-func blockSize(block mcp.Content) int64 {
+// blockSize is resultSize for a block.
+func blockSize(block mcp.Content, most int64) int64 {
 	const members = 32 // `"text":"",` and the like, where light has none
 	light, text, data := split(block)
-	size := jsonSize(text) + int64(base64.StdEncoding.EncodedLen(len(data))) + members
+	size := jsonSizeTo(text, most) + int64(base64.StdEncoding.EncodedLen(len(data))) + members
 	if t, ok := light.(*mcp.TextContent); ok && t.Meta == nil && t.Annotations == nil {
 		return size + members
 	}
@@ -378,11 +392,12 @@ func sizeOf(value any) int64 {
 	return int64(len(raw))
 }
 
-// rawSize returns an upper bound for the size of JSON after encoding/json has rewritten it.
-func rawSize(raw json.RawMessage) int64 {
+// rawSize returns an upper bound for the size of JSON after encoding/json has rewritten it; for one over most, any
+// size over most.
+func rawSize(raw json.RawMessage, most int64) int64 {
 	size := int64(len(raw))
-	for i, c := range raw {
-		switch {
+	for i := 0; i < len(raw) && size <= most; i++ {
+		switch c := raw[i]; {
 		case c == '<' || c == '>' || c == '&':
 			size += Sixfold - 1
 		case c == 0xE2 && i+2 < len(raw) && raw[i+1] == 0x80 && raw[i+2]&^1 == 0xA8: // U+2028, U+2029
@@ -393,9 +408,12 @@ func rawSize(raw json.RawMessage) int64 {
 }
 
 // jsonSize returns an upper bound for the size of text as a JSON string.
-func jsonSize(text string) int64 {
+func jsonSize(text string) int64 { return jsonSizeTo(text, math.MaxInt64) }
+
+// jsonSizeTo is jsonSize; for a size over most, it is any size over most.
+func jsonSizeTo(text string, most int64) int64 {
 	size := int64(len(text)) + 2
-	for i := 0; i < len(text); {
+	for i := 0; i < len(text) && size <= most; {
 		c := text[i]
 		if c < utf8.RuneSelf {
 			i++
