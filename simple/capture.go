@@ -1,6 +1,7 @@
 package simple
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/service/secret"
@@ -20,6 +21,9 @@ func (c *capture) write(p []byte) {
 	room := int(min(int64(len(p)), c.limit-int64(len(c.kept))))
 	if c.need != nil && room > 0 && c.need(int64(room)) != nil {
 		c.limit, room = int64(len(c.kept)), 0 // the call is over
+	}
+	if more := len(c.kept) + room; more > cap(c.kept) { // append would copy a large output many more times
+		c.kept = slices.Grow(c.kept, max(room, int(min(int64(2*cap(c.kept)), c.limit))-len(c.kept)))
 	}
 	c.kept = append(c.kept, p[:room]...)
 	c.dropped += int64(len(p) - room)

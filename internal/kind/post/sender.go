@@ -133,7 +133,9 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 		}
 		return nil, fault.New(fault.ExecutionFailed, "%s sent an answer with an unexpected encoding (Content-Encoding: %q)", a.sender.name, coding)
 	}
-	reply.Said, err = outbound.Body(turns.AccountOf(ctx).Reader(ctx, resp.Body), a.sender.max)
+	account := turns.AccountOf(ctx)
+	reading := outbound.Reading{Length: resp.ContentLength, Turn: func(n int, work func()) error { return account.Work(ctx, n, work) }}
+	reply.Said, err = reading.Body(account.Reader(ctx, resp.Body), a.sender.max)
 	return reply, err
 }
 

@@ -45,6 +45,10 @@ const (
 	// that of net/http is 4 MiB.
 	maxUnread = 128 << 10
 
+	// A connection is read in portions of this size. net/http's 4 KiB are 2000 system calls for a large
+	// answer in chunks.
+	readBuffer = 32 << 10
+
 	// A silent HTTP/2 connection is pinged, no more often than gRPC servers permit.
 	pingAfter   = 5*time.Minute + 10*time.Second
 	pingTimeout = 15 * time.Second
@@ -236,6 +240,7 @@ func (c *Client) transport(protocols *http.Protocols, private Private, floor cla
 		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,
+		ReadBufferSize:         readBuffer,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxUnread},
 		Protocols:              protocols,
 	}
