@@ -92,7 +92,7 @@ func (v view) grant(path string, writable bool) error {
 
 // identify returns which file a path is, and of what kind. It follows no link.
 func identify(path string) (is shim.Identity, kind uint32, err error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	fd, err := shim.Open(path)
 	if err != nil {
 		return shim.Identity{}, 0, err
 	}

@@ -175,7 +175,7 @@ func landlock(l Landlock) failure {
 		return failure{name, errno}
 	}
 	for _, r := range l.Rules {
-		fd, err := open(r.Path)
+		fd, err := Open(r.Path)
 		if f := try(name+" "+r.Path, err); f.is() {
 			return f
 		}

@@ -11,7 +11,6 @@ const (
 	sysOpenTree     = 428
 	sysMoveMount    = 429
 	sysCloseRange   = 436
-	sysOpenat2      = 437
 	sysMountSetattr = 442
 
 	attrReadOnly = 0x1 // MOUNT_ATTR_RDONLY and so on
@@ -19,13 +18,11 @@ const (
 	attrNoDev    = 0x4
 	attrNoExec   = 0x8
 
-	atFdcwd     = -100
 	atEmptyPath = 0x1000
 	atRecursive = 0x8000
 
 	openTreeClone  = 0x1
 	moveEmptyPaths = 0x4 | 0x40 // MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH
-	noSymlinks     = 0x4        // RESOLVE_NO_SYMLINKS
 
 	nothingSpecial = syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC
 )
@@ -103,7 +100,7 @@ func create(e Entry) error {
 	for slash > 0 && e.Path[slash] != '/' {
 		slash--
 	}
-	dir, err := open(e.Path[:max(slash, 1)])
+	dir, err := Open(e.Path[:max(slash, 1)])
 	if err != nil {
 		return err
 	}
@@ -136,12 +133,12 @@ func create(e Entry) error {
 // bind shows Data of the machine at Path. Both are opened once, without following a link, and mounted by their
 // descriptors: a link that somebody puts at one of them meanwhile leads nowhere.
 func bind(e Entry, flags, attributes uintptr) error {
-	source, err := open(Old + e.Data)
+	source, err := Open(Old + e.Data)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = syscall.Close(source) }() // nothing was written to it
-	at, err := open(e.Path)
+	at, err := Open(e.Path)
 	if err != nil {
 		return err
 	}
@@ -169,7 +166,7 @@ func bind(e Entry, flags, attributes uintptr) error {
 
 // mountNew mounts a file system on a folder, without following a link to it.
 func mountNew(e Entry, kind string) error {
-	at, err := open(e.Path)
+	at, err := Open(e.Path)
 	if err != nil {
 		return err
 	}
@@ -185,7 +182,7 @@ func mountNew(e Entry, kind string) error {
 
 // seal makes a mount read-only.
 func seal(path string) error {
-	at, err := open(path)
+	at, err := Open(path)
 	if err != nil {
 		return err
 	}
@@ -193,19 +190,57 @@ func seal(path string) error {
 	return setattr(at, 0, attrReadOnly)
 }
 
-// open opens a path to refer to it. It fails with ELOOP if any part of the path is a link.
-func open(path string) (int, error) {
-	name, err := syscall.BytePtrFromString(path)
+// Open opens an absolute path to refer to it (O_PATH). It fails with ELOOP if any part of the path is a link, and with EINVAL
+// if one is "..". It does not use openat2: systemd's RestrictSUIDSGID= forbids that, since its mode is in memory.
+func Open(path string) (int, error) {
+	const what = oPath | syscall.O_CLOEXEC | syscall.O_NOFOLLOW
+	if path == "" || path[0] != '/' {
+		return 0, syscall.EINVAL
+	}
+	at, err := syscall.Open("/", what, 0)
+	for rest := path; err == nil && rest != ""; {
+		begin := 0
+		for begin < len(rest) && rest[begin] == '/' {
+			begin++
+		}
+		end := begin
+		for end < len(rest) && rest[end] != '/' {
+			end++
+		}
+		name := rest[begin:end]
+		rest = rest[end:]
+		if name == "" {
+			break
+		}
+		var next int
+		next, err = step(at, name, what)
+		_ = syscall.Close(at) // nothing was written to it
+		at = next
+	}
 	if err != nil {
 		return 0, err
 	}
-	how := [3]uint64{oPath | syscall.O_CLOEXEC, 0, noSymlinks} // struct open_how
-	cwd := atFdcwd
-	fd, _, errno := syscall.RawSyscall6(sysOpenat2, uintptr(cwd), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
-	if errno != 0 {
-		return 0, errno
+	return at, nil
+}
+
+// step opens a name in a folder that is no link.
+func step(at int, name string, what int) (int, error) {
+	if name == ".." {
+		return 0, syscall.EINVAL
 	}
-	return int(fd), nil
+	next, err := syscall.Openat(at, name, what, 0)
+	if err != nil {
+		return 0, err
+	}
+	var info syscall.Stat_t
+	if err = syscall.Fstat(next, &info); err == nil && info.Mode&syscall.S_IFMT == syscall.S_IFLNK {
+		err = syscall.ELOOP
+	}
+	if err != nil {
+		_ = syscall.Close(next) // nothing was written to it
+		return 0, err
+	}
+	return next, nil
 }
 
 // check returns ESTALE if a descriptor is of another file.
