@@ -29,6 +29,22 @@ func (s *Supervisor) Parked() (n int) {
 	return n
 }
 
+// Older returns how many calls in flight have taken longer than that, of those that do not wait for an approval.
+func (s *Supervisor) Older(than time.Duration) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := s.inFlight.Front(); at != nil; at = at.Next() {
+		one := at.Value.(*flight)
+		if time.Since(one.began) < than { // the oldest are first
+			break
+		}
+		if !one.placeless {
+			n++
+		}
+	}
+	return n
+}
+
 // Longest returns how long the oldest call in flight has taken, of those that do not wait for an approval; 0 without one.
 func (s *Supervisor) Longest() time.Duration {
 	s.mu.Lock()

@@ -48,18 +48,18 @@ func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *
 	s.log.Info("upgrading", "binary", next.Executes.Path, "in_flight", s.Supervisor.InFlight(), "grace_ms", grace.Milliseconds())
 	moment := upgrade.Moment{
 		Web: s.web, Calls: s.Supervisor, Asked: s.bridge.Asked, Answering: s.http.Answering,
-		Ended: func() bool { return len(signals.end) > 0 }, Log: s.log.Logger,
+		Ended: func() bool { return len(signals.end) > 0 }, Grace: grace, Log: s.log.Logger,
 	}
-	began, err := moment.Find(lasting, grace)
+	began, err := moment.Find(lasting)
 	if err != nil {
 		s.notifier.Ready(s.readiness().text)
 		s.upgrades.Fail(next, err, s.log.Logger)
 		return false
 	}
-	limited, end := context.WithDeadline(lasting, began.Add(grace))
+	limited, end := context.WithDeadline(lasting, moment.Until(began))
 	defer end()
 	if moment.Quiet(limited) {
-		end() // their clients cannot answer any more
+		end() // their clients cannot answer any more, or they have had the grace
 	}
 	s.Supervisor.Drain(limited)
 	s.http.CloseSessions()

@@ -22,7 +22,9 @@ type Moment struct {
 		InFlight() int
 		Parked() int // of those in flight; they wait for an approval, and end at once when calls are refused
 		Longest() time.Duration
+		Older(than time.Duration) int // of those that do not wait for an approval
 	}
+	Grace time.Duration // for the calls that have begun before
 	// Asked returns how many questions wait for answers of clients, and how many of the calls in flight do so.
 	Asked     func() (questions, calls int)
 	Answering func() int  // how many requests are being answered
@@ -32,25 +34,27 @@ type Moment struct {
 
 // Find waits for a good moment, and returns since when requests wait. It is when no call takes long, since all others
 // would wait for it, and no question waits for its client, whose answer would not be read. When a call that has begun
-// before asks something after all, or takes long, requests begin again. After half of the grace calls may take long, and
-// after all of it any moment is good enough. After an error all goes on as before.
-func (m *Moment) Find(ctx context.Context, grace time.Duration) (began time.Time, err error) {
-	calm := time.Now().Add(grace / 2)
-	ctx, cancel := context.WithTimeout(ctx, grace)
+// before asks something after all, or takes long, requests begin again. After the grace any moment is good enough: then
+// no request waits for a call that has had all of it, such as one that nobody answers (SPEC N2). After an error all
+// goes on as before.
+func (m *Moment) Find(ctx context.Context) (began time.Time, err error) {
+	serving, cancel := context.WithTimeout(ctx, m.Grace)
 	defer cancel()
 	later := func() bool {
 		questions, _ := m.Asked()
-		return (questions > 0 || m.Calls.Longest() > longCall && time.Now().Before(calm)) && !m.Ended() && ctx.Err() == nil
+		return (questions > 0 || m.Calls.Longest() > longCall) && !m.Ended() && serving.Err() == nil
 	}
 	for {
-		for later() && pace.Sleep(ctx, quietPause) {
+		for later() && pace.Sleep(serving, quietPause) {
 		}
 		began = time.Now()
 		if err := m.Web.Pause(); err != nil {
 			return began, err
 		}
 		m.Web.Hold()
-		if !m.quiet(ctx, later) {
+		limited, end := context.WithDeadline(ctx, m.Until(began))
+		again := m.quiet(limited, later)
+		if end(); !again {
 			return began, nil
 		}
 		if err := m.Web.Resume(ctx); err != nil {
@@ -59,12 +63,20 @@ func (m *Moment) Find(ctx context.Context, grace time.Duration) (began time.Time
 	}
 }
 
+// Until returns how long requests may wait that do so since began.
+func (m *Moment) Until(began time.Time) time.Time { return began.Add(m.Grace) }
+
 // Quiet waits until ctx ends or no request is being answered, but for calls that wait for an approval, or for an answer
-// of their client. It reports whether there are such as wait for a client.
-func (m *Moment) Quiet(ctx context.Context) (asked bool) {
+// of their client, or have had all of the grace. It reports whether there are such as wait for a client or have had it.
+func (m *Moment) Quiet(ctx context.Context) (left bool) {
 	m.quiet(ctx, func() bool { return false })
-	_, calls := m.Asked()
-	return calls > 0
+	return m.stuck() > 0
+}
+
+// stuck returns how many calls are not waited for, beside those that wait for an approval.
+func (m *Moment) stuck() int {
+	_, asked := m.Asked()
+	return max(asked, m.Calls.Older(m.Grace)) // a call may be both
 }
 
 // quiet waits, and reports true if later did so before.
@@ -74,8 +86,7 @@ func (m *Moment) quiet(ctx context.Context, later func() bool) bool {
 		if later() {
 			return true
 		}
-		_, asked := m.Asked()
-		parked := m.Calls.Parked() + asked
+		parked := m.Calls.Parked() + m.stuck()
 		if m.Web.Asking() > 0 || m.Answering() > parked || m.Calls.InFlight() > parked {
 			quiet = -1
 		}

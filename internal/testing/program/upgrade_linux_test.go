@@ -280,6 +280,33 @@ func TestQ1CallsInFlight(t *testing.T) {
 	}
 }
 
+// SPEC Q1, N2: a call that is never answered ends at an upgrade, and makes no request of others wait for it.
+func TestN2AnUpgradeWithACallThatIsNeverAnswered(t *testing.T) {
+	t.Parallel()
+	tools := t.TempDir()
+	testkit.WriteTool(t, tools, "deaf", "#!/bin/sh\nexec sleep 1000\n")
+	u := serveUpgradable(t, checkedBinary(t), tools, "shutdown_grace: 4s\n")
+	call, ended := u.plain("deaf"), make(chan string, 1)
+	go func() {
+		text, err := call()
+		ended <- fmt.Sprint(text, err)
+	}()
+	testkit.Eventually(t, "a call is in flight", func() bool {
+		s, err := u.control.Status(t.Context())
+		return err == nil && s.InFlight == 1
+	})
+	if _, err := u.control.Upgrade(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	paused, _ := u.log.next("executing", nil)["paused_ms"].(float64)
+	if paused >= 2000 {
+		t.Errorf("requests waited for %v ms", paused)
+	}
+	if got := <-ended; !strings.Contains(got, "Orla is stopping") {
+		t.Errorf("the call: %s", got)
+	}
+}
+
 // SPEC Q1, D3: an Orla that is killed at any moment of an upgrade leaves nothing of its capsules, not even a daemon.
 func TestQ1KilledDuringAnUpgrade(t *testing.T) {
 	t.Parallel()
