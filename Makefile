@@ -89,7 +89,7 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 	cp dist/packages/*.deb dist/packages/*.rpm dist/release
 
 test: clients ## run all tests with the race detector, those with foreign clients included
-	$(GO) test $(RACE) -vet=off -ldflags='-s -w' -p $(JOBS) -shuffle=on -timeout=15m $(TESTFLAGS) $(SLOW) ./...
+	$(GO) test $(RACE) -vet=off -ldflags='-s -w' -p $(JOBS) -shuffle=on -timeout=20m $(TESTFLAGS) $(SLOW) ./...
 
 # Tests that need a Kubernetes use it, and are skipped without it.
 cluster: ## build a real Kubernetes for the tests, once (6 minutes, 2 GB of memory)

@@ -27,24 +27,24 @@ func TestR3TheLockOfABuildIsNotInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	links, _ := filepath.Glob("/proc/self/fd/*")
-	found := 0
+	var locks []int
 	for _, link := range links {
 		if target, err := os.Readlink(link); err == nil && target == s.lockFile(need.Digest) {
 			fd, err := strconv.Atoi(filepath.Base(link))
 			if err != nil {
 				t.Fatal(err)
 			}
-			inherited, err := syscall.Dup(fd)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = syscall.Close(inherited) }() // it was only locked
-			found++
+			locks = append(locks, fd)
 		}
 	}
-	if found != 1 {
-		t.Fatalf("there are %d locks", found)
+	if len(locks) != 1 {
+		t.Fatalf("there are %d locks", len(locks))
 	}
+	inherited, err := syscall.Dup(locks[0]) // only now: it may get the number of the folder that was just read
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(inherited) }() // it was only locked
 	if err := opened.Close(); err != nil {
 		t.Fatal(err)
 	}
