@@ -77,12 +77,13 @@ var imports = map[string][]string{
 	// The packages of Python and Node that a tool's files name (docs/decisions/0047).
 	"internal/deps/versions": {}, // compares numbers
 	"internal/deps/envlock":  {"internal/call/pace"},
-	"internal/deps":          {"internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch", "internal/observe/brief"},
+	"internal/deps/printed":  {"internal/observe/brief"},
+	"internal/deps":          {"internal/deps/printed", "internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                       // which repository or server a name stands for
-	"internal/packages/bundle":   {"internal/packages/origin", "internal/packages/registry", "internal/file/watch", "internal/observe/brief", "manifest", "manifest/keys", "manifest/toolfile"}, // packages of MCP bundles and of the servers of registries
-	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                                       // trees from repositories, archives and folders
+	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                                        // which repository or server a name stands for
+	"internal/packages/bundle":   {"internal/deps", "internal/packages/origin", "internal/packages/registry", "internal/file/watch", "internal/observe/brief", "manifest", "manifest/keys", "manifest/toolfile"}, // packages of MCP bundles and of the servers of registries
+	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                                                        // trees from repositories, archives and folders
 
 	// Providers: what answers a call.
 	"simple": {"internal/deps", "internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
@@ -237,7 +238,7 @@ var imports = map[string][]string{
 	"internal/app/cli/pinned":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
 	"internal/app/cli/packaged": {
 		"internal/deps/versions",
-		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version",
+		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version", "internal/app/wiring",
 		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/toolfile",
 	},
 	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},

@@ -46,7 +46,7 @@ func (i *installer) give(user int) error {
 // confine changes a Spec to that of a confined installer, and returns what starts it.
 func (i *installer) confine(spec *launch.Spec, program string) launch.Launcher {
 	spec.Expose = append(slices.Clone(i.need.source.Folders), i.need.File, i.need.source.Script, i.need.source.Interpreter)
-	spec.Expose = append(spec.Expose, shown(program)...)
+	spec.Expose = append(slices.DeleteFunc(spec.Expose, func(path string) bool { return path == "" }), shown(program)...)
 	spec.Env = slices.DeleteFunc(spec.Env, func(kv string) bool {
 		name, value, _ := strings.Cut(kv, "=")
 		if name == "ORLA_ENV" || name == "PATH" || name == "LANG" || strings.HasPrefix(name, "PYTHON") {

@@ -15,15 +15,11 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/deps/printed"
 	"github.com/orla-project/orla/internal/launch"
-	"github.com/orla-project/orla/internal/observe/brief"
 )
 
-const (
-	mostLines = 8    // of an installer that an error repeats
-	longest   = 1000 // bytes of a line of an installer
-	mostRead  = 4 << 20
-)
+const mostRead = 4 << 20 // of what an installer prints
 
 // installer fills one folder with what one tool needs.
 type installer struct {
@@ -102,8 +98,8 @@ func (i *installer) run(ctx context.Context, s step) ([]byte, error) {
 		argv = slices.Concat([]string{nice, "-n", "10"}, argv)
 	}
 	var out bytes.Buffer
-	var said lines
-	said.each = func(line string) {
+	var said printed.Lines
+	said.Each = func(line string) {
 		i.log.Debug("installer", "line", line)
 		i.say(line)
 	}
@@ -122,16 +118,16 @@ func (i *installer) run(ctx context.Context, s step) ([]byte, error) {
 		if out.Len()+len(b) <= mostRead {
 			out.Write(b)
 		}
-		said.write(0, b)
-	}, func(b []byte) { said.write(1, b) })
-	said.flush()
+		said.Write(0, b)
+	}, func(b []byte) { said.Write(1, b) })
+	said.Flush()
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case exit.Err != nil:
 		return nil, exit.Err
 	case exit.Code != 0:
-		return nil, fmt.Errorf("%s failed (exit code %d): %s", name, exit.Code, cmp.Or(said.last(), "it printed nothing"))
+		return nil, fmt.Errorf("%s failed (exit code %d): %s", name, exit.Code, cmp.Or(said.Last(), "it printed nothing"))
 	}
 	return out.Bytes(), nil
 }
@@ -269,53 +265,3 @@ func (i *installer) relocate() error {
 
 // errNone says that no installer is there.
 func errNone(what, fix string) error { return errors.New(what + "; " + fix) }
-
-// lines splits what a program prints on its two streams.
-type lines struct {
-	each   func(line string)
-	open   [2][]byte // the line of each stream that has not ended
-	recent [2][]string
-}
-
-// write takes a part of a stream. Each stream has one writer.
-func (l *lines) write(stream int, b []byte) {
-	for {
-		line, rest, ended := bytes.Cut(b, []byte("\n"))
-		if room := longest - len(l.open[stream]); room > 0 {
-			l.open[stream] = append(l.open[stream], line[:min(room, len(line))]...)
-		}
-		if !ended {
-			return
-		}
-		l.end(stream)
-		b = rest
-	}
-}
-
-func (l *lines) end(stream int) {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(l.open[stream]), "\uFFFD"))
-	l.open[stream] = l.open[stream][:0]
-	if text == "" {
-		return
-	}
-	l.recent[stream] = append(l.recent[stream], text)
-	if len(l.recent[stream]) > mostLines {
-		l.recent[stream] = l.recent[stream][1:]
-	}
-	l.each(text)
-}
-
-func (l *lines) flush() {
-	for stream := range l.open {
-		l.end(stream)
-	}
-}
-
-// last returns the last lines: those of stderr, if there are any.
-func (l *lines) last() string {
-	list := l.recent[1]
-	if len(list) == 0 {
-		list = l.recent[0]
-	}
-	return brief.Cut(strings.Join(list, "\n"), longest)
-}

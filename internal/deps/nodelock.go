@@ -113,36 +113,11 @@ func (o object) rangesOnly(keys ...string) error {
 // carefulProject writes the package.json and the lock of a package from elsewhere, with nothing but what is known to name
 // packages of the operator's registry.
 func (i *installer) carefulProject() error {
-	text, err := readBelow(i.need.root(), i.need.File)
+	files, err := i.need.carefulFiles()
 	if err != nil {
 		return err
 	}
-	var all object
-	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("%s: %w", i.need.File, err)
-	}
-	for _, key := range []string{"workspaces", "overrides", "resolutions", "pnpm"} {
-		if _, has := all[key]; has {
-			return fmt.Errorf("%s has %s, which an installed package may not have; %s", i.need.File, key, howAllowed)
-		}
-	}
-	project := all.only(append([]string{"name", "version", "private", "type", "peerDependenciesMeta"}, dependencyKeys...)...)
-	if err := project.rangesOnly(dependencyKeys...); err != nil {
-		return fmt.Errorf("%s: %w", i.need.File, err)
-	}
-	lock, err := readBelow(i.need.root(), i.need.Lock)
-	if err != nil {
-		return err
-	}
-	name, read := filepath.Base(i.need.Lock), lockOfNPM
-	if name == "pnpm-lock.yaml" {
-		read = lockOfPNPM
-	}
-	made, err := read(lock, project)
-	if err != nil {
-		return fmt.Errorf("%s: %w", i.need.Lock, err)
-	}
-	for name, value := range map[string]object{"package.json": project, name: made} {
+	for name, value := range files {
 		text, err := json.MarshalIndent(value, "", "  ")
 		if err != nil {
 			return err
@@ -152,6 +127,40 @@ func (i *installer) carefulProject() error {
 		}
 	}
 	return nil
+}
+
+// carefulFiles returns what counts of the package.json and the lock, by the names of the files.
+func (n Need) carefulFiles() (map[string]object, error) {
+	text, err := readBelow(n.root(), n.File)
+	if err != nil {
+		return nil, err
+	}
+	var all object
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("%s: %w", n.File, err)
+	}
+	for _, key := range []string{"workspaces", "overrides", "resolutions", "pnpm"} {
+		if _, has := all[key]; has {
+			return nil, fmt.Errorf("%s has %s, which an installed package may not have; %s", n.File, key, howAllowed)
+		}
+	}
+	project := all.only(append([]string{"name", "version", "private", "type", "peerDependenciesMeta"}, dependencyKeys...)...)
+	if err := project.rangesOnly(dependencyKeys...); err != nil {
+		return nil, fmt.Errorf("%s: %w", n.File, err)
+	}
+	lock, err := readBelow(n.root(), n.Lock)
+	if err != nil {
+		return nil, err
+	}
+	name, read := filepath.Base(n.Lock), lockOfNPM
+	if name == "pnpm-lock.yaml" {
+		read = lockOfPNPM
+	}
+	made, err := read(lock, project)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", n.Lock, err)
+	}
+	return map[string]object{"package.json": project, name: made}, nil
 }
 
 // lockOfNPM returns what counts of a package-lock.json. Where a package is fetched from is left out: npm asks the

@@ -2,11 +2,14 @@ package wiring
 
 import (
 	"context"
+	"log/slog"
+	"os"
 	"slices"
 	"sync/atomic"
 
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/environ"
@@ -79,8 +82,27 @@ func (p *Parts) isolated(t manifest.Tool) (launcher launch.Launcher, elsewhere b
 var ofInstallers = cgroup.Limits{Memory: 2 << 30, CPUs: 2, Pids: 512}
 
 // confine returns what starts an installer of the dependencies of an installed package (SPEC R6).
-func (p *Parts) confine(writes []string) launch.Launcher {
-	return p.sandboxes.Launcher(sandbox.Options{Limits: ofInstallers, Writes: writes, Network: true})
+func (p *Parts) confine(writes []string) launch.Launcher { return confine(p.sandboxes, writes) }
+
+func confine(host *sandbox.Host, writes []string) launch.Launcher {
+	return host.Launcher(sandbox.Options{Limits: ofInstallers, Writes: writes, Network: true})
+}
+
+// OpenLocker returns what writes the locks of packages from elsewhere, for a process that does not serve. end waits for what is
+// left of its installers.
+func OpenLocker() (locker deps.Locker, end func(), err error) {
+	log := slog.New(slog.DiscardHandler)
+	local, err := launch.NewLocal(launch.Options{Log: log})
+	if err != nil {
+		return deps.Locker{}, nil, err
+	}
+	host := sandbox.NewHost(sandbox.HostOptions{Local: local, Log: log})
+	locker.Python = environ.Find("python3", nil) // that of installed packages
+	locker.Options = deps.Options{
+		Launcher: local.Launcher(), Environ: environ.Clean(os.Environ()), Log: log, ConfinedUser: sandbox.ID,
+		Confine: func(writes []string) launch.Launcher { return confine(host, writes) },
+	}
+	return locker, func() { local.Close(); host.Close() }, nil
 }
 
 // refusing is a Launcher that starts nothing.

@@ -41,6 +41,7 @@ type Made struct {
 	Notes []string
 
 	namespace string // of the Secret
+	index     string // has the packages; "" for the usual one
 }
 
 // Download is a file elsewhere.

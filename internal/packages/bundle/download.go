@@ -33,7 +33,7 @@ func Fetch(ctx context.Context, d Download, file string, limits origin.Limits, t
 		transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true}
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
-		if len(via) > maxRedirects || to.URL.Scheme != "https" || origin.Loopback(to.URL.Hostname()) {
+		if len(via) > maxRedirects || to.URL.Scheme != "https" || origin.MayBeThisMachine(to.URL.String()) {
 			return errors.New("it redirects to a place that is not accepted")
 		}
 		return nil

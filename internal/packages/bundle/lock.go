@@ -14,66 +14,75 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
+
+// The files that say which packages are needed.
+const (
+	packageFile      = "package.json"
+	requirementsFile = "requirements.txt"
+)
+
+// indexLine is what a requirements.txt has about its index.
+func indexLine(index string) string { return "--index-url " + index + "\n" }
 
 // lockTime is how long an installer may take to find versions.
 const lockTime = 5 * time.Minute
 
 // Lock writes the lock of a package that Server has made, in its folder: all versions, and the digests of what is
-// installed later. Versions that were published after a time do not count, unless it is zero. It runs npm or uv, which ask their indexes and run nothing of a package. For Python without
-// uv there is no lock: locked is false, and only the version of the package itself is fixed.
-func Lock(ctx context.Context, dir string, until time.Time) (locked bool, err error) {
-	exists := func(name string) bool {
-		_, err := os.Lstat(filepath.Join(dir, name))
-		return err == nil
-	}
-	switch {
-	case exists("package.json") && exists(nodeFile) && !exists("package-lock.json"):
-		args := []string{"install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"}
+// installed later. Versions that were published after a time do not count, unless it is zero. It has npm or uv ask their
+// indexes; nothing of a package runs. For Python without uv there is no lock: locked is false, and only the version of the
+// package itself is fixed.
+func (m *Made) Lock(ctx context.Context, dir string, until time.Time, by deps.Locker) (locked bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("the versions of its packages were not found within %s", lockTime))
+	defer cancel()
+	switch requirements, hasRequirements := m.Files[requirementsFile]; {
+	case m.Files[packageFile] != "":
+		// npm ignores options that it is too old for. Without them it would ask addresses that a package names.
+		argv := []string{
+			"npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier",
+			"--git=/bin/false", "--allow-git=none", "--allow-remote=none", "--allow-file=none", "--allow-directory=none",
+		}
+		if m.index != "" {
+			argv = append(argv, "--registry="+m.index)
+		}
 		if !until.IsZero() {
-			args = append(args, "--before="+until.Format(time.RFC3339))
+			argv = append(argv, "--before="+until.Format(time.RFC3339))
 		}
-		return true, run(ctx, dir, "npm", args...)
-	case exists("requirements.txt") && exists(pythonFile):
-		if _, err := exec.LookPath("uv"); err != nil {
-			return false, nil //nolint:nilerr // without uv there is no lock
+		const name = "package-lock.json"
+		text, err := by.Write(ctx, argv, packageFile, m.Files[packageFile], name)
+		if err != nil {
+			return true, err
 		}
+		return true, os.WriteFile(filepath.Join(dir, name), text, 0o644) //nolint:gosec // it has no secrets
+	case hasRequirements && !by.Has("uv"):
+		return false, nil
+	case hasRequirements:
 		const out = "requirements.locked"
 		// Only wheels: to ask a source distribution for its dependencies is to run it.
-		args := []string{"pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:", "--output-file", out}
-		if !until.IsZero() {
-			args = append(args, "--exclude-newer="+until.Format(time.RFC3339))
+		argv := []string{
+			"uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:",
+			"--no-config", "--no-sources", "--output-file", out,
 		}
-		if err := run(ctx, dir, "uv", append(args, "requirements.txt")...); err != nil {
+		if by.Python != "" {
+			argv = append(argv, "--python="+by.Python)
+		}
+		index := ""
+		if m.index != "" {
+			argv, index = append(argv, "--index-url="+m.index), indexLine(m.index)
+		}
+		if !until.IsZero() {
+			argv = append(argv, "--exclude-newer="+until.Format(time.RFC3339))
+		}
+		text, err := by.Write(ctx, append(argv, requirementsFile), requirementsFile, strings.TrimPrefix(requirements, index), out)
+		if err != nil {
 			return false, err
 		}
-		return true, replaceRequirements(filepath.Join(dir, "requirements.txt"), filepath.Join(dir, out))
+		// The user's own index is left out: its URL may have a password.
+		return true, os.WriteFile(filepath.Join(dir, requirementsFile), append([]byte(index), text...), 0o644) //nolint:gosec // the same
 	}
 	return true, nil
-}
-
-// replaceRequirements replaces a file with its locked form, but for the index that the registry names. The user's own index
-// is left out: its URL may have a password.
-func replaceRequirements(file, locked string) error {
-	before, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	after, err := os.ReadFile(locked)
-	if err != nil {
-		return err
-	}
-	if first, _, _ := strings.Cut(string(before), "\n"); strings.HasPrefix(first, "--index-url ") {
-		after = append([]byte(first+"\n"), after...)
-	}
-	return errors.Join(os.WriteFile(file, after, 0o644), os.Remove(locked))
-}
-
-// run runs an installer in a folder.
-func run(ctx context.Context, dir, program string, args ...string) error {
-	_, err := output(ctx, dir, program, args...)
-	return err
 }
 
 // output runs a program in a folder and returns the end of its output.

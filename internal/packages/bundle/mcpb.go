@@ -167,10 +167,10 @@ func (i *importer) make() (*Made, error) {
 	case pythonFile:
 		i.made.Files[file] = s.python()
 		if i.pinned != "" {
-			if _, err := i.root.Lstat("requirements.txt"); err == nil {
+			if _, err := i.root.Lstat(requirementsFile); err == nil {
 				return nil, errors.New("the bundle runs a package of PyPI, and has a requirements.txt of its own")
 			}
-			i.made.Files["requirements.txt"] = i.pinned + "\n"
+			i.made.Files[requirementsFile] = i.pinned + "\n"
 		}
 	default:
 		i.made.Files[file] = s.shell()

@@ -127,12 +127,12 @@ func TestM5LocksOfPackagesOfNpm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Files[".npmrc"] = "registry=" + s.URL + "\ncache=" + t.TempDir() + "\n"
+	t.Setenv("NPM_CONFIG_REGISTRY", s.URL)
 	dir := t.TempDir()
 	if err := m.Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	locked, err := bundle.Lock(t.Context(), dir, time.Time{})
+	locked, err := m.Lock(t.Context(), dir, time.Time{}, locker(t))
 	if err != nil || !locked {
 		t.Fatalf("%v %v", locked, err)
 	}
@@ -167,7 +167,7 @@ func TestM5LocksOfPackagesOfPyPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("UV_EXTRA_INDEX_URL", "https://me:secret@example.com/simple")
-	if locked, err := bundle.Lock(t.Context(), dir, time.Time{}); err != nil || !locked {
+	if locked, err := m.Lock(t.Context(), dir, time.Time{}, locker(t)); err != nil || !locked {
 		t.Fatalf("%v %v", locked, err)
 	}
 	text := testkit.ReadFile(t, filepath.Join(dir, "requirements.txt"))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/registry"
 )
 
@@ -46,7 +47,7 @@ func Server(entry registry.Entry, answers map[string]string, opts Options) (*Mad
 	if opts.Name == "" {
 		return nil, fmt.Errorf("%s cannot be the name of a package", s.Name)
 	}
-	m := maker{server: s, opts: opts}
+	m := maker{server: s, opts: opts, here: origin.OnThisMachine(entry.Registry)}
 	var reasons []string
 	try := func(what string, err error, made *Made) (*Made, error, bool) {
 		var unanswered *UnansweredError
@@ -91,6 +92,7 @@ func Server(entry registry.Entry, answers map[string]string, opts Options) (*Mad
 type maker struct {
 	server *registry.Server
 	opts   Options
+	here   bool // the registry is on this machine
 }
 
 func (m maker) pack(kind string, p registry.Package, a *asker) (*Made, error) {
@@ -158,16 +160,15 @@ func (m maker) fromIndex(kind string, p registry.Package, a *asker) (*Made, erro
 	made.Version = about.version
 	made.Questions = a.questions
 	made.Notes = append(made.Notes, fmt.Sprintf("it installs %s %s of %s", p.Identifier, version, kind))
-	base := strings.TrimRight(p.RegistryBaseURL, "/")
+	if made.index, err = indexOf(p, m.here); err != nil {
+		return nil, err
+	}
 	made.Files = map[string]string{}
 	if kind == "npm" {
-		made.Files["package.json"] = fmt.Sprintf("{\n  \"name\": %s,\n  \"version\": %s,\n  \"private\": true,\n  \"dependencies\": {\n    %s: %s\n  }\n}\n",
+		made.Files[packageFile] = fmt.Sprintf("{\n  \"name\": %s,\n  \"version\": %s,\n  \"private\": true,\n  \"dependencies\": {\n    %s: %s\n  }\n}\n",
 			scalar("orla-"+strings.ToLower(m.opts.Name)), scalar(about.version), scalar(p.Identifier), scalar(version))
-		if base != "" && base != "https://registry.npmjs.org" {
-			if webURL(base) == "" {
-				return nil, fmt.Errorf("its registry %q is not an https URL", line(base, 100))
-			}
-			made.Files[".npmrc"] = "registry=" + base + "\n"
+		if made.index != "" {
+			made.Files[".npmrc"] = "registry=" + made.index + "\n"
 		}
 		made.Files[nodeFile] = s.node()
 		made.Files["tool.yaml"] = about.toolYAML(nodeFile, secrets)
@@ -177,17 +178,32 @@ func (m maker) fromIndex(kind string, p registry.Package, a *asker) (*Made, erro
 	for _, r := range extra {
 		requirements += r + "\n"
 	}
-	if base != "" && base != "https://pypi.org" && base != "https://pypi.org/simple" {
-		if webURL(base) == "" {
-			return nil, fmt.Errorf("its index %q is not an https URL", line(base, 100))
-		}
-		requirements = "--index-url " + base + "\n" + requirements
+	if made.index != "" {
+		requirements = indexLine(made.index) + requirements
 	}
 	s.packaged, _, _ = strings.Cut(p.Identifier, "[")
-	made.Files["requirements.txt"] = requirements
+	made.Files[requirementsFile] = requirements
 	made.Files[pythonFile] = s.python()
 	made.Files["tool.yaml"] = about.toolYAML(pythonFile, secrets)
 	return made, a.err()
+}
+
+// plainURL is an address in which no installer finds anything to expand: in its own files, npm and uv put variables of their
+// environment in the place of their names.
+var plainURL = regexp.MustCompile(`^https://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$`)
+
+// indexOf returns the index that a package is of; "" for the usual one.
+func indexOf(p registry.Package, here bool) (string, error) {
+	base := strings.TrimRight(p.RegistryBaseURL, "/")
+	switch {
+	case slices.Contains([]string{"", "https://registry.npmjs.org", "https://pypi.org", "https://pypi.org/simple"}, base):
+		return "", nil
+	case webURL(base) == "" || !plainURL.MatchString(base):
+		return "", fmt.Errorf("its index %q is not an https URL of plain characters", line(base, 100))
+	case !here && origin.MayBeThisMachine(base):
+		return "", fmt.Errorf("its index %q may be this machine, which a registry elsewhere cannot name", line(base, 100))
+	}
+	return base, nil
 }
 
 // runtimeArguments reads what would be arguments of npx or uvx. extra are further packages.
@@ -326,6 +342,8 @@ func (m maker) bundle(p registry.Package) (*Made, error) {
 	switch sum := strings.ToLower(p.FileSHA256); {
 	case err != nil || webURL(p.Identifier) == "":
 		return nil, errors.New("its bundle is not at an https URL")
+	case !m.here && origin.MayBeThisMachine(p.Identifier):
+		return nil, errors.New("its bundle may be on this machine, which a registry elsewhere cannot name")
 	case !sha256Form.MatchString(sum):
 		return nil, errors.New("the registry has no digest of its bundle")
 	case !forPlatform(path.Base(u.Path), m.opts.GOOS, m.opts.GOARCH):

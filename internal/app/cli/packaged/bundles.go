@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/bundle"
 	"github.com/orla-project/orla/internal/packages/lockfile"
@@ -107,7 +108,12 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 			return err
 		}
 		at = time.Now()
-		locked, err := bundle.Lock(ctx, dir, until)
+		locker, end, err := wiring.OpenLocker()
+		if err != nil {
+			return err
+		}
+		defer end()
+		locked, err := made.Lock(ctx, dir, until, locker)
 		if err == nil && !locked {
 			c.say("there is no uv in PATH: only the version of the package itself is fixed, not those of what it needs")
 		}
