@@ -134,21 +134,33 @@ func (i *installer) exported(ctx context.Context, uv string, d declared, dir str
 	if a, err = readExported(i.need.Lock, string(list)); err != nil {
 		return a, err
 	}
-	for _, one := range d.required {
-		if m := requirement.FindStringSubmatch(one); m != nil && m[4] == "" && !slices.ContainsFunc(a.required, func(line string) bool {
-			return sameProject(requirement.FindStringSubmatch(line)[1], m[1])
-		}) {
-			return a, fmt.Errorf("the lock %s does not have %s, which %s needs; uv lock writes it", i.need.Lock, m[1], i.need.File)
-		}
+	if name := a.lacks(d.required); name != "" {
+		return a, fmt.Errorf("the lock %s does not have %s, which %s needs; uv lock writes it", i.need.Lock, name, i.need.File)
 	}
 	return a, nil
 }
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// sameProject reports whether two names are those of one package of an index.
-func sameProject(a, b string) bool {
-	return strings.EqualFold(separators.ReplaceAllString(a, "-"), separators.ReplaceAllString(b, "-"))
+// lacks returns the first package that is needed on all machines and not there; "" if there is none.
+func (a asked) lacks(required []string) string {
+	has := make(map[string]bool, len(a.required))
+	for _, line := range a.required {
+		if m := requirement.FindStringSubmatch(line); m != nil {
+			has[oneName(m[1])] = true
+		}
+	}
+	for _, line := range required {
+		if m := requirement.FindStringSubmatch(line); m != nil && m[4] == "" && !has[oneName(m[1])] {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// oneName returns the one form of the names that are of one package of an index.
+func oneName(name string) string {
+	return strings.ToLower(separators.ReplaceAllString(name, "-"))
 }
 
 // indexes are those that uv asks.

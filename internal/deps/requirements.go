@@ -68,18 +68,24 @@ func oneRequirement(line string) (text string, hashed, ok bool) {
 // the operator uses.
 func readRequirements(root, file string, indexes []string) (asked, error) {
 	r := requirementsReader{root: root, indexes: indexes, seen: map[string]bool{}}
-	err := r.read(file, false)
+	err := r.file(file, false)
 	return r.asked, err
 }
+
+const (
+	mostAsked   = 8 << 20  // bytes of the files that say what a package from elsewhere needs
+	longestLine = 64 << 10 // of them, with what it goes on with
+)
 
 type requirementsReader struct {
 	asked
 	root    string
 	indexes []string
 	seen    map[string]bool
+	read    int // bytes
 }
 
-func (r *requirementsReader) read(file string, constraints bool) error {
+func (r *requirementsReader) file(file string, constraints bool) error {
 	rel, err := filepath.Rel(r.root, file)
 	if err != nil || !filepath.IsLocal(rel) {
 		return fmt.Errorf("%s is not in the package; %s", file, howAllowed)
@@ -125,34 +131,39 @@ func readBelow(root, file string) ([]byte, error) {
 
 // lines reads the lines of a file.
 func (r *requirementsReader) lines(file, text string, constraints bool) error {
-	open, begun := "", 0
-	for n, line := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
-		if open == "" {
-			begun = n + 1
+	if r.read += len(text); r.read > mostAsked {
+		return fmt.Errorf("%s: the files that say what is needed have over %d bytes", file, mostAsked)
+	}
+	var open []string // the parts of a line that goes on
+	size, begun, n := 0, 0, 0
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+		if n++; len(open) == 0 {
+			size, begun = 0, n
 		}
-		line = strings.TrimSpace(comment.ReplaceAllString(line, ""))
-		rest, goesOn := strings.CutSuffix(line, `\`)
-		open = strings.TrimSpace(open + " " + strings.TrimSpace(rest))
-		if goesOn && open != "" {
+		rest, goesOn := strings.CutSuffix(strings.TrimSpace(comment.ReplaceAllString(line, "")), `\`)
+		if rest = strings.TrimSpace(rest); rest != "" {
+			open = append(open, rest)
+		}
+		if size += len(rest) + 1; size > longestLine {
+			return fmt.Errorf("%s:%d: the line has over %d bytes", file, begun, longestLine)
+		}
+		if goesOn || len(open) == 0 {
 			continue
 		}
-		line, open = open, ""
-		if line == "" {
-			continue
-		}
-		if err := r.line(file, line, constraints); err != nil {
+		if err := r.line(file, strings.Join(open, " "), constraints); err != nil {
 			return fmt.Errorf("%s:%d: %w", file, begun, err)
 		}
+		open = open[:0]
 	}
-	if open != "" {
-		return fmt.Errorf("%s:%d: the line %q does not end", file, begun, open)
+	if len(open) > 0 {
+		return fmt.Errorf("%s:%d: the line %.200q does not end", file, begun, strings.Join(open, " "))
 	}
 	return nil
 }
 
 func (r *requirementsReader) line(file, line string, constraints bool) error {
 	if m := localInclude.FindStringSubmatch(line); m != nil {
-		return r.read(filepath.Join(filepath.Dir(file), m[3]), constraints || m[1] == "-c" || m[2] == "--constraint")
+		return r.file(filepath.Join(filepath.Dir(file), m[3]), constraints || m[1] == "-c" || m[2] == "--constraint")
 	}
 	if m := indexOption.FindStringSubmatch(line); m != nil {
 		for _, index := range r.indexes {
@@ -160,7 +171,7 @@ func (r *requirementsReader) line(file, line string, constraints bool) error {
 				return nil // it is asked in any case
 			}
 		}
-		return fmt.Errorf("%q names an index that this Orla does not use: an installed package cannot choose one; if you trust it, set UV_DEFAULT_INDEX in Orla's environment", line)
+		return fmt.Errorf("%.200q names an index that this Orla does not use: an installed package cannot choose one; if you trust it, set UV_DEFAULT_INDEX in Orla's environment", line)
 	}
 	text, _, ok := oneRequirement(line)
 	if !ok {
