@@ -27,9 +27,6 @@ type Content struct {
 	Warnings []error
 }
 
-// mostPermissions bounds what a person has to read.
-const mostPermissions = 32
-
 // check reads a package in a stage as discovery would, and refuses what no package may bring (RFC 3 §5.4).
 func (s *Session) check(stage, display string) (Content, error) {
 	var c Content
@@ -48,8 +45,8 @@ func (s *Session) check(stage, display string) (Content, error) {
 	if c.About, err = toolfile.ReadAbout(dir, at); err != nil {
 		return c, err
 	}
-	if n := len(c.About.Permissions); n > mostPermissions {
-		return c, fmt.Errorf("%s: permissions: it asks for %d, and a package may ask for at most %d, which somebody can read", at, n, mostPermissions)
+	if n := len(c.About.Permissions); n > permission.Most {
+		return c, fmt.Errorf("%s: permissions: it asks for %d, and a package may ask for at most %d, which somebody can read", at, n, permission.Most)
 	}
 	for _, text := range c.About.Permissions {
 		p, err := permission.Parse(text)

@@ -122,8 +122,11 @@ type document struct {
 // format is the version of the file.
 const format = 1
 
-// maxSize bounds a lock, in bytes: ten thousand packages.
-const maxSize = 8 << 20
+// The bounds of a lock, which may come with a repository of others: bytes, and packages.
+const (
+	maxSize     = 8 << 20
+	maxPackages = 10_000
+)
 
 // Read reads a lock. One that does not exist is empty. The faults of others are yamldoc.Faults.
 func Read(file string) (*Lock, error) {
@@ -145,6 +148,10 @@ func Parse(file string, data []byte) (*Lock, error) {
 	}
 	if d.Version != format {
 		doc.Faultf("version", "is %d, and this Orla reads %d", d.Version, format)
+	}
+	if n := len(d.Packages); n > maxPackages {
+		doc.Faultf("packages", "are %d, and a lock has at most %d", n, maxPackages)
+		return nil, doc.Err()
 	}
 	seen, serves := map[string]bool{}, map[string]bool{}
 	for i, p := range d.Packages {
@@ -204,6 +211,10 @@ func (p *Package) check(wrong func(key, format string, args ...any)) {
 		key   string
 		texts []string
 	}{{"permissions", p.Permissions}, {"unenforced", p.Unenforced}} {
+		if n := len(list.texts); n > permission.Most {
+			wrong("."+list.key, "are %d, and a package has at most %d", n, permission.Most)
+			continue
+		}
 		for i, text := range list.texts {
 			if _, err := permission.Parse(text); err != nil {
 				wrong(fmt.Sprintf(".%s[%d]", list.key, i), "%v", err)
@@ -244,8 +255,8 @@ func (l *Lock) sort() {
 
 // Find returns the entry of a version; nil if there is none.
 func (l *Lock) Find(name, version string) *Package {
-	for i := range l.Packages {
-		if p := &l.Packages[i]; p.Name == name && p.Version == version {
+	for _, p := range l.Versions(name) {
+		if p.Version == version {
 			return p
 		}
 	}
@@ -254,10 +265,9 @@ func (l *Lock) Find(name, version string) *Package {
 
 // Versions returns the entries of a name, the highest version first.
 func (l *Lock) Versions(name string) (list []*Package) {
-	for i := range l.Packages {
-		if p := &l.Packages[i]; p.Name == name {
-			list = append(list, p)
-		}
+	first, _ := slices.BinarySearchFunc(l.Packages, name, func(p Package, name string) int { return strings.Compare(p.Name, name) })
+	for i := first; i < len(l.Packages) && l.Packages[i].Name == name; i++ {
+		list = append(list, &l.Packages[i])
 	}
 	return list
 }
@@ -279,7 +289,7 @@ func (l *Lock) Serving(name string) *Package {
 // Names lists the packages.
 func (l *Lock) Names() (names []string) {
 	for _, p := range l.Packages {
-		if !slices.Contains(names, p.Name) {
+		if len(names) == 0 || names[len(names)-1] != p.Name { // they are sorted
 			names = append(names, p.Name)
 		}
 	}

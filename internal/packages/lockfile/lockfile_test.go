@@ -2,6 +2,7 @@ package lockfile_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 var zero = "h1:" + strings.Repeat("A", 43) + "="
@@ -60,6 +62,7 @@ func TestM5LockIsReadStrictly(t *testing.T) {
 		{"packages: []\n", "version"},
 		{entry + "    serve: true\n", "orla.lock:7:5: packages[0].serve:"},
 		{entry + "    permissions: [camera]\n", `orla.lock:7:19: packages[0].permissions[0]: "camera" is not a permission`},
+		{entry + "    permissions: [" + strings.Repeat("network,", 33) + "]\n", "packages[0].permissions: are 33, and a package has at most 32"},
 		{entry + "    unenforced: [network]\n", "network is not one of the permissions"},
 		{entry + "    commit: main\n", "is not a whole commit id"},
 		{strings.Replace(entry, "1.0.0", "1.0", 1), "is not a SemVer 2.0 version"},
@@ -79,6 +82,34 @@ func TestM5LockIsReadStrictly(t *testing.T) {
 		if _, err := lockfile.Parse("orla.lock", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s\ngives %v; want %s", c.text, err, c.want)
 		}
+	}
+}
+
+// SPEC S1: a lock of others costs in proportion to its packages, of which there are not too many.
+func TestS1LockCostsInProportion(t *testing.T) {
+	lock := func(n int) []byte {
+		var text strings.Builder
+		text.WriteString("version: 1\npackages:\n")
+		for i := range n {
+			fmt.Fprintf(&text, "  - {name: p%d, version: 1.0.0, source: {kind: local}, digest: %q}\n", i, zero)
+		}
+		return []byte(text.String())
+	}
+	costtest.Check(t, 1000, func(n int) func() {
+		l, err := lockfile.Parse("orla.lock", lock(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			for _, name := range l.Names() {
+				if l.Serving(name) == nil || l.Find(name, "1.0.0") == nil || l.Find(name, "1.0.1") != nil || l.Find(name+"-", "1.0.0") != nil {
+					t.Fatal(name)
+				}
+			}
+		}
+	})
+	if _, err := lockfile.Parse("orla.lock", lock(10_001)); err == nil || !strings.Contains(err.Error(), "packages: are 10001, and a lock has at most 10000") {
+		t.Error(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // Kind is a kind of permission.
@@ -30,8 +31,11 @@ type Permission struct {
 	Target string
 }
 
-// MaxLength bounds a permission, in bytes.
-const MaxLength = 300
+// MaxLength bounds a permission, in bytes, and Most how many a package has: somebody has to read them.
+const (
+	MaxLength = 300
+	Most      = 32
+)
 
 var (
 	variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
@@ -93,7 +97,7 @@ func checkPath(path string) error {
 		return fmt.Errorf("%q is not a path that begins with / or ~/", path)
 	case !home && filepath.Clean(path) != path, home && rest != "" && filepath.Clean(rest) != rest, strings.HasSuffix(path, "~/"):
 		return fmt.Errorf("%q is not a path without . and .. and without a / at its end", path)
-	case strings.ContainsFunc(path, func(c rune) bool { return c < ' ' || c == 0x7f || c == '\uFFFD' }):
+	case strings.ContainsFunc(path, func(c rune) bool { return !unicode.IsPrint(c) || c == '\uFFFD' }): // a lock cannot have it
 		return fmt.Errorf("%q has a character that a path should not have", path)
 	case path == "/", path == "/tmp":
 		return fmt.Errorf("%s cannot be shown to a sandbox, which has its own", path)
