@@ -203,7 +203,7 @@ func packageOfNPM(place string, all object) (object, error) {
 		}
 	}
 	one := all.only("name", "version", "integrity", "dependencies", "optionalDependencies", "peerDependencies", "peerDependenciesMeta",
-		"dev", "optional", "devOptional", "peer", "inBundle", "engines", "os", "cpu", "libc", "bin")
+		"dev", "optional", "devOptional", "peer", "engines", "os", "cpu", "libc", "bin")
 	values := map[string]string{}
 	for _, key := range []string{"name", "version", "integrity", "resolved"} {
 		value, err := all.text(key)
@@ -212,7 +212,6 @@ func packageOfNPM(place string, all object) (object, error) {
 		}
 		values[key] = value
 	}
-	bundled := string(all["inBundle"]) == "true"
 	switch {
 	case values["name"] != "" && !nodeNameOnly.MatchString(values["name"]):
 		return nil, errors.New("has a name that is not one of a registry")
@@ -220,8 +219,8 @@ func packageOfNPM(place string, all object) (object, error) {
 		return nil, fmt.Errorf("has %.200q in place of a version of a registry", values["version"])
 	case values["resolved"] != "" && !webAddress.MatchString(values["resolved"]):
 		return nil, fmt.Errorf("comes from %.200q, which is not a registry", values["resolved"])
-	case !nodeHash.MatchString(values["integrity"]) && !bundled:
-		return nil, errors.New("has no digest (integrity)")
+	case !nodeHash.MatchString(values["integrity"]): // also inBundle: npm would fetch it if the package that has to bring it does not
+		return nil, errors.New("has no digest (integrity); packages that others bring (inBundle) have none, and are not installed")
 	}
 	return one, one.rangesOnly(dependencyKeys...)
 }

@@ -19,7 +19,6 @@ func TestR6LocksOfNPM(t *testing.T) {
 		`"version": "1.0.0", ` + hash,
 		`"version": "1.0.0-rc.1", "resolved": "https://elsewhere.example.com/x.tgz", "hasInstallScript": true, ` + hash,
 		`"name": "@a/b", "version": "1.0.0", "dependencies": {"y": ">=1.0.0 <2 || ^3", "z": "npm:@a/b@~2.1", "l": "latest", "s": "*", "h": "1.0 - 2.x"}, ` + hash,
-		`"version": "1.0.0", "inBundle": true`,
 	} {
 		made, err := lockOfNPM([]byte(lock("node_modules/@a/x/node_modules/y", entry)), project)
 		text, _ := json.Marshal(made)
@@ -28,7 +27,7 @@ func TestR6LocksOfNPM(t *testing.T) {
 		}
 	}
 	for _, entry := range []string{
-		`"version": "1.0.0"`, `"version": "file:/x", ` + hash, `"version": "1.0.0", "resolved": "file:/x.tgz", ` + hash, `"version": "1.0.0", "resolved": "git+ssh://x", ` + hash,
+		`"version": "1.0.0"`, `"version": "1.0.0", "inBundle": true`, `"version": "file:/x", ` + hash, `"version": "1.0.0", "resolved": "file:/x.tgz", ` + hash, `"version": "1.0.0", "resolved": "git+ssh://x", ` + hash,
 		`"resolved": "x", "link": true`, `"version": "1.0.0", "hasShrinkwrap": true, ` + hash, `"version": "../x", ` + hash, `"version": "1.0.0", "integrity": "x"`,
 		`"version": "1.0.0", "dependencies": {"y": "file:../x"}, ` + hash, `"version": "1.0.0", "peerDependencies": {"y": "git+https://x"}, ` + hash, `"version": "1.0.0", "name": "../x", ` + hash,
 		`"version": "1.0.0", "dependencies": {"../y": "1"}, ` + hash, `"version": "1.0.0", "optionalDependencies": {"y": "user/repository"}, ` + hash, `"version": 1, ` + hash,
