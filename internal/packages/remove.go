@@ -78,7 +78,7 @@ func (s *Session) Remove(name, version string) (removed []string, err error) {
 		return nil, err
 	}
 	if len(next.Versions(name)) == 0 {
-		_ = os.Remove(filepath.Join(s.store.Dir, name, secretFile)) // there may be none
+		_ = s.withoutSecret(name) // there may be none
 	}
 	_ = os.Remove(filepath.Join(s.store.Dir, name)) // only if it is empty
 	for _, v := range removed {

@@ -87,10 +87,14 @@ func TestM7ANameStartsAgainWithoutSecrets(t *testing.T) {
 	if !exists(secret) {
 		t.Error("the package has lost its Secret")
 	}
+	ignore := filepath.Join(p.store.Dir, "say", ".gitignore")
+	if text, err := os.ReadFile(ignore); err != nil || string(text) != "/secret.yaml\n/.gitignore\n" {
+		t.Errorf("git takes the Secret: %s %v", text, err)
+	}
 	p.must(os.Remove(p.store.Lock)) // as with another branch of the project
 	p.must(os.RemoveAll(filepath.Join(p.store.Dir, "say", "1.0.0")))
 	p.must(p.install(p.source("say", "2.0.0", "")))
-	if exists(secret) {
+	if exists(secret) || exists(ignore) {
 		t.Error("a package from elsewhere has the Secret of the one before")
 	}
 }
