@@ -438,14 +438,16 @@ func TestM4KilledAtEachStep(t *testing.T) {
 // SPEC M4: two installs at once wait for each other; whoever waits can be interrupted.
 func TestM4ConcurrentInstallsWait(t *testing.T) {
 	p := newProject(t)
-	waits := make(chan struct{}, 1)
-	p.store.Waiting = func() { waits <- struct{}{} }
+	waits := make(chan int, 2)
+	p.store.Waiting = func(process int) { waits <- process }
 	first, err := p.store.Open(t.Context())
 	p.must(err)
 	second := make(chan error)
 	source := p.source("say", "1.0.0", "")
 	go func() { second <- p.install(source) }()
-	<-waits
+	if process := <-waits; process != os.Getpid() {
+		t.Errorf("who waits is told of process %d", process)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.store.Open(ctx); !errors.Is(err, context.Canceled) {

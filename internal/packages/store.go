@@ -14,10 +14,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/permission"
@@ -30,8 +32,8 @@ type Store struct {
 	Machine permission.Machine
 	Git     origin.Git
 	Limits  origin.Limits
-	// Waiting is called once if another process has to finish first. It may be nil.
-	Waiting func()
+	// Waiting is called once if another process has to finish first, with its id; 0 if that is not known. It may be nil.
+	Waiting func(process int)
 	// Step is called before each step that changes something, with its name. It is for tests, and may be nil. An
 	// error ends the work as an error of that step would.
 	Step func(name string) error
@@ -83,6 +85,7 @@ func (s Store) Open(ctx context.Context) (*Session, error) {
 		}
 		session.held = append(session.held, f)
 	}
+	s.sayHolder(strconv.Itoa(os.Getpid()))
 	var err error
 	if session.Lock, err = lockfile.Read(s.Lock); err != nil {
 		session.Close()
@@ -93,6 +96,23 @@ func (s Store) Open(ctx context.Context) (*Session, error) {
 		return nil, err
 	}
 	return session, nil
+}
+
+// sayHolder writes who changes the Store, for those who wait. Nothing depends on it, so errors do not matter. A repository can have a
+// link there, which is not followed.
+func (s Store) sayHolder(text string) {
+	f, err := os.OpenFile(filepath.Join(s.Dir, work, lockName), os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
+	if err == nil {
+		_, _ = f.WriteString(text)
+		_ = f.Close()
+	}
+}
+
+// holder is the process that changes the Store; 0 if that is not known.
+func (s Store) holder() int {
+	text, _ := regularfile.Read(filepath.Join(s.Dir, work, lockName), 100) // it is only said
+	process, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return max(process, 0)
 }
 
 // hold locks a folder, or a file that it makes.
@@ -112,7 +132,7 @@ func (s Store) hold(ctx context.Context, path string) (*os.File, error) {
 		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
 			return nil, errors.Join(fmt.Errorf("%s cannot be locked: %w", path, err), f.Close())
 		case !waits && s.Waiting != nil:
-			s.Waiting()
+			s.Waiting(s.holder())
 		}
 		select {
 		case <-time.After(lockPause):
@@ -124,6 +144,9 @@ func (s Store) hold(ctx context.Context, path string) (*os.File, error) {
 
 // Close lets others change the Store.
 func (s *Session) Close() {
+	if len(s.held) == 2 {
+		s.store.sayHolder("")
+	}
 	for _, f := range s.held {
 		_ = f.Close() // it was only locked
 	}

@@ -84,11 +84,20 @@ func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
 	p.store.Machine = discovery.MachineOf(cfg, l.Home)
 	p.store.Limits = origin.Limits{Bytes: int64(cfg.MaxPackage)}
 	p.store.Git.Limits = p.store.Limits
-	p.store.Waiting = func() { c.say("waiting for another orla that installs") }
+	p.store.Waiting = func(process int) {
+		c.say("waiting for another orla that installs, or asks something%s; it can be ended without harm", byProcess(process))
+	}
 	if terminal.IsTerminal(c.std.Err) {
 		p.store.Git.Progress = func(line string) { fmt.Fprintf(c.std.Err, "\r\x1b[K%s", terminal.Printable(line)) }
 	}
 	return p, nil
+}
+
+func byProcess(process int) string {
+	if process == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", process)
 }
 
 // clearProgress removes the last line of the progress of git.
