@@ -161,7 +161,7 @@ func (m Machine) Unenforced(list []Permission) (those []Permission, reasons []st
 			}
 		case Read:
 			if file := m.shows(p.Target); file != "" {
-				add(p, "the tool could read %s, which belongs to Orla itself: it is hidden when the tool starts, but not after somebody has replaced it", file)
+				add(p, "the tool could read %s, which belongs to Orla itself: it is hidden as it is when the tool starts, but not what is made or replaced there while the tool runs", file)
 			}
 		case Env, Remote:
 		}
@@ -169,21 +169,16 @@ func (m Machine) Unenforced(list []Permission) (those []Permission, reasons []st
 	return those, reasons
 }
 
-// shows returns a file of Orla itself that is below a target, and not in a folder of Orla itself; "" if there is none.
+// shows returns a file or a folder of Orla itself that is below a target; "" if there is none. A file comes first.
 func (m Machine) shows(target string) string {
 	path, err := m.expand(target)
 	if err != nil {
 		return ""
 	}
 	path = withoutLinks(path)
-	for _, file := range m.Files {
-		file = withoutLinks(file)
-		inFolder := slices.ContainsFunc(m.Private, func(folder string) bool {
-			folder = withoutLinks(folder)
-			return file != folder && Below(file, folder)
-		})
-		if Below(file, path) && !inFolder {
-			return file
+	for _, private := range slices.Concat(m.Files, m.Private) {
+		if private = withoutLinks(private); Below(private, path) {
+			return private
 		}
 	}
 	return ""
