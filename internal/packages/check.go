@@ -27,6 +27,9 @@ type Content struct {
 	Warnings []error
 }
 
+// mostPrograms bounds those that a package requires: each is started, to ask for its version.
+const mostPrograms = 32
+
 // check reads a package in a stage as discovery would, and refuses what no package may bring (RFC 3 §5.4).
 func (s *Session) check(stage, display string) (Content, error) {
 	var c Content
@@ -47,6 +50,9 @@ func (s *Session) check(stage, display string) (Content, error) {
 	}
 	if n := len(c.About.Permissions); n > permission.Most {
 		return c, fmt.Errorf("%s: permissions: it asks for %d, and a package may ask for at most %d, which somebody can read", at, n, permission.Most)
+	}
+	if n := len(c.About.Requires); n > mostPrograms {
+		return c, fmt.Errorf("%s: dependencies: it names %d programs, and a package may name at most %d", at, n, mostPrograms)
 	}
 	for _, text := range c.About.Permissions {
 		p, err := permission.Parse(text)

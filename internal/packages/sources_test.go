@@ -227,6 +227,10 @@ func TestM7LongListsOfPermissions(t *testing.T) {
 		}
 		return text.String()
 	}
+	programs := "dependencies: [" + strings.Repeat("node>=1,", 33) + "]\n"
+	if err := p.install(p.source("say", "1.0.0", programs)); err == nil || !strings.Contains(err.Error(), "names 33 programs, and a package may name at most 32") {
+		t.Errorf("%v", err)
+	}
 	if err := p.install(p.source("say", "1.0.0", list(33))); err == nil || !strings.Contains(err.Error(), "at most 32") {
 		t.Errorf("it ends with %v", err)
 	}
