@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"sync"
 	"time"
 )
@@ -194,6 +195,9 @@ func (a *access) count() int {
 	defer a.mu.Unlock()
 	return len(a.sessions)
 }
+
+// id distinguishes a session. It says nothing about its secrets.
+func (s *session) id() string { return hex.EncodeToString(s.token[:]) }
 
 // has reports whether a key is that of the session.
 func (s *session) has(key string) bool {

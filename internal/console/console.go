@@ -92,6 +92,9 @@ func (c *Console) Turn(on bool) {
 // On reports whether the page is served.
 func (c *Console) On() bool { return !c.off.Load() && c.over.Err() == nil }
 
+// EndSessions ends all sessions with their streams, and makes no link good any more.
+func (c *Console) EndSessions() { c.access.clear() }
+
 // Close ends all sessions with their streams, for good.
 func (c *Console) Close() {
 	c.end()
@@ -199,7 +202,7 @@ func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.opts.Admitted(r.Context(), s.Guest)
-	ctx, cancel := context.WithCancel(c.opts.As(r.Context(), Visit{s.Guest, s.origin, s.entered, c.redeem}))
+	ctx, cancel := context.WithCancel(c.opts.As(r.Context(), Visit{s.Guest, s.origin, s.id(), s.entered, c.redeem}))
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // it ends with either
 	if stream {

@@ -25,6 +25,7 @@ type Doors struct {
 type Visit struct {
 	Guest
 	Origin  string    // of the page
+	Session string    // distinguishes sessions; it is no secret
 	Entered time.Time // when the session began
 	// Redeem returns whose link has a code, or is a link; false if it is not good. It is used up.
 	Redeem func(link string) (Guest, bool)

@@ -56,7 +56,7 @@ type Backend interface {
 	// the caller was slow. With Follow it goes on until ctx ends.
 	Lines(ctx context.Context, q Query) (iter.Seq2[json.RawMessage, int], error)
 	// ConsoleLink makes a link that lets one browser into the console.
-	ConsoleLink(by Peer) (ConsoleLink, error)
+	ConsoleLink(ctx context.Context, by Peer) (ConsoleLink, error)
 	Recorder
 	Approver
 }

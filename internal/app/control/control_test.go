@@ -108,7 +108,7 @@ func (b *backend) Packages() control.Packages {
 	return control.Packages{Locks: []control.PackageLock{{File: "/l"}}, Packages: []control.Package{{Name: "p", Version: "1.0.0", Permissions: []string{}}}}
 }
 
-func (b *backend) ConsoleLink(control.Peer) (control.ConsoleLink, error) {
+func (b *backend) ConsoleLink(context.Context, control.Peer) (control.ConsoleLink, error) {
 	return control.ConsoleLink{URL: "http://127.0.0.1:8080/console/login#code", Expires: time.Now()}, nil
 }
 

@@ -57,7 +57,7 @@ func (s *Server) consoleLink(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	link, err := s.opts.Backend.ConsoleLink(by)
+	link, err := s.opts.Backend.ConsoleLink(r.Context(), by)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,9 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/app/config"
@@ -33,7 +32,7 @@ func (s *server) newDecisions() *decisions.Decisions {
 		Store: s.Governance.Approvals, Await: s.AwaitApprovals, SameUser: func() bool { return s.current().Approvals.SameUser },
 		Passkeys: s.Approving.Passkeys, Unrecorded: s.Audit.Err, Log: s.log.Logger,
 		Registered: func(k *passkey.Key) {
-			s.Audit.RecordPasskey(&audit.Passkey{Owner: k.Owner, RP: k.RP, Name: k.Name, Public: k.Public})
+			s.Audit.RecordPasskey(&audit.Passkey{Owner: k.Owner, Origin: k.Origin, Name: k.Name, Public: k.Public})
 		},
 	}
 }
@@ -105,7 +104,8 @@ func callerOf(g console.Guest) control.Caller {
 // asVisitor returns the context of a request of somebody who was let in.
 func (s *server) asVisitor(ctx context.Context, v console.Visit) context.Context {
 	who := &decisions.Visitor{
-		Name: v.Name, Roles: decisions.Roles(), Origin: v.Origin, Issued: v.Issued,
+		Name: v.Name, Roles: decisions.Roles(), Origin: v.Origin, Session: v.Session, Issued: v.Issued,
+		NoPasskeys: func() error { return s.noPasskeys(ctx, v.Origin) },
 		Redeem: func(link string) decisions.Admission {
 			g, _ := v.Redeem(link)
 			return decisions.Admission(g.Admits)
@@ -121,7 +121,7 @@ func (s *server) asVisitor(ctx context.Context, v console.Visit) context.Context
 }
 
 // ConsoleLink implements control.Backend.
-func (o operations) ConsoleLink(by control.Peer) (control.ConsoleLink, error) {
+func (o operations) ConsoleLink(ctx context.Context, by control.Peer) (control.ConsoleLink, error) {
 	refused := func(why, hint string) (control.ConsoleLink, error) {
 		return control.ConsoleLink{}, &control.Error{Code: control.CodeRefused, Message: why, Hint: hint}
 	}
@@ -131,7 +131,7 @@ func (o operations) ConsoleLink(by control.Peer) (control.ConsoleLink, error) {
 	if !o.page.On() {
 		return refused("the configuration says console: off", "orla status shows the same")
 	}
-	base := consoleAddress(o.web.URL())
+	base := o.consoleAddress(ctx)
 	if base == "" {
 		return refused("the console is served on a loopback address only, and Orla listens on "+o.web.URL(), "listen on 127.0.0.1, or on all addresses, which has 127.0.0.1 too")
 	}
@@ -139,33 +139,48 @@ func (o operations) ConsoleLink(by control.Peer) (control.ConsoleLink, error) {
 	return control.ConsoleLink{URL: base + path, Expires: until}, nil
 }
 
-// consoleAddress returns where this machine reaches the page of an Orla with an address; "" if it does not.
-func consoleAddress(at string) string {
-	u, err := url.Parse(at)
+// consoleAddress returns where a browser of this machine reaches the page; "" if it does not. Passkeys are for names, and
+// so for localhost, but only if no other program can be there.
+func (s *server) consoleAddress(ctx context.Context) string {
+	u, err := url.Parse(s.web.URL())
 	if err != nil || u.Scheme != "http" {
 		return ""
 	}
 	addr, err := netip.ParseAddr(u.Hostname())
 	ours := netip.MustParseAddr("127.0.0.1")
 	switch {
-	case err != nil:
+	case err != nil || !addr.IsUnspecified() && !addr.Unmap().IsLoopback():
 		return ""
-	case addr == netip.IPv6Unspecified(), (addr.IsUnspecified() || addr == ours) && isFree("::1", u.Port()):
-		return "http://" + net.JoinHostPort("localhost", u.Port())
-	case addr.IsUnspecified():
-		return "http://" + net.JoinHostPort("127.0.0.1", u.Port())
-	case !addr.Unmap().IsLoopback():
-		return ""
+	case !addr.IsUnspecified() && addr.Unmap() != ours:
+		return "http://" + u.Host
 	}
-	return "http://" + u.Host
+	name := "localhost"
+	if err := s.web.HoldLocalhost(ctx); err != nil {
+		s.log.Warn("the console has the address 127.0.0.1, where no passkey works: another program could be at localhost", "err", err)
+		name = ours.String()
+	}
+	return "http://" + net.JoinHostPort(name, u.Port())
 }
 
-// isFree reports whether nobody listens on an address. Passkeys are for names, and so for localhost, which browsers look
-// for at ::1 first: another program there would get the link.
-func isFree(address, port string) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort(address, port)) //nolint:noctx // it does not wait
-	if err == nil {
-		_ = l.Close() // nobody has connected
+// noPasskeys returns why passkeys are not good on a page with an origin; nil if they are. Another port of localhost may be
+// that of another program, whose page a person takes for something else.
+func (s *server) noPasskeys(ctx context.Context, origin string) error {
+	page, err := url.Parse(origin)
+	if err != nil {
+		return err
 	}
-	return err == nil || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
+	if !strings.EqualFold(page.Hostname(), "localhost") {
+		return nil
+	}
+	own, err := url.Parse(s.web.URL())
+	switch {
+	case err != nil:
+		return err
+	case own.Port() != cmp.Or(page.Port(), "80"):
+		return fmt.Errorf("Orla listens on port %s of localhost, and this page has another one, which may be that of another program; ssh -L %s:localhost:%s keeps the port", own.Port(), own.Port(), own.Port())
+	}
+	if err := s.web.HoldLocalhost(ctx); err != nil {
+		return fmt.Errorf("another program could be at localhost: %w", err)
+	}
+	return nil
 }

@@ -217,6 +217,7 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 	s.openConsole(cfg, &settings)
 	s.issuer.use(issued)
 	if cfg.Address() != s.current().Address() {
+		s.page.EndSessions() // their pages ask on the port that anybody can have now
 		s.log.Info("listening elsewhere", "url", s.web.URL())
 	}
 	return nil

@@ -2,6 +2,7 @@ package decisions
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,7 @@ const (
 	maxChallenges = 256
 )
 
-// challenges are those of passkeys that are being registered: one of each visitor. The zero value has none.
+// challenges are those of passkeys that are being registered: one of each session. The zero value has none.
 type challenges struct {
 	mu  sync.Mutex // guards all
 	all map[string]challenge
@@ -34,15 +35,15 @@ type challenge struct {
 	until time.Time
 }
 
-// issue returns a challenge for a visitor; nil if there are too many.
-func (c *challenges) issue(name string, now time.Time) []byte {
+// issue returns a challenge for a session; nil if there are too many.
+func (c *challenges) issue(session string, now time.Time) []byte {
 	bits := make([]byte, 32)
 	_, _ = rand.Read(bits) // it does not fail
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, old := range c.all {
+	for one, old := range c.all {
 		if now.After(old.until) {
-			delete(c.all, name)
+			delete(c.all, one)
 		}
 	}
 	if len(c.all) >= maxChallenges {
@@ -51,16 +52,16 @@ func (c *challenges) issue(name string, now time.Time) []byte {
 	if c.all == nil {
 		c.all = map[string]challenge{}
 	}
-	c.all[name] = challenge{bits, now.Add(challengeLife)}
+	c.all[session] = challenge{bits, now.Add(challengeLife)}
 	return bits
 }
 
-// take returns the challenge of a visitor, once; nil for none.
-func (c *challenges) take(name string, now time.Time) []byte {
+// take returns the challenge of a session, once; nil for none.
+func (c *challenges) take(session string, now time.Time) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	got := c.all[name]
-	delete(c.all, name)
+	got := c.all[session]
+	delete(c.all, session)
 	if now.After(got.until) {
 		return nil
 	}
@@ -73,7 +74,7 @@ type VisitorInfo struct {
 	Roles    []string      `json:"roles" jsonschema:"viewer, operator and approver: what this visitor may do."`
 	Alone    bool          `json:"alone" jsonschema:"May approve without a passkey, if the rule does not ask for one."`
 	Host     string        `json:"host" jsonschema:"The host that passkeys of this page are for."`
-	Passkeys []PasskeyInfo `json:"passkeys" jsonschema:"The passkeys of this visitor for this host."`
+	Passkeys []PasskeyInfo `json:"passkeys" jsonschema:"The passkeys of this visitor for this page: its host and port."`
 	Register string        `json:"register" jsonschema:"What another passkey needs: nothing, link or passkey."`
 	Problem  string        `json:"problem,omitempty" jsonschema:"Why passkeys cannot be used."`
 }
@@ -218,7 +219,7 @@ func (d *Decisions) askedStatement(_ *Visitor, r *http.Request) (any, error) {
 }
 
 func (d *Decisions) challenge(v *Visitor, _ *http.Request) (any, error) {
-	bits := d.challenges.issue(v.Name, time.Now())
+	bits := d.challenges.issue(v.Session, time.Now())
 	if bits == nil {
 		return nil, &control.Error{Code: control.CodeRefused, Message: "too many passkeys are being registered", Hint: "try again in some minutes"}
 	}
@@ -249,11 +250,11 @@ func (d *Decisions) info(v *Visitor) VisitorInfo {
 		info.Host = at.Hostname()
 	}
 	keys, err := d.Passkeys.Keys()
-	if err != nil {
+	if err = cmp.Or(err, v.NoPasskeys()); err != nil {
 		info.Problem = err.Error()
 	}
 	for _, k := range keys {
-		if k.Owner == v.Name && k.RP == info.Host {
+		if k.Owner == v.Name && k.Origin == v.Origin {
 			id, _ := k.ID.MarshalText() // it does not fail
 			info.Passkeys = append(info.Passkeys, PasskeyInfo{string(id), k.Name, k.Registered, k.Used})
 		}

@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -29,6 +30,10 @@ type Visitor struct {
 	Name   string   // who decides, in records
 	Roles  []string // of Roles; who has one is a viewer too
 	Origin string   // of the page: scheme, host and port
+	// Session distinguishes the browsers of a visitor.
+	Session string
+	// NoPasskeys returns why passkeys are not good on this page; nil if they are.
+	NoPasskeys func() error
 	// Issued says that a server elsewhere gave the token, so that no program of this machine has it by itself.
 	Issued bool
 	// Admits is what the link allows that let this visitor in; Nothing for a token.
@@ -167,11 +172,19 @@ func (d *Decisions) deny(v *Visitor, id string, asked *VisitorDecision) (control
 // alone reports whether a visitor may approve without a passkey: no program of the user that runs Orla could be it.
 func (d *Decisions) alone(v *Visitor) bool { return v.Issued || d.SameUser() }
 
+// use checks what a passkey of a visitor has signed on the visitor's page, and returns the proof.
+func (d *Decisions) use(v *Visitor, a *passkey.Assertion, of passkey.Statement) (*passkey.Proof, error) {
+	if err := v.NoPasskeys(); err != nil {
+		return nil, err
+	}
+	return d.Passkeys.Use(v.Name, v.Origin, a, of)
+}
+
 // means returns with what a visitor decides, and the proof of a passkey.
 func (d *Decisions) means(v *Visitor, said *Statement, asked *VisitorDecision) (proof []byte, how manifest.Approver, err error) {
 	switch {
 	case !asked.Proof.IsZero():
-		p, err := d.Passkeys.Use(v.Name, v.Origin, &asked.Proof, said.signed())
+		p, err := d.use(v, &asked.Proof, said.signed())
 		if err != nil {
 			d.Log.Warn("a passkey was refused", "approval", said.ID, "by", v.Name, "err", err)
 			return nil, "", &control.Error{Code: control.CodeForbidden, Message: said.ID + ": the passkey: " + err.Error(), Hint: "read the call again, and use a passkey that is registered here"}
@@ -202,10 +215,10 @@ func (d *Decisions) register(v *Visitor, asked *PasskeyRequest) error {
 		d.Log.Warn("a passkey was not registered", "by", v.Name, "err", err)
 		return &control.Error{Code: control.CodeForbidden, Message: "the passkey was not registered: " + err.Error(), Hint: registering}
 	}
-	if err := d.Unrecorded(); err != nil {
+	if err := cmp.Or(d.Unrecorded(), v.NoPasskeys()); err != nil {
 		return refused(err)
 	}
-	challenge := d.challenges.take(v.Name, time.Now())
+	challenge := d.challenges.take(v.Session, time.Now())
 	if challenge == nil {
 		return refused(errors.New("there is no challenge for it, or it is too old"))
 	}
@@ -222,7 +235,7 @@ func (d *Decisions) register(v *Visitor, asked *PasskeyRequest) error {
 		admitted = max(admitted, v.Redeem(asked.Link))
 	}
 	if !asked.Proof.IsZero() {
-		if _, err := d.Passkeys.Use(v.Name, v.Origin, &asked.Proof, passkey.Statement{
+		if _, err := d.use(v, &asked.Proof, passkey.Statement{
 			Purpose: passkey.Register, ID: base64.RawURLEncoding.EncodeToString(k.ID), Shown: passkey.Sum(asked.ClientData),
 		}); err != nil {
 			return refused(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -18,6 +17,7 @@ import (
 type State struct {
 	Address string `json:"address"`           // as configured
 	Current int    `json:"current,omitempty"` // the socket that listens there; 0 for none
+	Beside  int    `json:"beside,omitempty"`  // the socket that listens on [::1] beside it; 0 for none
 	Given   []int  `json:"given,omitempty"`   // the sockets that systemd gave
 	Instead string `json:"instead,omitempty"` // the address that these stand for
 	Conns   []int  `json:"conns,omitempty"`   // connections on which no request has begun
@@ -29,25 +29,23 @@ func (w *Server) Pause() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &State{Address: w.address, Instead: w.instead}
-	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
-		if l == nil {
-			continue
-		}
+	for _, l := range w.listenersLocked() {
 		fd, err := dupListener(l)
 		if err != nil {
 			return err
 		}
-		if l == w.current {
+		switch l {
+		case w.current:
 			s.Current = fd
-		} else {
+		case w.beside:
+			s.Beside = fd
+		default:
 			s.Given = append(s.Given, fd)
 		}
 	}
 	w.stopping, w.left = true, s
-	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
-		if l != nil {
-			_ = l.Close() // it only stops accepting: the duplicate listens
-		}
+	for _, l := range w.listenersLocked() {
+		_ = l.Close() // it only stops accepting: the duplicate listens
 	}
 	return nil
 }
@@ -68,7 +66,7 @@ func (w *Server) Resume(ctx context.Context) error {
 	w.mu.Lock()
 	s := w.left
 	s.Conns = w.conns.takeGiven()
-	w.stopping, w.left, w.current, w.given = false, nil, nil, nil
+	w.stopping, w.left, w.current, w.beside, w.given = false, nil, nil, nil, nil
 	w.mu.Unlock()
 	given, err := s.Sockets()
 	return errors.Join(err, w.Take(s, given))
@@ -153,12 +151,15 @@ func (w *Server) Take(s *State, given []net.Listener) (problems error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.address = s.Address
-	if s.Current != 0 {
-		l, err := carry.Listener(s.Current)
-		if err == nil {
-			w.current = w.serve(l)
+	for fd, at := range map[int]*net.Listener{s.Current: &w.current, s.Beside: &w.beside} {
+		if fd == 0 {
+			continue
 		}
-		problems = err
+		l, err := carry.Listener(fd)
+		if err == nil {
+			*at = w.serve(l)
+		}
+		problems = errors.Join(problems, err)
 	}
 	before := &accepted{}
 	for _, fd := range s.Conns {

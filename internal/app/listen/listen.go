@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +45,7 @@ type Server struct {
 	stopping bool       // no more is accepted
 	address  string     // as configured
 	current  net.Listener
+	beside   net.Listener // on [::1], with the port of URL; nil before HoldLocalhost
 	given    []net.Listener
 	instead  string // the address that given stand for; current is nil there
 	left     *State // what Give returns; nil before Pause
@@ -120,11 +120,12 @@ func (w *Server) Listen(ctx context.Context, address string) error {
 		}
 		next = w.serve(l)
 	}
-	old := w.current
-	w.address, w.current = address, next
-	if old != nil {
-		_ = old.Close() // it only stops accepting
+	for _, old := range []net.Listener{w.current, w.beside} {
+		if old != nil {
+			_ = old.Close() // it only stops accepting
+		}
 	}
+	w.address, w.current, w.beside = address, next, nil
 	return nil
 }
 
@@ -183,10 +184,8 @@ func (w *Server) Shutdown(ctx context.Context) {
 func (w *Server) answerFresh(ctx context.Context) {
 	w.mu.Lock()
 	w.stopping = true
-	for _, l := range slices.Concat(w.given, []net.Listener{w.current}) {
-		if l != nil {
-			_ = l.Close() // it only stops accepting
-		}
+	for _, l := range w.listenersLocked() {
+		_ = l.Close() // it only stops accepting
 	}
 	w.mu.Unlock()
 	w.serving.Wait()                          // all that is accepted is counted then

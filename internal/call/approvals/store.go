@@ -354,7 +354,7 @@ func (s *Store) replaceLocked(e *entry, next Record) error {
 }
 
 // Extend changes how long a record that nobody has decided about waits from now on, or an approval is good: for the TTL
-// of d, which says who does it, and with what.
+// of d, or that of the record. d says who does it, and with what. How long a later approval is good stays as it is.
 func (s *Store) Extend(id string, d Decision) (Record, error) {
 	defer s.turn("")()
 	s.mu.Lock()
@@ -373,8 +373,7 @@ func (s *Store) Extend(id string, d Decision) (Record, error) {
 		return e.Record, err
 	}
 	next := e.Record
-	next.TTL = min(max(d.TTL, 0), MaxTTL)
-	next.Expires = now.Add(next.TTL)
+	next.Expires = now.Add(min(cmp.Or(max(d.TTL, 0), next.TTL), MaxTTL))
 	if err := s.replaceLocked(e, next); err != nil {
 		return e.Record, err
 	}

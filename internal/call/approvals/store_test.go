@@ -264,8 +264,11 @@ func TestT87RecordsExpire(t *testing.T) {
 		if _, err := s.Extend(approved.ID, approvals.Decision{TTL: time.Hour, By: "root"}); err == nil {
 			t.Error("an expired record is extended")
 		}
-		if r, _, _ := s.Get(pending.ID); r.Phase != approvals.Pending {
+		if r, _, _ := s.Get(pending.ID); r.Phase != approvals.Pending || r.TTL != approvals.DefaultTTL {
 			t.Errorf("the extended one: %+v", r)
+		}
+		if r, err := s.Extend(pending.ID, approvals.Decision{By: "root"}); err != nil || time.Until(r.Expires) != approvals.DefaultTTL {
+			t.Errorf("extended for no time of its own: %+v, %v", r, err)
 		}
 		s.Close()
 		time.Sleep(time.Hour)

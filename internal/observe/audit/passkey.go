@@ -12,7 +12,7 @@ import (
 // Passkey is a passkey that somebody has registered (SPEC-TOOLS 8.7).
 type Passkey struct {
 	Owner  string // who decides with it
-	RP     string // the host that it is for
+	Origin string // of the page that it is for
 	Name   string // that its owner has given it
 	Public []byte // its public key
 }
@@ -25,7 +25,7 @@ func (l *Log) RecordPasskey(k *Passkey) {
 	l.append(func(out []byte, _ *rawjson.Canonicalizer) []byte {
 		out = appendBegin(out, time.Now(), eventPasskey)
 		for _, m := range [...]struct{ key, text string }{
-			{`,"decider":`, k.Owner}, {`,"target":`, k.RP}, {`,"reason":`, k.Name}, {`,"digest":`, passkey.Sum(k.Public)},
+			{`,"decider":`, k.Owner}, {`,"target":`, k.Origin}, {`,"reason":`, k.Name}, {`,"digest":`, passkey.Sum(k.Public)},
 		} {
 			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
 		}
@@ -36,13 +36,16 @@ func (l *Log) RecordPasskey(k *Passkey) {
 // maxPasskeys bounds the passkeys that a Verifier remembers.
 const maxPasskeys = 10_000
 
+// owned is who has a passkey, and the origin of the page that it is for.
+type owned struct{ by, origin string }
+
 // registered remembers who has a passkey.
 func (v *Verifier) registered(l *Line) {
 	if v.passkeys == nil {
-		v.passkeys = map[string]string{}
+		v.passkeys = map[string]owned{}
 	}
 	if len(v.passkeys) < maxPasskeys {
-		v.passkeys[l.Digest] = l.Decider
+		v.passkeys[l.Digest] = owned{l.Decider, l.Target}
 	}
 }
 
@@ -68,10 +71,14 @@ func (v *Verifier) proved(l *Line) {
 		v.find(v.line, "the proof of the passkey is not one of this decision about %s: %v", l.Approval, err)
 		return
 	}
-	switch owner, known := v.passkeys[passkey.Sum(p.Public)]; {
+	switch key, known := v.passkeys[passkey.Sum(p.Public)]; {
+	case !known && v.report.First == 1 && len(v.passkeys) < maxPasskeys:
+		v.find(v.line, "a passkey of %s has decided about %s, and the log, which is here from its begin, has no line of its registration: it was written into the file of passkeys, or registered when there was no audit log; register it again", by, l.Approval)
 	case !known:
 		v.note("a passkey of %s has decided about %s; the line of its registration is not here", by, l.Approval)
-	case owner != by:
-		v.find(v.line, "the passkey is one of %s, and the line says that %s has decided", owner, by)
+	case key.by != by:
+		v.find(v.line, "the passkey is one of %s, and the line says that %s has decided", key.by, by)
+	case key.origin != p.Origin():
+		v.find(v.line, "the passkey was used on %q, and registered on %q", p.Origin(), key.origin)
 	}
 }

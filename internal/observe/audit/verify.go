@@ -78,9 +78,9 @@ type Verifier struct {
 	begun bool
 	tail
 	previous previous
-	head     link              // the last head
-	wanted   link              // Head
-	passkeys map[string]string // who has registered them, by the digests of their public keys
+	head     link             // the last head
+	wanted   link             // Head
+	passkeys map[string]owned // those that were registered, by the digests of their public keys
 }
 
 // tail are the last lines that were valid.

@@ -20,6 +20,7 @@ import (
 type visitor struct {
 	o                   *running
 	origin, cookie, key string
+	host                string // of its page, if that is another one
 }
 
 // visit lets a browser in by the link of orla console.
@@ -47,6 +48,10 @@ func (v *visitor) request(ctx context.Context, method, path, body string) *http.
 		v.o.t.Fatal(err)
 	}
 	req.Header = http.Header{"Origin": {v.origin}, "Content-Type": {"application/json"}, "Cookie": {v.cookie}, "X-Orla-Console": {v.key}}
+	if v.host != "" {
+		req.Host = v.host
+		req.Header.Set("Origin", "http://"+v.host)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		v.o.t.Fatal(err)

@@ -86,7 +86,8 @@ func Sum(document []byte) string {
 type Key struct {
 	ID         Bytes     `json:"id"`
 	Public     Bytes     `json:"public_key"` // SubjectPublicKeyInfo, DER
-	RP         string    `json:"rp"`         // the name of the host of its pages
+	RP         string    `json:"rp"`         // the name of the host of its page
+	Origin     string    `json:"origin"`     // of the page on which it was registered: it is good there alone
 	Owner      string    `json:"owner"`      // who decides with it
 	Name       string    `json:"name"`       // that its owner has given it
 	Registered time.Time `json:"registered_at"`
@@ -174,8 +175,8 @@ func (k *Key) Verify(a *Assertion, s Statement, origin string) error {
 	if err := checkData(a.Data, k.RP); err != nil {
 		return err
 	}
-	if hostOf(origin) != k.RP {
-		return fmt.Errorf("the passkey is for %q", k.RP)
+	if origin != k.Origin || hostOf(origin) != k.RP {
+		return fmt.Errorf("the passkey is for %q, where it was registered", k.Origin)
 	}
 	if now := count(a.Data); (now != 0 || k.Count != 0) && now <= k.Count {
 		return errors.New("the authenticator's counter went back: it was copied, or this was used before")
@@ -186,10 +187,15 @@ func (k *Key) Verify(a *Assertion, s Statement, origin string) error {
 // Check reports by its error that a proof is not one for a statement. What is signed has the origin, which has to be
 // one of the proof's host.
 func (p *Proof) Check(s Statement) error {
+	k := Key{Public: p.Public, RP: p.RP, Origin: p.Origin()}
+	return k.Verify(&p.Assertion, s, k.Origin)
+}
+
+// Origin is that of the page on which a proof was made; "" if it does not say so.
+func (p *Proof) Origin() string {
 	var client clientData
-	_ = json.Unmarshal(p.ClientData, &client) // Verify says what is wrong
-	k := Key{Public: p.Public, RP: p.RP}
-	return k.Verify(&p.Assertion, s, client.Origin)
+	_ = json.Unmarshal(p.ClientData, &client) // Check says what is wrong
+	return client.Origin
 }
 
 func hostOf(origin string) string {
@@ -277,5 +283,5 @@ func (r *Registration) Key(challenge []byte, origin string) (Key, error) {
 	if _, err := parsePublic(r.Public); err != nil {
 		return Key{}, err
 	}
-	return Key{ID: r.Credential, Public: r.Public, RP: rp, Name: r.Name, Count: count(r.Data)}, nil
+	return Key{ID: r.Credential, Public: r.Public, RP: rp, Origin: origin, Name: r.Name, Count: count(r.Data)}, nil
 }

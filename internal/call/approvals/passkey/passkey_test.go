@@ -65,7 +65,7 @@ func (s signing) assertion(client, data []byte) passkey.Assertion {
 }
 
 func (s signing) key() passkey.Key {
-	return passkey.Key{ID: []byte("id"), Public: must(x509.MarshalPKIXPublicKey(s.public)), RP: "orla.example.com", Owner: "ada", Count: 6}
+	return passkey.Key{ID: []byte("id"), Public: must(x509.MarshalPKIXPublicKey(s.public)), RP: "orla.example.com", Origin: origin, Owner: "ada", Count: 6}
 }
 
 // SPEC-TOOLS 8.7: an assertion of each kind of key is good for one statement, on one page, by a person who was verified, once.
@@ -110,8 +110,14 @@ func TestT87AnAssertionIsGoodForOneThing(t *testing.T) {
 			}
 		}
 	}
+	moved := kinds()["ES256"]
+	k := moved.key()
+	k.Origin = "https://orla.example.com:8443"
+	if a := moved.assertion(client("webauthn.get", origin, said.Challenge(), ""), data(k.RP, 0x05, 7)); k.Verify(&a, said, origin) == nil {
+		t.Error("a passkey is good on another port than that on which it was registered")
+	}
 	weak := must(x509.MarshalPKIXPublicKey(&must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)).PublicKey))
-	k := passkey.Key{Public: weak, RP: "orla.example.com"}
+	k = passkey.Key{Public: weak, RP: "orla.example.com", Origin: origin}
 	a := passkey.Assertion{ClientData: client("webauthn.get", origin, said.Challenge(), ""), Data: data(k.RP, 0x05, 7)}
 	if err := k.Verify(&a, said, origin); err == nil || !strings.Contains(err.Error(), "kind") {
 		t.Errorf("a key of another kind: %v", err)
