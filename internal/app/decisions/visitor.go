@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -98,15 +99,17 @@ func (d *Decisions) statement(purpose, id, ttl string) (*Statement, control.Appr
 	if err != nil {
 		return nil, a, err
 	}
-	text, err := json.Marshal(&a) // it is the same for as long as the record is
-	if err != nil {
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	out.SetEscapeHTML(false) // it is drawn as it is
+	if err := out.Encode(&a); err != nil { // it is the same for as long as the record is
 		return nil, a, err
 	}
 	args := a.Arguments
 	if len(args) == 0 || string(args) == "null" { // as the audit log has them
 		args = []byte("{}")
 	}
-	return &Statement{Purpose: purpose, ID: a.ID, TTL: ttl, Args: passkey.Sum(args), Document: string(text)}, a, nil
+	return &Statement{Purpose: purpose, ID: a.ID, TTL: ttl, Args: passkey.Sum(args), Document: text.String()}, a, nil
 }
 
 // VisitorDecision is what a visitor has decided.

@@ -3,6 +3,7 @@
 
 import { get, post, path } from './api.js';
 import { h, set, replace, empty, failed, toast, span, day, command, shape, bytes, plural, button } from './dom.js';
+import { indented, parts, visible } from './json.js';
 import { obstacle, proof, register, visitor as ask } from './passkey.js';
 
 const looks = { Pending: ['busy', 'Waits'], Approved: ['ready', 'Approved'], Denied: ['crashed', 'Denied'], Expired: ['stopped', 'Expired'] };
@@ -29,12 +30,18 @@ export function approvalsView(app) {
     } catch (error) { if (!control.signal.aborted) failed(error); }
   }
 
+  // shownOf is a record as it is drawn: what a caller chooses as the text that it is.
+  function shownOf(text) {
+    const of = parts(text), last = of.last_approved && parts(of.last_approved);
+    return { record: JSON.parse(text), args: of.arguments && indented(of.arguments), input: of.input && indented(of.input), changes: last && parts(last.changes).map(parts) };
+  }
+
   // look reads what is shown of a record. Who decides is shown the text that is signed.
   async function look(r) {
     try {
-      if (!decides()) { open.set(r.id, { record: await get(path(['approvals', r.id]), control.signal) }); return; }
+      if (!decides()) { open.set(r.id, shownOf(JSON.stringify(await get(path(['approvals', r.id]), control.signal)))); return; }
       const statement = await get(path(['approvals', r.id, 'statement'], { purpose: 'approve' }), control.signal);
-      open.set(r.id, { statement, record: JSON.parse(statement.document) });
+      open.set(r.id, { statement, ...shownOf(statement.document) });
     } catch (error) { if (error.status !== 404) throw error; } // it has just gone
   }
 
@@ -63,7 +70,7 @@ export function approvalsView(app) {
     if (!decides()) return h('p', { class: 'dim' }, 'Who decides needs the role approver.');
     if (controls.has(r.id)) return controls.get(r.id);
     const reason = h('input', { type: 'text', maxlength: '900', 'aria-label': 'Reason, for who made the call', placeholder: 'Reason, for who made the call' });
-    const ttl = h('select', { 'aria-label': 'How long it is good' }, [['', 'for the usual time'], ['1h', 'for 1 hour'], ['8h', 'for 8 hours'], ['24h', 'for a day']].map(([value, text]) => h('option', { value }, text)));
+    const ttl = h('select', { 'aria-label': 'How long it is good' }, [['', `for ${r.ttl.replace(/(\D)0s$/, '$1').replace(/(\D)0m$/, '$1')}`], ['1h', 'for 1 hour'], ['8h', 'for 8 hours'], ['24h', 'for a day']].map(([value, text]) => h('option', { value }, text)));
     const fault = h('p', { class: 'fault', role: 'alert' });
     const act = async (what, done) => {
       for (const b of box.querySelectorAll('button')) b.disabled = true;
@@ -124,13 +131,14 @@ export function approvalsView(app) {
 
   function card(r) {
     const [kind, word] = looks[r.phase] || ['stopped', r.phase];
-    const full = open.get(r.id)?.record;
+    const seen = open.get(r.id), full = seen?.record;
     const left = h('span', { class: 'left', 'data-until': r.expires_at });
     return h('article', { class: 'item' + (r.phase === 'Pending' ? ' waits' : ' past') },
-      h('h2', {}, h('span', { class: 'badge ' + kind }, shape(kind), h('span', {}, word)), r.tool, h('small', { class: 'dim' }, [r.operation_class, 'by ' + r.caller, r.agent && 'for ' + r.agent].filter(Boolean).join(' · '))),
-      h('dl', { class: 'details' }, [['Asked', day(r.created_at)], r.phase === 'Pending' && ['Time left', left], r.why && ['Why', r.why], r.rule && ['Rule', r.rule], ['May decide', r.approvers.join(', ')], r.decided_by && ['Decided by', `${r.decided_by}, ${r.decided_how}, ${day(r.decided_at)}`], r.reason && ['Reason', r.reason], r.used_at && ['Used', day(r.used_at)], ['Record', r.id]].filter(Boolean).map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)])),
-      full?.arguments !== undefined && h('div', { class: 'part' }, h('h3', {}, `Arguments, ${bytes(r.arguments_bytes)}`), h('pre', { tabindex: '0' }, JSON.stringify(full.arguments, null, 2).slice(0, 100_000))),
-      full?.last_approved && h('div', { class: 'part' }, h('h3', {}, `Since ${full.last_approved.id}, which ${full.last_approved.decided_by} approved`), full.last_approved.changes.length ? h('ul', { class: 'diff' }, full.last_approved.changes.map((c) => h('li', {}, h('code', {}, c.path || 'all'), c.was !== undefined && h('del', {}, JSON.stringify(c.was)), c.is !== undefined && h('ins', {}, JSON.stringify(c.is))))) : h('p', { class: 'dim' }, 'Nothing differs.')),
+      h('h2', {}, h('span', { class: 'badge ' + kind }, shape(kind), h('span', {}, word)), visible(r.tool), h('small', { class: 'dim' }, visible([r.operation_class, 'by ' + r.caller, r.agent && 'for ' + r.agent].filter(Boolean).join(' · ')))),
+      h('dl', { class: 'details' }, [['Asked', day(r.created_at)], r.phase === 'Pending' && ['Time left', left], r.task && ['Task', r.task], r.why && ['Why', r.why], r.rule && ['Rule', r.rule], ['Runs', r.runs.join(', ')], ['May decide', r.approvers.join(', ')], r.phase === 'Pending' && ['Good for', r.ttl + ' after an approval, unless you choose another time'], r.decided_by && ['Decided by', `${r.decided_by}, ${r.decided_how}, ${day(r.decided_at)}`], r.reason && ['Reason', r.reason], r.used_at && ['Used', day(r.used_at)], ['Record', r.id]].filter(Boolean).map(([key, value]) => [h('dt', {}, key), h('dd', {}, value instanceof Node ? value : visible(value))])),
+      full?.arguments !== undefined && h('div', { class: 'part' }, h('h3', {}, `Arguments, ${bytes(r.arguments_bytes)}`), h('pre', { tabindex: '0' }, seen.args), seen.args.length > 4000 && h('p', { class: 'dim' }, 'They are long. Scroll to their end before you decide.')),
+      seen?.input && h('div', { class: 'part' }, h('h3', {}, 'Input that the client adds'), h('pre', { tabindex: '0' }, seen.input)),
+      full?.last_approved && h('div', { class: 'part' }, h('h3', {}, `Since ${full.last_approved.id}, which ${full.last_approved.decided_by} approved`), full.last_approved.changes.length ? h('ul', { class: 'diff' }, seen.changes.map((c) => h('li', {}, h('code', {}, visible(JSON.parse(c.path)) || 'all'), c.was !== undefined && h('del', {}, visible(c.was)), c.is !== undefined && h('ins', {}, visible(c.is)))), full.last_approved.more_changes > 0 && h('li', {}, `and ${plural(full.last_approved.more_changes, 'other place')}`)) : h('p', { class: 'dim' }, 'Nothing differs.')),
       r.phase === 'Pending' && full && decision(full));
   }
 

@@ -1,0 +1,48 @@
+// Draws JSON as the text that it is. A script would change it: numbers have more digits than it can hold, and a name may be
+// there twice.
+
+// unseen are characters that are drawn as nothing, or change how others are drawn.
+const unseen = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}/gu;
+const escaped = (c) => [...Array(c.length).keys()].map((i) => '\\u' + c.charCodeAt(i).toString(16).padStart(4, '0')).join('');
+
+// visible writes unseen characters as JSON escapes them.
+export const visible = (text) => String(text).replace(unseen, escaped);
+
+const token = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/gs;
+
+// indented returns a JSON text on lines. Without blanks between the tokens it is the same text, but for unseen characters.
+export function indented(json) {
+  const out = [];
+  let depth = 0, before = '';
+  const line = () => '\n' + '  '.repeat(Math.min(depth, 40));
+  for (const [t] of json.matchAll(token)) {
+    const closes = t === '}' || t === ']';
+    if (closes) depth--;
+    if (closes ? before !== '{' && before !== '[' : before === ',' || before === '{' || before === '[') out.push(line());
+    if (t === '{' || t === '[') depth++;
+    out.push(t === ':' ? ': ' : visible(t));
+    before = t;
+  }
+  return out.join('');
+}
+
+// parts returns the members of an object, or the items of a list, as texts.
+export function parts(json) {
+  const list = json.trimStart().startsWith('['), found = list ? [] : {};
+  let depth = 0, begin = -1, name;
+  for (const { 0: t, index } of json.matchAll(token)) {
+    const end = t === '}' || t === ']';
+    if (depth === 1 && begin >= 0 && (t === ',' || end)) {
+      const text = json.slice(begin, index).trim();
+      if (list) found.push(text); else found[name] = text;
+      begin = -1;
+    } else if (depth === 1 && begin < 0 && !end) {
+      if (list) begin = index;
+      else if (t === ':') begin = index + 1;
+      else if (t !== ',') name = JSON.parse(t);
+    }
+    if (t === '{' || t === '[') depth++;
+    if (end) depth--;
+  }
+  return found;
+}
