@@ -229,6 +229,7 @@ func TestJ2AnswersAreAsTheDocumentSays(t *testing.T) {
 		{"POST", "/v1/pins/absent/approve", "/v1/pins/{name}/approve", "", "404"},
 		{"GET", "/v1/logs?n=2", "/v1/logs", "", "200"},
 		{"GET", "/v1/events?n=2&follow=false", "/v1/events", "", "200"},
+		{"GET", "/v1/logs?n=10001", "/v1/logs", "", "400"},
 		{"GET", "/v1/logs?lines=2", "/v1/logs", "", "400"},
 		{"GET", "/v1/approvals", "/v1/approvals", "", "200"},
 		{"GET", "/v1/approvals?phase=Denied", "/v1/approvals", "", "200"},

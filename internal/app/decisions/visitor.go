@@ -101,7 +101,7 @@ func (d *Decisions) statement(purpose, id, ttl string) (*Statement, control.Appr
 	}
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
-	out.SetEscapeHTML(false) // it is drawn as it is
+	out.SetEscapeHTML(false)               // it is drawn as it is
 	if err := out.Encode(&a); err != nil { // it is the same for as long as the record is
 		return nil, a, err
 	}

@@ -25,7 +25,8 @@ const (
 )
 
 // ReadBack returns the lines that q selects of a JSON log file and of those that it was rotated to, and those of kept that
-// the files do not have, in the order of their times: at most last of them, the newest, or all for 0. kept are lines of the history, oldest first. If the file
+// the files do not have, in the order of their times: at most last of them, the newest, or all for 0. All are passed on as they are
+// read; of the newest, 16 MiB are held at most. kept are lines of the history, oldest first. If the file
 // cannot be read, they are all there is.
 func ReadBack(ctx context.Context, path string, q history.Query, last int, kept []history.Line) iter.Seq[history.Line] {
 	all := func(yield func(history.Line) bool) {
@@ -61,18 +62,10 @@ func ReadBack(ctx context.Context, path string, q history.Query, last int, kept 
 		return all
 	}
 	return func(yield func(history.Line) bool) {
-		ring := make([]history.Line, 0, min(last, 1000))
-		n := 0
-		for line := range all {
-			line.JSON = bytes.Clone(line.JSON)
-			if len(ring) < last {
-				ring = append(ring, line)
-			} else {
-				ring[n%last] = line
+		for _, line := range newest(ctx, path, q, last, kept) {
+			if !yield(line) {
+				return
 			}
-			n++
-		}
-		for i := max(0, n-last); i < n && yield(ring[i%last]); i++ {
 		}
 	}
 }
