@@ -9,6 +9,8 @@ import (
 	"encoding/hex"
 	"sync"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // How long something is good, and how many there are.
@@ -198,6 +200,14 @@ func (a *access) count() int {
 
 // id distinguishes a session. It says nothing about its secrets.
 func (s *session) id() string { return hex.EncodeToString(s.token[:]) }
+
+// owner is who shares the places with others: a guest, with all sessions.
+func (s *session) owner() turns.Owner {
+	if s.Token == "" {
+		return turns.Owner{Session: "link of " + s.Name}
+	}
+	return turns.Owner{Session: "token of " + s.Name}
+}
 
 // has reports whether a key is that of the session.
 func (s *session) has(key string) bool {

@@ -14,13 +14,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // The bounds of a console.
 const (
-	maxRequests = 64       // of the API at once, without streams
-	maxStreams  = 32       // of all sessions
+	maxRequests = 64       // of the API at once, without streams; a guest has at most half of what others leave
+	maxStreams  = 32       // of all sessions, shared in the same way
 	maxOwn      = 6        // streams of one session
 	maxBody     = 4 << 20  // of a request, in bytes
 	maxLogin    = 16 << 10 // of a login
@@ -52,8 +53,8 @@ type Console struct {
 	access   access
 	refused  brief.Limiter // of the log: whoever reaches the port can try links
 	files    func() map[string]file
-	requests chan struct{} // holds one for each request of the API
-	streams  chan struct{} // holds one for each stream
+	requests *turns.Shares // of maxRequests
+	streams  *turns.Shares // of maxStreams
 	over     context.Context
 	end      context.CancelFunc
 }
@@ -72,7 +73,7 @@ func New(opts Options) *Console {
 	over, end := context.WithCancel(context.Background())
 	c := &Console{
 		opts: opts, files: sync.OnceValue(readFiles), over: over, end: end,
-		requests: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams),
+		requests: turns.NewShares(maxRequests), streams: turns.NewShares(maxStreams),
 	}
 	c.doors.Store(&Doors{})
 	return c
@@ -194,13 +195,11 @@ func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) {
 		}
 		defer s.done()
 	}
-	select {
-	case places <- struct{}{}:
-		defer func() { <-places }()
-	default:
+	if !places.Try(s.owner(), 1) {
 		refuse(w, http.StatusTooManyRequests, "Too much is asked of the console at once.", "try again")
 		return
 	}
+	defer places.Give(s.owner(), 1)
 	c.opts.Admitted(r.Context(), s.Guest)
 	ctx, cancel := context.WithCancel(c.opts.As(r.Context(), Visit{s.Guest, s.origin, s.id(), s.entered, c.redeem}))
 	defer cancel()

@@ -125,16 +125,20 @@ func own(more ...string) map[string]string {
 }
 
 // code returns a fresh code.
-func (s *site) code() string {
-	path, _ := s.Link(console.Guest{Name: "user:ada(1000)"})
+func (s *site) code() string { return s.codeOf("user:ada(1000)") }
+
+func (s *site) codeOf(who string) string {
+	path, _ := s.Link(console.Guest{Name: who})
 	_, code, _ := strings.Cut(path, "#")
 	return code
 }
 
 // login lets a browser in, and returns its cookie and its key.
-func (s *site) login() (cookie, key string) {
+func (s *site) login() (cookie, key string) { return s.loginOf("user:ada(1000)") }
+
+func (s *site) loginOf(who string) (cookie, key string) {
 	s.t.Helper()
-	resp, body := s.do(ask{method: "POST", path: "/console/login", body: fmt.Sprintf(`{"code":%q}`, s.code()), header: own()})
+	resp, body := s.do(ask{method: "POST", path: "/console/login", body: fmt.Sprintf(`{"code":%q}`, s.codeOf(who)), header: own()})
 	var got struct{ Key string }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || resp.StatusCode != http.StatusOK || got.Key == "" {
 		s.t.Fatalf("login: %d %s", resp.StatusCode, body)
@@ -371,7 +375,7 @@ func (s *site) open(cookie, key string) (status int, stream io.ReadCloser) {
 	return resp.StatusCode, resp.Body
 }
 
-// N2: a browser has so many streams, and all of them together.
+// N2, S2: a browser has so many streams, and who has several browsers keeps nobody else out.
 func TestN2Streams(t *testing.T) {
 	s := newSite(t, "a1")
 	var open []io.Closer
@@ -389,9 +393,14 @@ func TestN2Streams(t *testing.T) {
 				served++
 			}
 		}
-		if want := min(6*(browser+1), 32); served != want {
+		if want := min(6*(browser+1), 16); served != want {
 			t.Errorf("%d browsers have %d streams, want %d", browser+1, served, want)
 		}
+	}
+	cookie, key := s.loginOf("user:eve(1001)")
+	status, stream := s.open(cookie, key)
+	if open = append(open, stream); status != http.StatusOK {
+		t.Errorf("somebody else gets %d", status)
 	}
 	if resp, body := s.do(ask{method: "GET", path: "/console/app.js"}); resp.StatusCode != http.StatusOK {
 		t.Errorf("the page: %d %s", resp.StatusCode, body)
