@@ -75,7 +75,7 @@ type VisitorInfo struct {
 	Alone    bool          `json:"alone" jsonschema:"May approve without a passkey, if the rule does not ask for one."`
 	Host     string        `json:"host" jsonschema:"The host that passkeys of this page are for."`
 	Passkeys []PasskeyInfo `json:"passkeys" jsonschema:"The passkeys of this visitor for this page: its host and port."`
-	Register string        `json:"register" jsonschema:"What another passkey needs: nothing, link or passkey."`
+	Register string        `json:"register" jsonschema:"What another passkey needs: nothing, a link, a link of an operator who may approve calls, or a passkey. One of nothing, link, operator and passkey."`
 	Problem  string        `json:"problem,omitempty" jsonschema:"Why passkeys cannot be used."`
 }
 
@@ -262,8 +262,10 @@ func (d *Decisions) info(v *Visitor) VisitorInfo {
 	switch {
 	case mayRegister(v.Admits, len(keys)) == nil:
 		info.Register = "nothing"
-	case len(info.Passkeys) == 0:
+	case len(keys) == 0:
 		info.Register = "link"
+	case len(info.Passkeys) == 0:
+		info.Register = "operator"
 	}
 	slices.SortFunc(info.Passkeys, func(a, b PasskeyInfo) int { return a.Registered.Compare(b.Registered) })
 	return info

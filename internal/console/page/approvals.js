@@ -105,7 +105,7 @@ export function approvalsView(app) {
     if (!decides()) { replace(keys); return; }
     const why = obstacle(visitor), { register: needs } = visitor;
     const name = h('input', { type: 'text', maxlength: '90', value: navigator.platform || 'a passkey', 'aria-label': 'Name of the new passkey' });
-    const link = needs === 'link' && h('input', { type: 'text', autocomplete: 'off', 'aria-label': 'A new link of orla console', placeholder: 'A new link of orla console' });
+    const link = (needs === 'link' || needs === 'operator') && h('input', { type: 'text', autocomplete: 'off', 'aria-label': 'A new link of orla console', placeholder: 'A new link of orla console' });
     const fault = h('p', { class: 'fault', role: 'alert' });
     const add = button('approvals', 'Add a passkey', async () => {
       add.disabled = true;
@@ -126,7 +126,7 @@ export function approvalsView(app) {
     replace(keys, h('article', { class: 'item passkeys' }, h('h2', {}, 'Your passkeys'), h('p', { class: 'dim' }, `You are ${visitor.name}. A passkey shows that a person decides, and not a program.`),
       visitor.passkeys.length > 0 && h('ul', { class: 'marks' }, visitor.passkeys.map((k) => h('li', {}, h('span', { class: 'mark' }, `${k.name} · since ${day(k.registered_at)}`)))),
       why ? h('p', {}, why) : [h('div', { class: 'bar' }, name, link, add),
-        h('p', { class: 'dim' }, { nothing: 'The browser asks which authenticator to use, and for its PIN or your finger.', link: 'The first passkey needs a new link: run orla console on the machine of Orla, and paste what it prints.', passkey: 'One of your other passkeys has to agree.' }[needs])], fault));
+        h('p', { class: 'dim' }, { nothing: 'The browser asks which authenticator to use, and for its PIN or your finger.', link: 'The first passkey needs a new link: run orla console on the machine of Orla, and paste what it prints.', operator: 'Somebody has a passkey already, and you have none for this page. Have somebody who may approve calls run sudo orla console, and paste what it prints. If Orla runs as root, that needs approvals.same_user: true.', passkey: 'One of your other passkeys has to agree.' }[needs])], fault));
   }
 
   function card(r) {
