@@ -300,17 +300,12 @@ func oneOf(value string, words []string) (string, error) {
 	return value, nil
 }
 
-// maxLast bounds the lines of the past that are counted from the end: they are held until all are known.
-const maxLast = 10_000
-
 // parseLast reads how many lines of the past are wanted. 0 is none of them.
 func parseLast(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	switch {
-	case err != nil || n < 0:
-		return 0, errors.New("wants a number of lines")
-	case n > maxLast:
-		return 0, fmt.Errorf("wants %d lines at most; since without n returns all from then on", maxLast)
+	case err != nil || n < 0 || n > 10_000: // they are held until all are known
+		return 0, errors.New("wants a number of lines, up to 10000; since without n returns all from then on")
 	case n == 0:
 		return -1, nil
 	}
