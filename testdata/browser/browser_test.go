@@ -199,10 +199,17 @@ func (b *tab) js(expression string) string {
 	return text
 }
 
-// wait waits until an expression is true.
+// wait waits until an expression is true. While the tab goes to another page there is nothing to look at.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); b.js("Boolean("+expression+")") != "true"; time.Sleep(20 * time.Millisecond) {
+	holds := func() bool {
+		text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("String(Boolean("+expression+"))"))
+		if err != nil && !strings.Contains(err.Error(), "navigated") {
+			b.t.Fatalf("%s: %v", expression, err)
+		}
+		return err == nil && text == "true"
+	}
+	for end := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.t.Fatalf("not in time: %s\n%s", expression, b.js("document.body.innerText"))
 		}
