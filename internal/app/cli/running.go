@@ -46,7 +46,8 @@ func findOrla(flags *config.Flags, cmd *cobra.Command, may func(*control.Running
 	case err != nil:
 		return nil, talk(err)
 	case len(all) == 0:
-		return nil, notRunning(errors.New("no Orla is running"))
+		_, fault := l.Load() // it may hide where the socket is
+		return nil, notRunning(errors.Join(errors.New("no Orla is running"), fault))
 	case len(all) == 1 && !cfg.IsBelow(all[0].ToolsDir) && (cfg.IsProject() || !may(all[0])):
 		return nil, &exit.Error{
 			Code: exit.NotRunning, Err: fmt.Errorf("no Orla serves %s; one serves %s", config.Absolute(cfg.Folder()), all[0].ToolsDir),
