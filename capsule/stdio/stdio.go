@@ -81,9 +81,10 @@ func (c *Connection) Place() string {
 	return ""
 }
 
-// Open implements capsule.Connection.
+// Open implements capsule.Connection. The requests to a process elsewhere have random ids.
 func (c *Connection) Open(opts rpc.Options) *rpc.Conn {
 	stdin, stdout, _ := c.Streams()
+	opts.RandomIDs = c.Place() != "" // what it said may be read from a log, where its stderr is too
 	var unread []byte
 	if b := c.opts.Before; b != nil {
 		opts.Before, unread = &b.Calls, b.Unread

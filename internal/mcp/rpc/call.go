@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
@@ -159,10 +161,29 @@ func (c *Conn) begin(p *Pending) error {
 	} else if c.still.end != nil && !p.own && p.Owner.Tenant() != c.still.tenant {
 		c.still.end(ErrNoRoom)
 	}
-	c.calls.last++
-	p.ID = c.calls.last
+	p.ID = c.nextLocked()
 	c.calls.pending[p.ID] = p
 	return nil
+}
+
+// maxRandom is one more than the highest random id. A number in JavaScript has as many bits.
+const maxRandom = 1 << 53
+
+// nextLocked returns the id of the next request.
+func (c *Conn) nextLocked() int64 {
+	if !c.opts.RandomIDs {
+		c.calls.last++
+		return c.calls.last
+	}
+	for {
+		var bits [8]byte
+		_, _ = rand.Read(bits[:]) // it never fails
+		id := int64(binary.NativeEndian.Uint64(bits[:]) % maxRandom)
+		_, presumed := c.late.presumed[id]
+		if id != 0 && id != c.late.probe && c.calls.pending[id] == nil && c.late.requests[id] == nil && !presumed {
+			return id
+		}
+	}
 }
 
 // Sending notes that a message is about to be sent: that of a call, or any other if call is nil. An error

@@ -11,9 +11,10 @@ func (c *Conn) Sole() (id int64, about any, shared bool) {
 	if c.served.shared {
 		return 0, nil, true
 	}
+	newest := int64(-1)
 	for at, p := range c.calls.pending {
-		if at > id && p.client != "" && p.about != nil {
-			id, about = at, p.about
+		if p.number > newest && p.client != "" && p.about != nil {
+			newest, id, about = p.number, at, p.about
 		}
 	}
 	return id, about, false

@@ -92,8 +92,7 @@ func (c *Conn) ask() {
 		c.mu.Unlock()
 		return
 	}
-	c.calls.last++
-	c.late.probe, c.late.probed = c.calls.last, c.order.sent
+	c.late.probe, c.late.probed = c.nextLocked(), c.order.sent
 	line := requestLine(c.late.probe, Request{Method: "ping"})
 	c.mu.Unlock()
 	c.transport.Post(turns.Owner{}, bytes.Join(line, nil))

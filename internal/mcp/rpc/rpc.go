@@ -62,6 +62,9 @@ type Options struct {
 	// Pings says that the other side answers a ping, also by an error. By these it is known
 	// what it is not busy with any more; see Request.Late.
 	Pings bool
+	// RandomIDs has requests get ids that nobody can guess, instead of 1, 2, 3: so text that looks like an answer, and
+	// gets among the messages, answers none.
+	RandomIDs bool
 	// Before is what an earlier Conn with the other side has left; nil for none.
 	Before *State
 }
@@ -126,7 +129,7 @@ type Conn struct {
 type table struct {
 	pending  map[int64]*Pending
 	standing int       // how many of them are; see Request.Standing
-	last     int64     // the id given last
+	last     int64     // the id given last, if they are not random
 	used     time.Time // when the last call of a client ended
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -225,11 +226,27 @@ func (s *spell) resume(ctx context.Context, j *joint, known *seen) error {
 			return errUnknown
 		}
 	}
+	had := [2]map[uint64]int{s.tracks[out].had.counts(), s.tracks[text].had.counts()}
 	for i, l := range lines {
-		if i > at[l.side] && i != at[out] && i != at[text] {
+		if !delivered(l, i, at, had) {
 			j.logged(l, time.Now())
 		}
 		known.add(l)
 	}
 	return nil
+}
+
+// delivered reports whether the line i of the log was written already. A line looks like one of its side, and may have
+// been one of the other: a message that a process has written on stderr, perhaps for a caller who forges an answer, must
+// not be taken for one on stdout later. at has the last lines that were written, and had how often each was, less those
+// that delivered has found.
+func delivered(l logLine, i int, at [2]int, had [2]map[uint64]int) bool {
+	hash := maphash.Bytes(seed, l.text)
+	for _, c := range []side{l.side, out + text - l.side} {
+		if l.text != nil && i <= at[c] && had[c][hash] > 0 {
+			had[c][hash]--
+			return true
+		}
+	}
+	return i <= at[l.side] || i == at[out] || i == at[text]
 }
