@@ -44,6 +44,9 @@ type Runtime struct {
 	// Remote is where the server is that the capsule is a session with; nil for
 	// a process.
 	Remote *Remote
+	// FromCluster is the command of a process as a custom resource of a cluster writes it; "" if a file describes the
+	// capsule. Who may write such a resource need not be one who may run programs here.
+	FromCluster string `json:",omitempty"`
 
 	HotLoad HotLoad
 	Restart Restart

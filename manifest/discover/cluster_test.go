@@ -52,6 +52,28 @@ func TestP2AFaultyResourceAmongMany(t *testing.T) {
 	}
 }
 
+// SPEC P2: a process that a custom resource describes is known as such, with its command as it is written there.
+func TestP2AServerOfAClusterIsKnownAsSuch(t *testing.T) {
+	tools := t.TempDir()
+	text := "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: filed}\nspec: {transport: stdio, command: sh}\n"
+	if err := os.WriteFile(filepath.Join(tools, "server.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := discover.Tools(discover.Options{ToolsDir: tools, Cluster: &discover.Cluster{Dir: tools, Documents: []discover.Document{
+		document("McpServer", "process", `{"transport":"stdio","command":"sh"}`),
+		document("McpServer", "remote", `{"transport":"http","endpoint":"http://127.0.0.1/mcp"}`),
+	}}})
+	want := map[string]string{"filed": "", "process": "sh", "remote": ""}
+	if len(r.Tools) != len(want) {
+		t.Fatalf("%d tools; problems %v", len(r.Tools), manifesttest.Texts(r))
+	}
+	for _, tool := range r.Tools {
+		if got := tool.Runtime.FromCluster; got != want[tool.Name] {
+			t.Errorf("%s: %q, want %q", tool.Name, got, want[tool.Name])
+		}
+	}
+}
+
 // SPEC P2: what is in the project's folder serves before a resource of its name, and both before the user's. A path is
 // relative to the folder of the resources.
 func TestP2ResourcesNextToFolders(t *testing.T) {

@@ -50,6 +50,8 @@ type Declaration struct {
 type File struct {
 	Display string // for messages
 	Dir     string // absolute, links resolved: the folder it is in
+
+	cluster bool // it is a custom resource of a cluster, and is read as if it were in Dir
 }
 
 // Parse reads the documents of a file. Those that are no resources
@@ -91,9 +93,9 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	return list, false, err
 }
 
-// ParseObject reads one document that is not in a file, such as a resource of a cluster, as JSON. Nothing that it says
-// has a line.
+// ParseObject reads one custom resource of a cluster, as JSON. Nothing that it says has a line.
 func ParseObject(f File, data []byte) *Declaration {
+	f.cluster = true
 	nowhere := func(int, int) (int, int) { return 0, 0 }
 	doc := yamldoc.Parse(f.Display, data, yamldoc.Options{Position: nowhere, Hide: true})
 	d, declares := declare(f, doc, data)

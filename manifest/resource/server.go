@@ -129,6 +129,9 @@ func (d *Declaration) readStdio(spec serverSpec) {
 	} else {
 		d.Tool.Path = path
 	}
+	if d.File.cluster {
+		d.Tool.Runtime.FromCluster = spec.Command
+	}
 	d.CheckArgs("spec.args", spec.Args)
 	d.Tool.Run.Args = spec.Args
 	if files := d.Tool.Exposed(); len(files) > 0 && d.Tool.Isolation.Mode == manifest.IsolationKubernetes {

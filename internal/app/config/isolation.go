@@ -16,7 +16,7 @@ import (
 
 // IsolationConfig is the operator's settings for isolated tools (SPEC-TOOLS 7).
 type IsolationConfig struct {
-	CLIAllowedCommands []string `json:"cli_allowed_commands,omitempty" jsonschema:"Commands that tools of type cli may run with isolation_mode none, as the tool writes them: names, or absolute paths. Default: none." flag:"COMMANDS" brief:"commands that tools of type cli may run unisolated" sample:"[git, /usr/bin/jq]"`
+	CLIAllowedCommands []string `json:"cli_allowed_commands,omitempty" jsonschema:"Commands that tools of type cli, and McpServers that are custom resources of a cluster, may run with isolation_mode none, as their documents write them: names, or absolute paths. Default: none." flag:"COMMANDS" brief:"commands that cli tools and McpServers of a cluster may run unisolated" sample:"[git, /usr/bin/jq]"`
 	SandboxBackend     string   `json:"sandbox_backend,omitempty" jsonschema:"How isolation_mode sandboxed works: native (Linux), container, or auto: a container for a tool with an image, or if both tool_container_engine and tool_container_image are set; otherwise native. Default auto." flag:"BACKEND" brief:"auto, native or container (default auto)"`
 	SandboxPaths       []string `json:"sandbox_paths,omitempty" jsonschema:"More files and folders of this machine, absolute, that a native sandbox shows, read-only. Default: none." flag:"PATHS" brief:"more of this machine that native sandboxes see, read-only" sample:"[/usr/local/lib/models]"`
 

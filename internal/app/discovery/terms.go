@@ -28,8 +28,12 @@ func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
 	if err := watchesOutside(t, cfg); err != nil {
 		return err
 	}
-	if t.Kind == manifest.Cli && !t.Isolation.Isolated() {
-		return allowed(t, cfg.CLIAllowedCommands)
+	switch {
+	case t.Isolation.Isolated():
+	case t.Kind == manifest.Cli:
+		return allowed(t, "spec.cli.command", t.Resource.CLI.Command, cfg)
+	case t.Runtime.FromCluster != "":
+		return allowed(t, "spec.command", t.Runtime.FromCluster, cfg)
 	}
 	if t.Kind == manifest.Wasm {
 		return moduleMemory(t, cfg)
@@ -89,11 +93,11 @@ func withoutLinks(path string) string {
 	return path
 }
 
-// allowed checks a command that runs as Orla's user. It has to be listed exactly as it is written: who
-// lists jq does not mean every file with that name.
-func allowed(t *manifest.Tool, commands []string) error {
-	if command := t.Resource.CLI.Command; !slices.Contains(commands, command) {
-		return beyond(t, "spec.cli.command: %q may not run with isolation_mode none: it is not in cli_allowed_commands, which the operator sets", command)
+// allowed checks a command that runs as Orla's user, and is at a key of its document. It has to be listed exactly as it
+// is written: who lists jq does not mean every file with that name.
+func allowed(t *manifest.Tool, at, command string, cfg *config.Loaded) error {
+	if !slices.Contains(cfg.CLIAllowedCommands, command) {
+		return beyond(t, "%s: %q may not run with isolation_mode none: it is not in cli_allowed_commands, which the operator sets", at, command)
 	}
 	return nil
 }

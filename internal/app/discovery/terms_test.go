@@ -190,6 +190,33 @@ func TestT36CommandsThatRunUnisolatedAreListed(t *testing.T) {
 	}
 }
 
+// SPEC P2: a command that a custom resource of a cluster names has to be listed too. One that a file names has not: who
+// writes the file may run programs.
+func TestP2CommandsOfAClusterThatRunUnisolatedAreListed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		allowed, command string
+		mode             manifest.IsolationMode
+		fault            string
+	}{
+		"nothing is listed": {"", "sh", manifest.IsolationNone, `spec.command: "sh" may not run with isolation_mode none: it is not in cli_allowed_commands, which the operator sets`},
+		"it is listed":      {"npx,sh", "sh", "", ""},
+		"a path to it":      {"sh", "/tmp/sh", "", `"/tmp/sh" may not run`},
+		"it is isolated":    {"", "sh", manifest.IsolationSandboxed, ""},
+		"a Pod":             {"", "sh", manifest.IsolationKubernetes, ""},
+		"a file names it":   {"", "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool := isolated(tt.mode, func(t *manifest.Tool) {
+				t.Kind, t.Path, t.Runtime.FromCluster = manifest.Capsule, "/bin/sh", tt.command
+			})
+			err := ApplyTerms(&tool, configured(t, "cli_allowed_commands="+tt.allowed))
+			if (err != nil) != (tt.fault != "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+				t.Errorf("error = %v, want %q", err, tt.fault)
+			}
+		})
+	}
+}
+
 // SPEC S2: a module's memory is Orla's own, so that its manifest alone does not say how much
 // that is.
 func TestS2AModulesMemoryHasTheOperatorsCeiling(t *testing.T) {
