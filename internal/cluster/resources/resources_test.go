@@ -31,6 +31,7 @@ type api struct {
 	mu       sync.Mutex        // guards the fields that follow
 	lists    map[string]string // items by the plural of a kind
 	secrets  map[string]string // data by name
+	labels   map[string]string // of these
 	status   int               // of all answers; 0 to serve
 	away     bool
 	requests []string // METHOD PATH of all but lists, watches and Leases
@@ -81,7 +82,7 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !there {
 			return answer(http.StatusNotFound, `{"kind":"Status","reason":"NotFound"}`)
 		}
-		return answer(http.StatusOK, `{"data":{`+data+`}}`)
+		return answer(http.StatusOK, `{"metadata":{"labels":{`+a.labels[last]+`}},"data":{`+data+`}}`)
 	}
 	return answer(http.StatusOK, "{}")
 }
@@ -157,6 +158,31 @@ func TestP2SecretsOfTheCluster(t *testing.T) {
 		store := secret.New(secret.Options{Cluster: r.Secret})
 		if _, err := store.Resolve(secret.Ref{Namespace: "ops", Name: "key"}); err == nil {
 			t.Error("a source that fails does not end the search")
+		}
+	})
+}
+
+// SPEC P2, P4: no resource can refer to what Orla has made: with the key of sessions one could make the ids of others.
+func TestP2NoResourceGetsASecretOfOrla(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{
+			secrets: map[string]string{"orla-sessions": `"key":"aHVudGVyMgo="`, "of-a-call": `"value":"aHVudGVyMgo="`, "mine": `"value":"aHVudGVyMgo="`},
+			labels:  map[string]string{"orla-sessions": `"orla.dev/replicas":"orla"`, "of-a-call": `"a":"b","orla.dev/instance":"x"`, "mine": `"example.com/orla.dev":"x"`},
+		}
+		r := a.open(t, io.Discard)
+		for _, name := range []string{"orla-sessions", "of-a-call"} {
+			values, found, err := r.Secret("ops", name)
+			if err == nil || found || values != nil || !strings.Contains(err.Error(), "the Secret is Orla's own") {
+				t.Errorf("%s: %v, %v, %v", name, values, found, err)
+			}
+		}
+		if values, found, err := r.Secret("ops", "mine"); err != nil || !found || values["value"].Reveal() != "hunter2" {
+			t.Errorf("%v, %v, %v", values, found, err)
+		}
+		a.set(func() { a.labels["mine"] = `"orla.dev/replicas":"orla"` })
+		time.Sleep(6 * time.Second)
+		if _, found, err := r.Secret("ops", "mine"); err == nil || found {
+			t.Errorf("one that is Orla's by now: %v, %v", found, err)
 		}
 	})
 }

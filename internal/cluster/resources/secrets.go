@@ -23,6 +23,11 @@ const (
 	maxSecrets = 1000
 )
 
+// ownLabels begins the labels of what Orla makes in a cluster, such as the key of sessions and the secrets of one call.
+const ownLabels = "orla.dev/"
+
+var errOwn = errors.New("the Secret is Orla's own, and no tool may have it")
+
 // secretCache are the Secrets that were read lately. The zero value is ready to use.
 type secretCache struct {
 	mu sync.Mutex // guards of
@@ -34,8 +39,8 @@ type keptSecret struct {
 	until  time.Time
 }
 
-// Secret returns the values of a core Secret by their keys; false if there is none, or if it is in another namespace. It
-// asks the API server again after some seconds. While that does not answer, the last values count.
+// Secret returns the values of a core Secret by their keys; false if there is none, or if it is in another namespace. One
+// that Orla has made is refused: it is what Orla itself is trusted by. Secret asks the API server again after some seconds. While that does not answer, the last values count.
 func (r *Resources) Secret(namespace, name string) (values map[string]secret.Value, found bool, err error) {
 	if r == nil || namespace != r.Namespace {
 		return nil, false, nil
@@ -45,7 +50,7 @@ func (r *Resources) Secret(namespace, name string) (values map[string]secret.Val
 		return last.values, last.values != nil, nil
 	}
 	values, err = r.readSecret(name)
-	if _, answered := errors.AsType[*kubeapi.StatusError](err); err != nil && !answered && known {
+	if _, answered := errors.AsType[*kubeapi.StatusError](err); err != nil && !answered && known && !errors.Is(err, errOwn) {
 		return last.values, last.values != nil, nil
 	}
 	if err != nil {
@@ -86,6 +91,9 @@ func (r *Resources) readSecret(name string) (map[string]secret.Value, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), secretTime)
 	defer cancel()
 	var got struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
 		Data map[string][]byte `json:"data"`
 	}
 	err := r.Client.Do(ctx, kubeapi.Request{
@@ -102,6 +110,12 @@ func (r *Resources) readSecret(name string) (map[string]secret.Value, error) {
 		return nil, fmt.Errorf("the cluster cannot show the Secret: %v", err)
 	case err != nil:
 		return nil, fmt.Errorf("the cluster cannot be asked for the Secret: %w", err)
+	}
+	for label := range got.Metadata.Labels {
+		if strings.HasPrefix(label, ownLabels) {
+			r.secrets.forget(name)
+			return nil, fmt.Errorf("%w: it has the label %s", errOwn, label)
+		}
 	}
 	values := make(map[string]secret.Value, len(got.Data))
 	for key, raw := range got.Data {
