@@ -32,7 +32,7 @@ type Runtime struct {
 	StopGrace time.Duration
 
 	// ToolPrefix replaces the "CAPSULE__" before the names of a capsule's own
-	// tools. nil: it is not replaced.
+	// tools, or the "SERVER--" of those of an McpServer. nil: it is not replaced.
 	ToolPrefix *string
 
 	// Include names the tools that are served, by the server's own names; nil:

@@ -26,10 +26,10 @@ type scheme struct {
 func schemeOf(t manifest.Tool, things int) scheme {
 	s := scheme{own: t.Name, fit: manifest.AllowedName, hash: "_"}
 	switch {
-	case t.Runtime.Generated:
-		s.prefix, s.fit, s.hash = manifest.Dashed(t.Name)+"--", manifest.Dashed, "-"
 	case t.Runtime.ToolPrefix != nil:
 		s.prefix = *t.Runtime.ToolPrefix
+	case t.Runtime.Generated:
+		s.prefix, s.fit, s.hash = manifest.Dashed(t.Name)+"--", manifest.Dashed, "-"
 	case things > 1:
 		s.prefix = t.Name + "__"
 	}

@@ -69,6 +69,20 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// SPEC P3: a prefix that is given holds for an McpServer too: where it runs for all replicas, its tools have their own
+// names.
+func TestP3AServerUnderItsOwnNames(t *testing.T) {
+	none, tool := "", manifest.Tool{Name: "my.server"}
+	tool.Runtime.Generated, tool.Runtime.ToolPrefix = true, &none
+	for _, own := range [][]string{{"a_b"}, {"a_b", "c.d"}} {
+		for name, got := range namesOf(tool, own) {
+			if got != name {
+				t.Errorf("%q is called %q", name, got)
+			}
+		}
+	}
+}
+
 // SPEC-TOOLS 3.5: the tools of an McpServer are SERVER--TOOL, a single one too,
 // with - for _ and . in both; two that collide end in a hash.
 func TestGeneratedNames(t *testing.T) {

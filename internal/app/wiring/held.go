@@ -112,8 +112,7 @@ func (h *heldCapsule) run(ctx context.Context, n int64) {
 		of.Run.Env = map[string]string{}
 	}
 	of.Run.Env[generation] = strconv.FormatInt(n, 10)
-	none := ""
-	of.Runtime.Generated, of.Runtime.ToolPrefix = false, &none // the other end gives names
+	of = underOwnNames(of)
 	opts := h.opts
 	opts.Lists, opts.Pins, opts.Holds = nil, nil, nil // as above
 	log := opts.Log
@@ -149,6 +148,14 @@ func (h *heldCapsule) run(ctx context.Context, n int64) {
 		offered.await(h.parts.grace())
 	}
 	endFront()
+}
+
+// underOwnNames returns a capsule as it is where it runs for all replicas: the other end gives the names to its tools. All
+// else stays: what a process sees of this machine depends on what described it.
+func underOwnNames(t manifest.Tool) manifest.Tool {
+	none := ""
+	t.Runtime.ToolPrefix = &none
+	return t
 }
 
 // offered serves a capsule to replicas.
