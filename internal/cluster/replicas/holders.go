@@ -23,14 +23,24 @@ func (r *Replicas) Transport() *http.Transport { return r.transport }
 
 // held is what this replica holds.
 type held struct {
-	looking *sync.Mutex // held while an unknown certificate is looked for
+	search *search
 
 	mu      *sync.Mutex // guards serving
 	serving map[string]http.Handler
 }
 
+// search is the search for unknown replicas.
+type search struct {
+	mu   sync.Mutex          // held during one, and guards the fields that follow
+	vain map[string]struct{} // what was not found
+	next time.Time           // when the API server is asked again after it did not answer
+}
+
+// maxVain bounds search.vain.
+const maxVain = 10_000
+
 func newHeld() held {
-	return held{looking: &sync.Mutex{}, mu: &sync.Mutex{}, serving: map[string]http.Handler{}}
+	return held{search: &search{}, mu: &sync.Mutex{}, serving: map[string]http.Handler{}}
 }
 
 // Offer has the second port serve a capsule that this replica holds; nil for no more. Requests that are being

@@ -91,16 +91,17 @@ func (r *Replicas) dial(ctx context.Context, _, address string) (net.Conn, error
 
 // knows reports whether a certificate is that of a replica.
 func (r *Replicas) knows(ctx context.Context, digest string) bool {
-	return r.looked(ctx, func(l *seen) bool { return l.note(noteDigest) == digest })
+	return r.looked(ctx, "digest "+digest, func(l *seen) bool { return l.note(noteDigest) == digest })
 }
 
 // Known reports whether there is a replica of a name, or was one lately.
 func (r *Replicas) Known(ctx context.Context, name string) bool {
-	return r.looked(ctx, func(l *seen) bool { return l.Metadata.Name == leaseOf(name) })
+	return name != "" && r.looked(ctx, "name "+name, func(l *seen) bool { return l.Metadata.Name == leaseOf(name) })
 }
 
-// looked reports whether there is such a Lease. One that is unknown is looked for once more: it may be new.
-func (r *Replicas) looked(ctx context.Context, is func(*seen) bool) bool {
+// looked reports whether there is such a Lease. One that is unknown is looked for once more: it may be new. What is not
+// there then is never looked for again, since a replica has its Lease before anybody hears of it.
+func (r *Replicas) looked(ctx context.Context, what string, is func(*seen) bool) bool {
 	has := func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -114,12 +115,28 @@ func (r *Replicas) looked(ctx context.Context, is func(*seen) bool) bool {
 	if has() {
 		return true
 	}
-	if !r.held.looking.TryLock() { // a stranger must not make many requests
+	s := r.held.search
+	if !s.mu.TryLock() { // a stranger must not make many requests
 		return false
 	}
-	defer r.held.looking.Unlock()
-	_, err := r.list(ctx)
-	return err == nil && has()
+	defer s.mu.Unlock()
+	if _, gone := s.vain[what]; gone || time.Now().Before(s.next) {
+		return false
+	}
+	if _, err := r.list(ctx); err != nil {
+		if ctx.Err() == nil { // the API server is away, which must not hold up every request
+			s.next = time.Now().Add(lasts / 2)
+		}
+		return false
+	}
+	if has() {
+		return true
+	}
+	if s.vain == nil || len(s.vain) >= maxVain {
+		s.vain = map[string]struct{}{}
+	}
+	s.vain[what] = struct{}{}
+	return false
 }
 
 const (

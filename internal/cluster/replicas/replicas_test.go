@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
@@ -30,13 +32,16 @@ func newReplica(t *testing.T, pod string) *Replicas {
 }
 
 // unreachable is a client of an API server that is away.
-func unreachable(t *testing.T) *kubeapi.Client {
+func unreachable(t *testing.T) *kubeapi.Client { return clientOf(t, away{}) }
+
+// clientOf is a client of an API server that answers so.
+func clientOf(t *testing.T, api http.RoundTripper) *kubeapi.Client {
 	t.Helper()
 	config, err := kubeapi.Load(writeConfig(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := kubeapi.New(config, "test", func(http.RoundTripper) http.RoundTripper { return away{} })
+	c, err := kubeapi.New(config, "test", func(http.RoundTripper) http.RoundTripper { return api })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +186,58 @@ func TestP4OnlyReplicasAtTheSecondPort(t *testing.T) {
 	if _, _, err := get(a); err == nil || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("another program at the address: %v", err)
 	}
+}
+
+// SPEC P4: requests of sessions whose replica is gone for good, and of strangers, cost the API server one request each, not
+// one for each of them. While it does not answer, they do not wait for it one after the other.
+func TestP4WhatIsUnknownIsLookedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &lister{}
+		r := newReplica(t, "a")
+		r.opts.Client = clientOf(t, api)
+		for range 100 {
+			if r.Known(t.Context(), "gone") || r.Known(t.Context(), "") || r.knows(t.Context(), "strange") {
+				t.Fatal("it is known")
+			}
+		}
+		if got := api.asked.Load(); got != 2 {
+			t.Errorf("%d requests; want 2", got)
+		}
+		meet(time.Now(), r, there("gone", time.Now()))
+		if !r.Known(t.Context(), "gone") {
+			t.Error("one that comes later is not known")
+		}
+		api.away.Store(true)
+		for n := range 100 {
+			r.Known(t.Context(), strconv.Itoa(n))
+		}
+		if got := api.asked.Load(); got != 3 {
+			t.Errorf("%d requests with an API server that does not answer; want 1", got-2)
+		}
+		api.away.Store(false)
+		time.Sleep(lasts)
+		r.Known(t.Context(), "1")
+		if got := api.asked.Load(); got != 4 {
+			t.Error("it is not asked again")
+		}
+	})
+}
+
+// lister answers each request with a list of nothing.
+type lister struct {
+	asked atomic.Int64
+	away  atomic.Bool
+}
+
+func (l *lister) RoundTrip(*http.Request) (*http.Response, error) {
+	l.asked.Add(1)
+	if l.away.Load() {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(`{"metadata":{"resourceVersion":"1"},"items":[]}`)),
+	}, nil
 }
 
 // SPEC P4: what is sealed is opened by every replica with the key, and nothing else is.
