@@ -146,6 +146,13 @@ func TestP1ChartRefusesValues(t *testing.T) {
 		"auth.tokens=null":               "nobody may call",
 		"kubernetes.readSecrets[0]=*":    "/kubernetes/readSecrets/0",
 		"config.kubernetes=true":         "invalid propertyName 'kubernetes'",
+		// Text that would be more keys of the Pod.
+		"priorityClassName=x\n      hostNetwork: true":    "/priorityClassName",
+		"serviceAccount.name=x\n      hostNetwork: true":  "/serviceAccount/name",
+		"image.repository=x\n          tty: true\n#":      "/image/repository",
+		"image.tag=x\n          tty: true\n#":             "/image/tag",
+		"serviceMonitor.tokenSecretName=x\n      y: true": "/serviceMonitor/tokenSecretName",
+		`podLabels.app\.kubernetes\.io/name=other`:        "invalid propertyName 'app.kubernetes.io/name'",
 	} {
 		out, err := render(t, "--set", set)
 		if err == nil || !strings.Contains(out, want) {
