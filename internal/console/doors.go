@@ -138,6 +138,6 @@ func (c *Console) setCookie(w http.ResponseWriter, value string, secure bool, ag
 // logRefused logs that somebody was not let in, ten times a minute at most.
 func (c *Console) logRefused(what string, args ...any) {
 	if shown, left := c.refused.Allow(maxRefused); shown {
-		c.opts.Log.Warn(what, append(args, "not_shown", left)...)
+		c.opts.Log.Warn(what, append(args, "not_shown", left)...) //nolint:sloglint // it is a constant of the two callers
 	}
 }

@@ -177,7 +177,7 @@ func (s *server) noPasskeys(ctx context.Context, origin string) error {
 	case err != nil:
 		return err
 	case own.Port() != cmp.Or(page.Port(), "80"):
-		return fmt.Errorf("Orla listens on port %s of localhost, and this page has another one, which may be that of another program; ssh -L %s:localhost:%s keeps the port", own.Port(), own.Port(), own.Port())
+		return fmt.Errorf("this page has another port than Orla, which may be that of another program; Orla listens on port %s of localhost, and ssh -L %[1]s:localhost:%[1]s keeps it", own.Port())
 	}
 	if err := s.web.HoldLocalhost(ctx); err != nil {
 		return fmt.Errorf("another program could be at localhost: %w", err)

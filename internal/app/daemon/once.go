@@ -50,7 +50,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
-	defer p.Close()
+	defer p.Close() //nolint:contextcheck // what is being written is finished
 	if err := diff.Failed[o.Tool]; err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}

@@ -124,7 +124,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		close(s.stopped)
 		s.secondSignal.Wait()
 	}()
-	defer func() {
+	defer func() { //nolint:contextcheck // what is being written is finished
 		if next = s.upgrades.Next; next == nil {
 			p.Close()
 			return

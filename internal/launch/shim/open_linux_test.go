@@ -3,6 +3,7 @@
 package shim
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -30,7 +31,7 @@ func TestOpenFollowsNoLink(t *testing.T) {
 		dir + "/none": syscall.ENOENT, dir + "/a/file/b": syscall.ENOTDIR,
 	} {
 		fd, err := Open(path)
-		if err != want {
+		if !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", path, err, want)
 		}
 		if err == nil {

@@ -149,7 +149,7 @@ func (g Reading) Body(r io.Reader, max int64) ([]byte, error) {
 		n, err = r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	switch f, ok := errors.AsType[*fault.Error](err); {
