@@ -175,7 +175,24 @@ func (p *process) attach(ctx context.Context, streams ...kubeapi.Stream) (*kubea
 	if means(err, http.StatusForbidden, "Forbidden") {
 		err = p.cluster.explain(client, task{"create", "pods/attach"}, err)
 	}
-	return made, err
+	if err != nil {
+		return nil, err
+	}
+	if err := p.still(ctx); err != nil {
+		made.Close()
+		return nil, err
+	}
+	return made, nil
+}
+
+// still fails if another Pod has the name by now: an Orla that was frozen would speak to the process of another one. What
+// was opened by the name before this succeeds belongs to this Pod, since a Pod that has gone does not come back.
+func (p *process) still(ctx context.Context) error {
+	found, err := p.cluster.getPod(ctx, p.name)
+	if err == nil && (found == nil || found.Metadata.UID != p.uid) {
+		err = lost("the Pod %s is gone", p.name)
+	}
+	return err
 }
 
 // openLog reads the log for what no connection brings.
@@ -193,7 +210,15 @@ func (p *process) openLog(ctx context.Context, q podio.Query) (io.ReadCloser, er
 	}
 	r := kubeapi.Request{Method: http.MethodGet, Of: pods, Namespace: client.namespace, Name: p.name, Query: query}
 	r.Part = "log"
-	return client.Stream(ctx, r)
+	log, err := client.Stream(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.still(ctx); err != nil {
+		_ = log.Close() // nothing was read
+		return nil, err
+	}
+	return log, nil
 }
 
 // generation is the generation of the Orla that made a Pod; 0 if it has none.
