@@ -78,6 +78,7 @@ func (h *heldCapsule) connect(ctx context.Context, far manifest.Tool) (capsule.C
 	far.Runtime.Remote = &to
 	return remote.Connect(far, remote.Options{
 		Client: h.shared.client, UserAgent: "orla/" + version.Version(), Own: true, Sign: sign, Log: h.opts.Log,
+		Over: func(ctx context.Context) bool { return h.shared.Moved(ctx, far.Name, holder) },
 	})(ctx)
 }
 

@@ -122,6 +122,33 @@ func (r *Replicas) Holder(ctx context.Context, capsule string) (string, error) {
 	}
 }
 
+// Moved waits until a replica does not hold a capsule any more, and reports that; false when ctx ends before. Who has been
+// frozen does not say so: what waits for its answer would wait for ever.
+func (r *Replicas) Moved(ctx context.Context, capsule, holder string) bool {
+	name := r.leaseOfCapsule(capsule)
+	return r.await(ctx, func() bool {
+		l := r.leases[name]
+		return l == nil || l.Spec.Holder != holder || !r.holdsLocked(l)
+	})
+}
+
+// await waits until something is so; false when ctx ends before. is is called with r.mu locked.
+func (r *Replicas) await(ctx context.Context, is func() bool) bool {
+	for {
+		r.mu.Lock()
+		so, changed := is(), r.changed
+		r.mu.Unlock()
+		if so {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // holdsLocked reports whether the holder of a capsule's Lease lives.
 func (r *Replicas) holdsLocked(l *seen) bool {
 	if l.Spec.Holder == r.self {

@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"sync"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/recovered"
 )
 
 // findTime is how long each replica may take to say whether it has something.
@@ -46,7 +49,8 @@ type Passing struct {
 	Again http.Handler
 }
 
-// Pass passes a request on as it is, and its answer as it comes. It ends with its client.
+// Pass passes a request on as it is, and its answer as it comes. It ends with its client, and with the replica: also one that
+// is frozen, and neither answers nor closes a connection.
 func (r *Replicas) Pass(w http.ResponseWriter, q *http.Request, how Passing) {
 	body := io.Reader(q.Body)
 	if q.ContentLength >= 0 {
@@ -76,5 +80,15 @@ func (r *Replicas) Pass(w http.ResponseWriter, q *http.Request, how Passing) {
 			http.Error(w, "the replica that answers has gone; try again", http.StatusBadGateway)
 		},
 	}
-	proxy.ServeHTTP(w, q)
+	ctx, cancel := context.WithCancel(q.Context())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		defer recovered.To(r.opts.Log, "watch the replica that answers", nil)
+		if r.await(ctx, func() bool { l := r.leases[leaseOf(how.To)]; return l != nil && !r.livesLocked(l) }) {
+			cancel()
+		}
+	})
+	proxy.ServeHTTP(w, q.WithContext(ctx))
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/testing/leaks"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -282,5 +284,83 @@ func TestP3AnOlderVersionDoesNotCount(t *testing.T) {
 	r.note(true, older)
 	if !r.Lives("b") {
 		t.Error("an older version counts")
+	}
+}
+
+// frozen is a replica that takes connections, and answers nothing.
+func frozen(t *testing.T) (r *Replicas, at *record) {
+	t.Helper()
+	r = newReplica(t, "frozen")
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := r.Listen(on, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }))
+	t.Cleanup(func() { end(context.Background()) })
+	at = there(r.self, time.Now())
+	at.Metadata.Annotations[noteAddress], at.Metadata.Annotations[noteDigest] = on.Addr().String(), r.digest
+	return r, at
+}
+
+// outdated makes a replica know that a Lease was not renewed for an hour.
+func outdated(r *Replicas, l *record) { meet(time.Now().Add(-time.Hour), r, l); meet(time.Now(), r) }
+
+// SPEC P4: a request that was passed on ends with the replica that answers it, also if that one is frozen and does not
+// close the connection.
+func TestP4ARequestEndsWithAFrozenReplica(t *testing.T) {
+	a := newReplica(t, "a")
+	other, l := frozen(t)
+	meet(time.Now(), a, l)
+	own := there(a.self, time.Now())
+	own.Metadata.Annotations[noteDigest] = a.digest
+	meet(time.Now(), other, own)
+	answer := httptest.NewRecorder()
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/mcp", nil)
+		a.Pass(answer, q, Passing{To: other.self, Sign: func(http.Header) {}, Again: http.NotFoundHandler()})
+	}()
+	select {
+	case <-passed:
+		t.Fatalf("it was answered with %d", answer.Code)
+	case <-time.After(100 * time.Millisecond):
+	}
+	outdated(a, l)
+	select {
+	case <-passed:
+	case <-time.After(testkit.Patience):
+		t.Fatal("the request waits for a replica that is gone")
+	}
+	if answer.Code != http.StatusBadGateway || answer.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %v", answer.Code, answer.Header())
+	}
+}
+
+// SPEC P3: a capsule has moved when another replica has its Lease, or the holder is gone; not when the API server is away.
+func TestP3WhenACapsuleHasMoved(t *testing.T) {
+	r := newReplica(t, "a")
+	holder := there("b", time.Now())
+	l := &record{}
+	l.Metadata.Name, l.Metadata.Version, l.Spec.Holder = r.leaseOfCapsule("box"), "1", "b"
+	meet(time.Now(), r, holder, l)
+	stays, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if r.Moved(stays, "box", "b") {
+		t.Error("it has not moved")
+	}
+	bounded, end := context.WithTimeout(t.Context(), testkit.Patience)
+	defer end()
+	moved := make(chan bool)
+	go func() { moved <- r.Moved(bounded, "box", "b") }()
+	outdated(r, holder)
+	if !<-moved {
+		t.Error("the holder is gone")
+	}
+	next := *l
+	next.Metadata.Version, next.Spec.Holder = "2", "c"
+	meet(time.Now(), r, holder, there("c", time.Now()), &next)
+	if !r.Moved(bounded, "box", "b") || r.Moved(stays, "box", "c") {
+		t.Error("c holds it")
 	}
 }

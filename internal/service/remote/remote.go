@@ -66,6 +66,9 @@ type Options struct {
 	Own bool
 	// Sign adds to the headers of a request whose it is. If nil, nothing is added.
 	Sign func(http.Header, turns.Owner)
+	// Over, if not nil, waits until the server is known to have gone, even if it does not say that, and reports that; false
+	// when ctx ends before. The session ends then.
+	Over func(ctx context.Context) bool
 	// Log receives panics. If nil, they are not logged.
 	Log *slog.Logger
 
@@ -240,6 +243,14 @@ func (s *session) live(ctx context.Context) {
 		defer s.contain()
 		s.forward(ctx, last)
 	})
+	if s.opts.Over != nil {
+		s.work.Go(func() {
+			defer s.contain()
+			if s.opts.Over(ctx) {
+				s.exit(lostSession)
+			}
+		})
+	}
 	killed := false
 	select {
 	case s.text = <-s.over:
