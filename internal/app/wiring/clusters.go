@@ -16,6 +16,7 @@ import (
 // it.
 type clusters struct {
 	folder  string // that is served
+	group   string // of the replicas that serve together; "" for the only one
 	serves  bool   // this process does, and looks for what an earlier one left
 	secrets func(secret.Ref) (secret.Value, error)
 	log     *slog.Logger
@@ -37,7 +38,7 @@ func (c *clusters) named(where manifest.Cluster) *kube.Cluster {
 	}
 	made := kube.New(kube.Options{
 		Kubeconfig: where.Kubeconfig, Context: where.Context, Namespace: where.Namespace, TTL: where.TTL,
-		Instance: folder, Secrets: c.secrets, Log: c.log,
+		Instance: folder, Group: c.group, Secrets: c.secrets, Log: c.log,
 	})
 	if c.of == nil {
 		c.of = map[manifest.Cluster]*kube.Cluster{}
@@ -58,8 +59,12 @@ func (c *clusters) close() {
 	}
 }
 
-// clustered returns the launcher of a tool whose calls run in a Job each.
-func (p *Parts) clustered(t manifest.Tool) launch.Launcher {
+// clustered returns the launcher of a tool whose calls run in a Job each, or that is a capsule in a Pod.
+func (p *Parts) clustered(t manifest.Tool) launch.Launcher { return p.clusteredAt(t, 0) }
+
+// clusteredAt is clustered for a capsule that this replica holds for all, with a generation: no start replaces the Pod
+// of a later one (SPEC P3).
+func (p *Parts) clusteredAt(t manifest.Tool, generation int64) launch.Launcher {
 	i := t.Isolation
 	network := kube.NoNetwork
 	if i.Network == string(kube.ClusterNetwork) {
@@ -67,5 +72,6 @@ func (p *Parts) clustered(t manifest.Tool) launch.Launcher {
 	}
 	return p.clusters.named(i.Terms.Cluster).Launcher(kube.Tool{
 		Name: t.Name, Image: i.Image, PullSecret: i.PullSecret, Network: network, Limits: cgroup.Limits(i.Resources),
+		Generation: func() int64 { return generation },
 	})
 }

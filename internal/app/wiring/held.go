@@ -30,12 +30,19 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// generation is the variable that tells a process which one of its capsule it is, among those of all replicas.
+// generation is the variable that tells a process which one of its capsule it is, among those of all replicas. A launcher
+// of Pods sets it itself.
 const generation = "ORLA_GENERATION"
 
 // once reports whether a capsule has one process in all replicas together.
 func (s *Shared) once(t manifest.Tool) bool {
-	return s != nil && t.Runtime.Remote == nil && (s.all || t.Isolation.Isolated() && t.Isolation.Terms.Backend == manifest.BackendKubernetes)
+	return s != nil && t.Runtime.Remote == nil && (s.all || inPods(t))
+}
+
+// inPods reports whether the processes of a capsule are Pods, by terms that do not refuse it.
+func inPods(t manifest.Tool) bool {
+	terms := &t.Isolation.Terms
+	return t.Isolation.Isolated() && terms.Backend == manifest.BackendKubernetes && terms.Refused == ""
 }
 
 // heldCapsule is a capsule that one replica runs for all (SPEC P3). To the supervisor of each it is a connection with that one,
@@ -107,14 +114,17 @@ func (h *heldCapsule) Serve(ctx context.Context) error {
 
 // run runs the process, and serves it to all replicas under its own names, until ctx ends and nothing of it is left.
 func (h *heldCapsule) run(ctx context.Context, n int64) {
-	of := h.tool
-	of.Run.Env = maps.Clone(of.Run.Env)
-	if of.Run.Env == nil {
-		of.Run.Env = map[string]string{}
+	of, opts := h.tool, h.opts
+	if inPods(of) {
+		opts.Launcher = h.parts.LastProcesses.record(of.Name, h.parts.clusteredAt(of, n))
+	} else {
+		of.Run.Env = maps.Clone(of.Run.Env)
+		if of.Run.Env == nil {
+			of.Run.Env = map[string]string{}
+		}
+		of.Run.Env[generation] = strconv.FormatInt(n, 10)
 	}
-	of.Run.Env[generation] = strconv.FormatInt(n, 10)
 	of = underOwnNames(of)
-	opts := h.opts
 	opts.Lists, opts.Pins, opts.Holds = nil, nil, nil // as above
 	log := opts.Log
 	back := supervisor.New(supervisor.Options{

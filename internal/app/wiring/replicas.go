@@ -25,7 +25,8 @@ type Shared struct {
 	sessions *sealed.Sessions // nil before Join
 	client   *outbound.Client // for the capsules that others hold
 	api      *kubeapi.Client
-	all      bool // capsules of every kind have one process in all replicas
+	all      bool   // capsules of every kind have one process in all replicas
+	of       string // which replicas: their namespace and their group
 	log      *slog.Logger
 }
 
@@ -47,14 +48,23 @@ func newShared(cfg *config.Loaded, log *slog.Logger) (*Shared, error) {
 	}
 	own, _ := os.ReadFile(podNamespace) // there is none outside of a pod
 	pod, _ := os.Hostname()             // a name is made without it
+	namespace := cmp.Or(cfg.ReplicaNamespace, strings.TrimSpace(string(own)), "default")
 	r, err := replicas.New(replicas.Options{
-		Client: api, Namespace: cmp.Or(cfg.ReplicaNamespace, strings.TrimSpace(string(own)), "default"), Group: cfg.ReplicaGroup,
+		Client: api, Namespace: namespace, Group: cfg.ReplicaGroup,
 		Pod: pod, Address: cfg.ReplicaReached(), Log: log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Shared{Replicas: r, client: outbound.New(outbound.Options{Transport: r.Transport()}), api: api, all: cfg.ReplicaCapsules == config.OnceAll, log: log}, nil
+	return &Shared{Replicas: r, client: outbound.New(outbound.Options{Transport: r.Transport()}), api: api, all: cfg.ReplicaCapsules == config.OnceAll, of: namespace + "/" + cfg.ReplicaGroup, log: log}, nil
+}
+
+// group names the replicas that serve together, the same on each of them; "" for the only process.
+func (s *Shared) group() string {
+	if s == nil {
+		return ""
+	}
+	return s.of
 }
 
 // joinTime is how long the API server may be away when a replica starts.

@@ -162,7 +162,7 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 	p.Modules = newModules(cfg, p.Services, log)
 	clean := environ.Clean(os.Environ())
 	p.Packages.open(cfg, launcher.Launcher(), p.confine, clean, log)
-	p.clusters = &clusters{folder: cfg.ToolsDir, serves: guard != nil, secrets: p.Services.secrets.Resolve, log: log}
+	p.clusters = &clusters{folder: cfg.ToolsDir, group: p.Shared.group(), serves: guard != nil, secrets: p.Services.secrets.Resolve, log: log}
 	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
 	options := supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{

@@ -30,21 +30,27 @@ func firstText(a *answer) string {
 	return a.Result.Content[0].Text
 }
 
-// SPEC P3, SPEC-TOOLS 7.4: capsules and MCP servers over stdio are Pods of a real cluster, with their states, their
-// log, reloads and restarts, and nothing is left of them, also of an Orla that was killed.
-func TestP3WholeProgram(t *testing.T) {
-	cluster := kubetest.Start(t, 26548, true)
-	cluster.Image(podImage, map[string][]byte{"program": kubetest.Build(t, "./testdata/podcapsule")}, map[string]any{"Entrypoint": []string{"/program"}})
+// inTools returns a kubeconfig with the rights of deploy/kubernetes in the namespace tools, and no more.
+func inTools(t *testing.T, cluster *kubetest.Cluster) string {
+	t.Helper()
 	cluster.Kubectl("", "create", "namespace", "tools")
-	cluster.Kubectl("", "apply", "-n", "tools", "-f", filepath.Join("..", "..", "..", "deploy", "kubernetes", "orla.yaml"))
+	cluster.Kubectl("", "apply", "-n", "tools", "-f", filepath.Join("..", "..", "..", "deploy", "kubernetes"))
 	admin, err := os.ReadFile(cluster.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	begin, _, _ := strings.Cut(string(admin), "users:")
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	testkit.WriteTool(t, filepath.Dir(kubeconfig), "kubeconfig", begin+fmt.Sprintf("users: [{name: u, user: {token: %q}}]\n", strings.TrimSpace(cluster.Kubectl("", "create", "token", "-n", "tools", "orla"))))
+	dir := t.TempDir()
+	testkit.WriteTool(t, dir, "kubeconfig", begin+fmt.Sprintf("users: [{name: u, user: {token: %q}}]\n", strings.TrimSpace(cluster.Kubectl("", "create", "token", "-n", "tools", "orla"))))
+	return filepath.Join(dir, "kubeconfig")
+}
 
+// SPEC P3, SPEC-TOOLS 7.4: capsules and MCP servers over stdio are Pods of a real cluster, with their states, their
+// log, reloads and restarts, and nothing is left of them, also of an Orla that was killed.
+func TestP3WholeProgram(t *testing.T) {
+	cluster := kubetest.Start(t, 26548, true)
+	cluster.Image(podImage, map[string][]byte{"program": kubetest.Build(t, "./testdata/podcapsule")}, map[string]any{"Entrypoint": []string{"/program"}})
+	kubeconfig := inTools(t, cluster)
 	tools := t.TempDir()
 	podCapsule(t, tools, "first")
 	testkit.WriteTool(t, tools, "server.yaml", "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: podserver}\n"+

@@ -96,10 +96,14 @@ type fleet struct {
 	tools string
 	notes string
 	env   []string
+	has   string // a tool that each replica lists before it counts
+	copy  string // of the tools folder, for every other replica; "" if all have the same
 
 	mu   sync.Mutex // guards all
 	all  []*running
-	next atomic.Int64
+	next atomic.Int64 // replica that gets a request
+
+	started atomic.Int64
 }
 
 // newFleet starts n replicas against a real API server.
@@ -110,7 +114,8 @@ func newFleet(t *testing.T, n int, env ...string) *fleet {
 	if err != nil {
 		needs.Missing(t, "no python3: %v", err)
 	}
-	f := &fleet{t: t, conf: cluster.Kubeconfig, dir: filepath.Dir(cluster.Kubeconfig), tools: t.TempDir(), notes: filepath.Join(t.TempDir(), "notes"), env: env}
+	env = append(env, "ORLA_REPLICA_CAPSULES=all")
+	f := &fleet{t: t, conf: cluster.Kubeconfig, dir: filepath.Dir(cluster.Kubeconfig), tools: t.TempDir(), notes: filepath.Join(t.TempDir(), "notes"), env: env, has: "box__pid"}
 	main := strings.NewReplacer("PYTHON", interpreter, "NOTES", f.notes).Replace(onceMain)
 	newPack(t, f.tools, "box", "handshake: mcp", map[string]string{"main.py": main}).manifest("handshake: mcp", "")
 	testkit.WriteTool(t, f.tools, "hello", "#!/bin/sh\necho hello\n")
@@ -124,11 +129,15 @@ func newFleet(t *testing.T, n int, env ...string) *fleet {
 func (f *fleet) start() *running {
 	f.t.Helper()
 	env := append([]string{
-		"ORLA_REPLICA_LISTEN=127.0.0.1:" + strconv.Itoa(freePort(f.t)), "ORLA_TOOL_K8S_KUBECONFIG=" + f.conf, "ORLA_REPLICA_CAPSULES=all",
+		"ORLA_REPLICA_LISTEN=127.0.0.1:" + strconv.Itoa(freePort(f.t)), "ORLA_TOOL_K8S_KUBECONFIG=" + f.conf,
 	}, f.env...)
-	o := startPrepared(f.t, f.t.TempDir(), withEnv(env...), orlaBinary(f.t), "--tools-dir", f.tools, "--port", "0")
+	tools := f.tools
+	if f.copy != "" && f.started.Add(1)%2 == 0 {
+		tools = f.copy
+	}
+	o := startPrepared(f.t, f.t.TempDir(), withEnv(env...), orlaBinary(f.t), "--tools-dir", tools, "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
-	o.waitListed("box__pid")
+	o.waitListed(f.has)
 	return o
 }
 
@@ -287,6 +296,18 @@ func TestP4AnyReplicaAnswersAnyRequest(t *testing.T) {
 	}
 }
 
+// holder is the place of the replica that holds a capsule; -1 for none.
+func (f *fleet) holder() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, o := range f.all {
+		if o.count("this replica holds a capsule", nil) > o.count("this replica does not hold a capsule any more", nil) {
+			return i
+		}
+	}
+	return -1
+}
+
 // end ends a replica, and puts another one in its place.
 func (f *fleet) end(i int, sig syscall.Signal) {
 	f.t.Helper()
@@ -351,18 +372,10 @@ func TestP3OneProcessWhoeverHoldsIt(t *testing.T) {
 		})
 		return text
 	}
-	holder := func() int {
-		for i, o := range f.all {
-			if o.count("this replica holds a capsule", nil) > o.count("this replica does not hold a capsule any more", nil) {
-				return i
-			}
-		}
-		return -1
-	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM} {
 		before := pid()
 		var at int
-		testkit.Eventually(t, "a replica holds it", func() bool { at = holder(); return at >= 0 })
+		testkit.Eventually(t, "a replica holds it", func() bool { at = f.holder(); return at >= 0 })
 		f.end(at, sig)
 		if after := pid(); after == before {
 			t.Errorf("after %v the process %s answers still", sig, after)
@@ -376,7 +389,7 @@ func TestP3OneProcessWhoeverHoldsIt(t *testing.T) {
 // persist makes a call until it succeeds: a client may do that with one that fails in a way that says so.
 func (f *fleet) persist(s *mcp.ClientSession, tool string) error {
 	var err error
-	for deadline := time.Now().Add(testkit.Patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * testkit.Patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		var answer *mcp.CallToolResult
 		answer, err = s.CallTool(f.t.Context(), &mcp.CallToolParams{Name: tool})
 		switch {

@@ -1,14 +1,17 @@
-// Command podcapsule is what tests run in a Pod: a capsule, or with the argument "mcp" an MCP server.
+// Command podcapsule is what tests run in a Pod: a capsule, or with the argument "mcp" an MCP server. With OBSERVER it
+// keeps a connection to that address, which says its generation, as long as it lives.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -19,6 +22,15 @@ func main() {
 		os.Exit(0)
 	}()
 	fmt.Fprintln(os.Stderr, "podcapsule begins")
+	if observer := os.Getenv("OBSERVER"); observer != "" {
+		seen, err := net.DialTimeout("tcp", observer, 10*time.Second)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(4)
+		}
+		fmt.Fprintln(seen, os.Getenv("ORLA_GENERATION"))
+		defer func() { _ = seen.Close() }()
+	}
 	if len(os.Args) < 2 {
 		fmt.Println(`{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"inpod","version":"1.0.0","capabilities":[]}}`)
 	}
