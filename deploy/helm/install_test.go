@@ -146,6 +146,7 @@ func TestP1ChartInstalls(t *testing.T) {
 		}
 	})
 	t.Run("custom resources are served", func(t *testing.T) { resources(t, c, onCluster, values, given) })
+	t.Run("replicas know each other", func(t *testing.T) { known(t, c, onCluster, given) })
 	t.Run("nothing is left", func(t *testing.T) {
 		onCluster("uninstall", "orla")
 		if out := c.Kubectl("", "get", "deployments,services,configmaps,serviceaccounts,networkpolicies,roles,rolebindings,poddisruptionbudgets", "--namespace", "tools", "--selector", "app.kubernetes.io/name=orla", "--output", "name"); out != "" && !strings.HasPrefix(out, "No resources") {
@@ -172,7 +173,7 @@ func resources(t *testing.T, c *kubetest.Cluster, onCluster func(...string), val
 // rights checks what the service account of the release may do.
 func rights(t *testing.T, c *kubetest.Cluster) {
 	t.Helper()
-	for question, want := range map[string]string{
+	may(t, c, map[string]string{
 		"create jobs.batch":              "yes",
 		"delete secrets":                 "yes",
 		"list pods":                      "yes",
@@ -186,7 +187,13 @@ func rights(t *testing.T, c *kubetest.Cluster) {
 		"create jobs.batch -n default":   "no",
 		"list nodes --all-namespaces":    "no",
 		"create pods --subresource=exec": "no",
-	} {
+	})
+}
+
+// may checks answers of the API server.
+func may(t *testing.T, c *kubetest.Cluster, what map[string]string) {
+	t.Helper()
+	for question, want := range what {
 		args := append([]string{"auth", "can-i", "--as=system:serviceaccount:tools:orla", "--namespace=tools"}, strings.Fields(question)...)
 		out, _ := c.Try("", args...) // "no" is an error too
 		got := strings.Fields(strings.TrimSpace(out))
