@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/coder/websocket"
@@ -26,6 +27,8 @@ const (
 // server passes on the first one as it is, to the runtime of the node, and the connection ends if the kubelet does. It
 // translates the second one, and such a connection outlives the kubelet without carrying anything.
 //
+// Of a connection without stdin, the second one comes first: containerd 1.6 sends nothing on the stderr of such a one.
+//
 // Orla sends no pings: after one, a runtime whose output waited for its reader took nothing more from the connection.
 var subprotocols = []string{"v4.channel.k8s.io", "v5.channel.k8s.io"}
 
@@ -38,7 +41,11 @@ type Attachment struct{ socket *websocket.Conn }
 func (c *Client) Attach(ctx context.Context, r Request) (*Attachment, error) {
 	r.Part = "attach"
 	header := http.Header{"User-Agent": {c.agent}}
-	for _, protocol := range subprotocols {
+	order := slices.Clone(subprotocols)
+	if !r.Query.Has("stdin") {
+		slices.Reverse(order)
+	}
+	for _, protocol := range order {
 		socket, resp, err := websocket.Dial(ctx, c.address(r), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, Subprotocols: []string{protocol}}) //nolint:bodyclose // the library has closed it, and put the first KiB in its place
 		switch {
 		case err == nil && socket.Subprotocol() != "":
