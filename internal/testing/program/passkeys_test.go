@@ -234,7 +234,7 @@ func TestT87NoProgramApprovesWithoutThePerson(t *testing.T) {
 		}},
 		{"an assertion for a shorter time than is asked for", "something else", func() (int, string) { return approve(second.ID, "168h", person.signs(challenge)) }},
 		{"an assertion of another origin", "another page", changed(func(p *authenticator) { p.origin = "http://localhost:1" })},
-		{"an assertion on the page of another program, which has a session from there", "another one, which may be", func() (int, string) {
+		{"an assertion on the page of another program, which has a session from there", "another port than Orla, which may be that of another program", func() (int, string) {
 			program := *person
 			program.origin = "http://localhost:9"
 			its := &visitor{o: v.o, origin: v.origin, host: "localhost:9"}
