@@ -221,6 +221,9 @@ func (s *showing) run(f *fleet, n int, over <-chan struct{}) {
 // SPEC P3, P4: 32 clients of both eras lose no session, and no call that they may repeat, while a replica and the API
 // server are killed and all replicas are replaced, and with more rounds the kubelet is killed too; and the capsule never has two processes.
 func TestP4Show(t *testing.T) {
+	if !needs.More() {
+		t.Skip("SKIPPED: it takes minutes, and other tests try each of its failures alone; make long runs it")
+	}
 	f, cluster, watch := newPodFleet(t, 3)
 	clients := make([]*showing, 32)
 	over := make(chan struct{})
