@@ -307,11 +307,10 @@ func TestT87NoProgramApprovesWithoutThePerson(t *testing.T) {
 	if got := <-done; !strings.Contains(got[0], "wiped") {
 		t.Errorf("the second call: %q", got)
 	}
+	testkit.Eventually(t, "3 proofs are in the audit log, which is written soon after", func() bool {
+		return strings.Count(testkit.ReadFile(t, filepath.Join(a.dir, "audit.log")), `"proof":{`) == 3
+	})
 	a.mustOrla("audit", "verify", "--config", filepath.Join(a.dir, "orla.yaml"))
-	text := testkit.ReadFile(t, filepath.Join(a.dir, "audit.log"))
-	if n := strings.Count(text, `"proof":{`); n != 3 {
-		t.Errorf("%d proofs in the audit log, want 3:\n%s", n, text)
-	}
 }
 
 // SPEC-TOOLS 8.7: a rule that wants a passkey is not content with root, and anybody with the role may deny.
