@@ -39,7 +39,7 @@ func (v *verdict) callers() {
 		}
 		for _, role := range c.Console {
 			if !slices.Contains(consoleRoles, role) {
-				v.wrongItem("callers", i, "console: %q is no role; there are %s", role, strings.Join(consoleRoles, ", "))
+				v.wrongItem("callers", i, "console: %q is not a role; the roles are %s", role, strings.Join(consoleRoles, ", "))
 			}
 		}
 		for _, name := range c.Toolsets {

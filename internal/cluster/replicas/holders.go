@@ -159,8 +159,8 @@ func (r *Replicas) holdsLocked(l *seen) bool {
 }
 
 // Hold calls run whenever this replica holds a capsule, until ctx ends. The context of run ends when this replica stops,
-// or is to hold it no longer; run then returns when nothing of the capsule is left. Each time that the capsule is held
-// anew has a higher generation. No other replica holds it before run has returned, or this replica is gone.
+// or is to hold it no longer; run then returns when nothing of the capsule is left. A later run
+// has a higher generation. No other replica holds it before run has returned, or this replica is gone.
 func (r *Replicas) Hold(ctx context.Context, capsule string, run func(ctx context.Context, generation int64)) {
 	name := r.leaseOfCapsule(capsule)
 	var patience time.Time // until then, those may take it that come before this one

@@ -254,7 +254,7 @@ func TestT87NoProgramApprovesWithoutThePerson(t *testing.T) {
 		{"another passkey of the program, with a new link of the same user", "has not agreed", func() (int, string) {
 			return a.browser().registers(newAuthenticator(t, v.origin), nil)
 		}},
-		{"another passkey of the program, which agrees to itself", "no passkey of", func() (int, string) {
+		{"another passkey of the program, which agrees to itself", "not a passkey of", func() (int, string) {
 			own := newAuthenticator(t, v.origin)
 			return v.registers(own, func(asked *decisions.PasskeyRequest) {
 				s := passkey.Statement{Purpose: "register", ID: base64.RawURLEncoding.EncodeToString(own.id), Shown: passkey.Sum(asked.ClientData)}

@@ -104,7 +104,7 @@ func (s *Store) Use(owner, origin string, a *Assertion, of Statement) (*Proof, e
 	}
 	i := slices.IndexFunc(keys, func(k Key) bool { return bytes.Equal(k.ID, a.Credential) })
 	if i < 0 || keys[i].Owner != owner {
-		return nil, fmt.Errorf("it is no passkey of %s", owner)
+		return nil, fmt.Errorf("it is not a passkey of %s", owner)
 	}
 	k := &keys[i]
 	if err := k.Verify(a, of, origin); err != nil {
