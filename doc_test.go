@@ -51,3 +51,50 @@ func TestNoFileIsTooLong(t *testing.T) {
 		}
 	}
 }
+
+// The map of the code names each package once, and no other.
+func TestTheMapNamesEachPackageOnce(t *testing.T) {
+	const page = "docs/ARCHITECTURE.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tables, _ := strings.Cut(string(text), "| packages at the root |")
+	tables, _, _ = strings.Cut(tables, "\n## ")
+	atRoot, below, _ := strings.Cut(tables, "| packages below `internal` |")
+	rows := map[string]int{}
+	for prefix, table := range map[string]string{"": atRoot, "internal/": below} {
+		for row := range strings.Lines(table) {
+			first, isRow := strings.CutPrefix(row, "| ")
+			if !isRow {
+				continue
+			}
+			first, _, _ = strings.Cut(first, " |")
+			for name := range strings.SplitSeq(first, ", ") {
+				if quoted, ok := strings.CutPrefix(name, "`"); ok {
+					rows[prefix+strings.TrimSuffix(quoted, "`")]++
+				}
+			}
+		}
+	}
+	for _, p := range ours(t) {
+		name, _ := local(p.ImportPath)
+		if n := rows[name]; n != 1 && len(p.GoFiles) > 0 && mapped(name) {
+			t.Errorf("%s names %s %d times, want once", page, name, n)
+		}
+		delete(rows, name)
+	}
+	for name := range rows {
+		t.Errorf("%s names %s, which is not a package", page, name)
+	}
+}
+
+// mapped reports whether a package has a row of its own: examples, and what scripts and testdata run, do not.
+func mapped(name string) bool {
+	for _, folder := range []string{"examples", "deploy", "scripts", "testdata", "tools", "cmd"} {
+		if name == folder || strings.HasPrefix(name, folder+"/") {
+			return false
+		}
+	}
+	return name != "."
+}
