@@ -1,6 +1,6 @@
 // Package outbound makes the HTTP requests to the services that are tools, and to those that they
-// need. All share one connection pool, with a guard in its dialer that sees the address after name
-// resolution (SPEC-TOOLS 5.4).
+// need. The requests of a caller share connections, with a guard in their dialer that sees the address
+// after name resolution (SPEC-TOOLS 5.4).
 //
 // It knows neither tools nor secrets. Its invariant: no connection is made to an address that the
 // policy does not allow, whatever a name resolves to or a service redirects to. None of its errors
@@ -90,8 +90,8 @@ func New(opts Options) *Client {
 	c := &Client{roots: opts.Roots, far: opts.Far, is: classify, private: opts.Private, services: services{all: turns.NewShares(maxAllRequests)}}
 	c.private = cmp.Or(c.private, PrivateLoopback)
 	c.pool.Store(c.newPool(c.private))
-	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().web, req) })
-	plain := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(c.pool.Load().h2c, req) })
+	web := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(req, false) })
+	plain := roundTripper(func(req *http.Request) (*http.Response, error) { return c.send(req, true) })
 	if opts.Transport != nil {
 		web = roundTripper(func(req *http.Request) (*http.Response, error) { return sendBy(opts.Transport, req) })
 	}
@@ -139,13 +139,19 @@ func (c *Client) Following() *http.Client { return &c.doer }
 // H2C is HTTPClient for HTTP/2 without TLS, for http URLs.
 func (c *Client) H2C() *http.Client { return &c.h2c }
 
-// send makes one request. A redirected request has separate connections, to addresses that are at
-// least as public as that of the first request.
-func (c *Client) send(t transports, req *http.Request) (*http.Response, error) {
-	within, giveUp := context.WithCancel(req.Context())
-	h := &hop{Context: within, giveUp: giveUp, is: c.is, floor: floorOf(req)}
+// send makes one request, by HTTP/2 without TLS if h2c is set. A redirected request has separate
+// connections, to addresses that are at least as public as that of the first request.
+func (c *Client) send(req *http.Request, h2c bool) (*http.Response, error) {
+	within, cancel := context.WithCancel(req.Context())
+	h := &hop{Context: within, giveUp: cancel, is: c.is, floor: floorOf(req)}
 	ctx := httptrace.WithClientTrace(h, &httptrace.ClientTrace{GotConn: h.connected})
-	resp, err := t[h.floor].RoundTrip(req.WithContext(ctx)) //nolint:contextcheck // a hop is the request's own context
+	pool := c.pool.Load()
+	t := pool.begin(kind{turns.AccountOf(req.Context()).Owner().Tenant(), h2c, h.floor})
+	giveUp := sync.OnceFunc(func() {
+		cancel()
+		pool.end(t)
+	})
+	resp, err := t.RoundTrip(req.WithContext(ctx)) //nolint:contextcheck // a hop is the request's own context
 	if err != nil {
 		giveUp()
 		if h.conns.Load() > maxConns && req.Context().Err() == nil {
@@ -186,34 +192,17 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
 
-// transports are the transports of one protocol, by the least class of address that they connect to.
-type transports [classPublic + 1]*http.Transport
-
-func (t transports) closeIdle() {
-	for _, one := range t {
-		one.CloseIdleConnections()
-	}
-}
-
-// pool has the connections that were made under one policy.
-type pool struct{ web, h2c transports }
-
+// newPool returns a pool without connections, for connections under a policy.
 func (c *Client) newPool(private Private) *pool {
-	both := new(http.Protocols)
-	both.SetHTTP1(true)
-	both.SetHTTP2(true)
-	plain := new(http.Protocols)
-	plain.SetUnencryptedHTTP2(true)
-	p := &pool{}
-	for floor := range classPublic + 1 {
-		p.web[floor] = c.transport(both, private, floor)
-		p.h2c[floor] = c.transport(plain, private, floor)
-	}
-	return p
+	return newPool(func(k kind) *http.Transport { return c.transport(k, private) })
 }
 
-func (c *Client) transport(protocols *http.Protocols, private Private, floor class) *http.Transport {
-	guarded := c.is.guard(private, c.far, floor)
+func (c *Client) transport(k kind, private Private) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!k.h2c)
+	protocols.SetHTTP2(!k.h2c)
+	protocols.SetUnencryptedHTTP2(k.h2c)
+	guarded := c.is.guard(private, c.far, k.floor)
 	dialer := &net.Dialer{
 		Timeout:         dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
@@ -244,11 +233,6 @@ func (c *Client) transport(protocols *http.Protocols, private Private, floor cla
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxUnread},
 		Protocols:              protocols,
 	}
-}
-
-func (p *pool) closeIdle() {
-	p.web.closeIdle()
-	p.h2c.closeIdle()
 }
 
 // body is an answer's body whose errors are *fault.Error.

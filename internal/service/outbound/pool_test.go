@@ -1,0 +1,123 @@
+package outbound_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// serveHTTP2 starts a server of HTTP/2, with TLS or without, and returns what of a Client asks it.
+func serveHTTP2(t *testing.T, secure bool, h http.HandlerFunc) (*httptest.Server, func(*outbound.Client) *http.Client) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	t.Cleanup(s.Close)
+	if secure {
+		s.EnableHTTP2 = true
+		s.StartTLS()
+		return s, (*outbound.Client).HTTPClient
+	}
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	return s, (*outbound.Client).H2C
+}
+
+// SPEC N2: an answer whose header is too long ends its HTTP/2 connection, but no call of another caller.
+func TestN2AnAnswerEndsNoCallOfAnotherCaller(t *testing.T) {
+	for name, secure := range map[string]bool{"TLS": true, "without TLS": false} {
+		t.Run(name, func(t *testing.T) {
+			arrived, answer := make(chan struct{}), make(chan struct{})
+			letGo := sync.OnceFunc(func() { close(answer) })
+			server, over := serveHTTP2(t, secure, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/long" {
+					w.Header().Set("Said", strings.Repeat("x", 70_000))
+					return
+				}
+				close(arrived)
+				<-answer
+				_, _ = io.WriteString(w, "answered")
+			})
+			defer letGo()
+			opts := outbound.Options{}
+			if secure {
+				opts.Roots = server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+			}
+			client := over(newClient(t, opts))
+			room := turns.NewRoom(1 << 20)
+			as := func(caller, path string) (string, error) {
+				ctx, end := room.Open(t.Context(), turns.Owner{Caller: caller, Session: "of " + caller})
+				defer end()
+				resp, err := client.Do(request(t, http.MethodPost, server.URL+path, "{}").WithContext(ctx))
+				if err != nil {
+					return "", err
+				}
+				defer func() { _ = resp.Body.Close() }()
+				body, err := io.ReadAll(resp.Body)
+				return string(body), err
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if got, err := as("bob", "/wait"); err != nil || got != "answered" {
+					t.Errorf("bob's call: %q, %v", got, err)
+				}
+			})
+			<-arrived
+			if _, err := as("ann", "/long"); err == nil {
+				t.Error("an answer with a header of 70 000 bytes was taken")
+			}
+			letGo()
+			wg.Wait()
+		})
+	}
+}
+
+// SPEC N2, S2: what is kept for callers without a request is bounded: the connections of others are closed.
+func TestN2ConnectionsOfManyCallersAreBounded(t *testing.T) {
+	const callers, kept = 600, 256
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	var opened, open atomic.Int64
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			opened.Add(1)
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	client := newClient(t, outbound.Options{})
+	room := turns.NewRoom(1 << 20)
+	ask := func(caller int) {
+		t.Helper()
+		ctx, end := room.Open(t.Context(), turns.Owner{Caller: strconv.Itoa(caller)})
+		defer end()
+		if _, err := do(t, client, request(t, http.MethodPost, server.URL, "{}").WithContext(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range callers {
+		ask(n)
+	}
+	testkit.Eventually(t, "the connections of callers that have not asked for long are closed", func() bool { return open.Load() <= kept })
+	before := opened.Load()
+	ask(callers - kept)
+	if opened.Load() != before {
+		t.Error("a connection that is to be kept was not used again")
+	}
+	ask(0)
+	if opened.Load() != before+1 {
+		t.Error("a connection that is to be closed was used again")
+	}
+}
