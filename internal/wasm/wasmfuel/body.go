@@ -111,6 +111,16 @@ const (
 // an eighth of it.
 const maxAllBranches = 1_000_000_000
 
+// A small module may not take the compiler as long as a large one: it may have someWork units of each kind,
+// and workPerByte more for each of its bytes.
+const (
+	someWork    = 50_000_000
+	workPerByte = 160
+)
+
+// within bounds the units of work of a module.
+func (m *module) within(all int) int { return min(all, someWork+workPerByte*len(m.buf)) }
+
 // perLoop is how many branches a loop counts as.
 const perLoop = 10
 
@@ -138,7 +148,7 @@ func (c *scanner) scan(pos, end int, t signature) *Error {
 	c.total += c.weight
 	c.allNests += c.nests
 	c.allBranches += c.branches * c.branches
-	if c.total > maxTotal || c.allNests > maxAllNests || c.allBranches > maxAllBranches {
+	if c.total > maxTotal || c.allNests > c.m.within(maxAllNests) || c.allBranches > c.m.within(maxAllBranches) {
 		c.r.fail(pos, "the module is too complex to be compiled")
 	}
 	if c.r.err == nil && c.r.more() {

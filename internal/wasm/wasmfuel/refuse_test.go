@@ -130,7 +130,8 @@ var hostile = map[string]struct {
 	"functions that take gigabytes together": {with(main(strings.Repeat(truncation, 10_000)+code(i32Const, 0)), func(p *program) {
 		p.funcs = slices.Repeat(p.funcs, 200)
 	}), "the module is too complex"},
-	"more branches than are compiled in time": {main(code(block, empty) + strings.Repeat(code(localGet, 0, brIf, 0), 25_001) + code(end, i32Const, 0)).bytes(), "too complex"},
+	"more branches than are compiled in time":                       {main(code(block, empty) + strings.Repeat(code(localGet, 0, brIf, 0), 25_001) + code(end, i32Const, 0)).bytes(), "too complex"},
+	"more branches than are compiled in the time of a small module": {main(code(block, empty) + strings.Repeat(code(localGet, 0, brIf, 0), 8_000) + code(end, i32Const, 0)).bytes(), "the module is too complex"},
 	"functions with more branches than are compiled in time": {with(main(code(block, empty)+strings.Repeat(code(localGet, 0, brIf, 0), 20_000)+code(end, i32Const, 0)), func(p *program) {
 		p.funcs = slices.Repeat(p.funcs, 3)
 	}), "the module is too complex"},
