@@ -172,10 +172,14 @@ func (c *Client) send(req *http.Request, h2c bool) (*http.Response, error) {
 	if fields(resp.Header) > maxFields {
 		_ = resp.Body.Close() // the body is not needed
 		giveUp()
-		return nil, fault.New(fault.ExecutionFailed, "the header of the answer of %s has more than %d fields", Origin(req.URL), maxFields)
+		return nil, tooManyFields(req, "header")
 	}
-	resp.Body = &body{ReadCloser: resp.Body, req: req, conn: h.conn.Load(), over: giveUp}
+	resp.Body = &body{ReadCloser: resp.Body, req: req, trailer: &resp.Trailer, conn: h.conn.Load(), over: giveUp}
 	return resp, nil
+}
+
+func tooManyFields(req *http.Request, where string) *fault.Error {
+	return fault.New(fault.ExecutionFailed, "the %s of the answer of %s has more than %d fields", where, Origin(req.URL), maxFields)
 }
 
 // fields returns the number of fields in a header.
@@ -238,9 +242,10 @@ func (c *Client) transport(k kind, private Private) *http.Transport {
 // body is an answer's body whose errors are *fault.Error.
 type body struct {
 	io.ReadCloser
-	req  *http.Request
-	conn *paced // nil if it is not paced
-	over func()
+	req     *http.Request
+	trailer *http.Header // it comes after the body
+	conn    *paced       // nil if it is not paced
+	over    func()
 }
 
 // Close implements io.Closer.
@@ -253,8 +258,12 @@ func (b *body) Close() error {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.conn.asked(perRead + 2*int64(n))
-	if err != nil && !errors.Is(err, io.EOF) { // io.ErrUnexpectedEOF is not io.EOF
+	switch {
+	case err == nil:
+	case !errors.Is(err, io.EOF): // io.ErrUnexpectedEOF is not io.EOF
 		err = transportFault(b.req, own(b.req, err), true)
+	case fields(*b.trailer) > maxFields:
+		err = tooManyFields(b.req, "trailer")
 	}
 	return n, err
 }

@@ -121,3 +121,32 @@ func TestN2ConnectionsOfManyCallersAreBounded(t *testing.T) {
 		t.Error("a connection that is to be closed was used again")
 	}
 }
+
+// SPEC S2: what comes with an answer is bounded before its body and after it.
+func TestS2AnAnswersFieldsAreBounded(t *testing.T) {
+	server, over := serveHTTP2(t, false, func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.URL.Query().Get("n"))
+		if err != nil {
+			t.Error(err)
+		}
+		field := "Field"
+		if r.URL.Path == "/trailer" {
+			_, _ = io.WriteString(w, "{}")
+			field = http.TrailerPrefix + field
+		}
+		for range n {
+			w.Header().Add(field, "")
+		}
+	})
+	client := over(newClient(t, outbound.Options{}))
+	for path, refused := range map[string]bool{"/header?n=100": false, "/header?n=300": true, "/trailer?n=200": false, "/trailer?n=300": true} {
+		resp, err := client.Do(request(t, http.MethodPost, server.URL+path, "{}"))
+		if err == nil {
+			_, err = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+		}
+		if (err != nil) != refused {
+			t.Errorf("%s: %v, want refused: %t", path, err, refused)
+		}
+	}
+}
