@@ -458,6 +458,23 @@ func TestO3HowLongAccessLasts(t *testing.T) {
 	})
 }
 
+// O3: all callers together have 1024 sessions. A further caller has to wait; one that has 16 loses one of its own.
+func TestO3HowManySessionsThereAre(t *testing.T) {
+	a := console.NewAccess()
+	defer a.Clear()
+	for i := range 64 * 16 {
+		if !a.EnterByToken(fmt.Sprint("caller ", i/16)) {
+			t.Fatalf("there are only %d sessions", i)
+		}
+	}
+	if a.EnterByToken("one more") {
+		t.Error("there are more than 1024 sessions")
+	}
+	if !a.EnterByToken("caller 3") {
+		t.Error("a caller with 16 sessions does not lose one of its own")
+	}
+}
+
 // O1: the page loads nothing from elsewhere, has no inline code, and is small.
 func TestO1TheFiles(t *testing.T) {
 	total := 0
@@ -517,6 +534,8 @@ func TestO3ByAToken(t *testing.T) {
 		{"192.0.2.1:80", "http://192.0.2.1:80", `{"token":"good"}`, 200},
 		{"[2001:db8::1]", "http://[2001:db8::1]", `{"token":"good"}`, 200},
 		{"other.example", "https://other.example", `{"token":"good"}`, 403},
+		{"0.0.0.0:80", "http://0.0.0.0:80", `{"token":"good"}`, 403},
+		{"[::]", "http://[::]", `{"token":"good"}`, 403},
 		{"orla.example.com", "https://orla.example.com", `{"token":"bad"}`, 403},
 		{"orla.example.com", "https://evil.example", `{"token":"good"}`, 403},
 		{"evil.example", "https://evil.example", `{"token":"good"}`, 403},

@@ -24,6 +24,12 @@ func (a Access) Enter(code string) string {
 	return token
 }
 
+// EnterByToken reports whether a caller with a token gets another session.
+func (a Access) EnterByToken(name string) bool {
+	_, _, ok := a.a.enter(Guest{Name: name, Token: "t"}, "https://orla.example.com", time.Now(), time.Time{})
+	return ok
+}
+
 // Knows reports whether a token is that of a session, and uses it.
 func (a Access) Knows(token string) bool { return a.a.find(token, time.Now()) != nil }
 

@@ -23,9 +23,6 @@ import (
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
-// admissionLife is for how long after a link was used its page may register a passkey.
-const admissionLife = 10 * time.Minute
-
 // newDecisions returns what answers the requests about approvals.
 func (s *server) newDecisions() *decisions.Decisions {
 	return &decisions.Decisions{
@@ -105,17 +102,15 @@ func callerOf(g console.Guest) control.Caller {
 func (s *server) asVisitor(ctx context.Context, v console.Visit) context.Context {
 	who := &decisions.Visitor{
 		Name: v.Name, Roles: decisions.Roles(), Origin: v.Origin, Session: v.Session, Issued: v.Issued,
+		Admits: decisions.Admission(v.Admits), Entered: v.Entered,
 		NoPasskeys: func() error { return s.noPasskeys(ctx, v.Origin) },
 		Redeem: func(link string) decisions.Admission {
 			g, _ := v.Redeem(link)
 			return decisions.Admission(g.Admits)
 		},
 	}
-	switch {
-	case v.Token != "":
+	if v.Token != "" {
 		who.Roles = s.current().ConsoleRoles(v.Name, v.Groups)
-	case time.Since(v.Entered) < admissionLife:
-		who.Admits = decisions.Admission(v.Admits)
 	}
 	return control.WithCaller(decisions.With(ctx, who), callerOf(v.Guest))
 }

@@ -260,7 +260,7 @@ func (d *Decisions) info(v *Visitor) VisitorInfo {
 		}
 	}
 	switch {
-	case mayRegister(v.Admits, len(keys)) == nil:
+	case mayRegister(v.admission(), len(keys)) == nil:
 		info.Register = "nothing"
 	case len(keys) == 0:
 		info.Register = "link"

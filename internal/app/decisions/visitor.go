@@ -37,8 +37,10 @@ type Visitor struct {
 	NoPasskeys func() error
 	// Issued says that a server elsewhere gave the token, so that no program of this machine has it by itself.
 	Issued bool
-	// Admits is what the link allows that let this visitor in; Nothing for a token.
+	// Admits is what the link allows that let this visitor in; Nothing for a token. It does so for AdmissionLife.
 	Admits Admission
+	// Entered is when the link or the token was used.
+	Entered time.Time
 	// Redeem returns what another link allows, which it uses up.
 	Redeem func(code string) Admission
 }
@@ -52,6 +54,17 @@ const (
 	First             // the first passkey of this Orla
 	Any               // a passkey beside others: somebody made the link who may approve calls
 )
+
+// AdmissionLife is for how long after a link was used its page may register a passkey.
+const AdmissionLife = 10 * time.Minute
+
+// admission returns what a visitor's link still allows.
+func (v *Visitor) admission() Admission {
+	if time.Since(v.Entered) >= AdmissionLife {
+		return Nothing
+	}
+	return v.Admits
+}
 
 // has reports whether a visitor has a role.
 func (v *Visitor) has(role string) bool {
@@ -233,7 +246,7 @@ func (d *Decisions) register(v *Visitor, asked *PasskeyRequest) error {
 		return &control.Error{Code: control.CodeBadRequest, Message: "name: wants 1 to 100 bytes"}
 	}
 	k.Owner, k.Registered = v.Name, time.Now().UTC().Truncate(time.Second)
-	admitted := v.Admits
+	admitted := v.admission()
 	if asked.Link != "" && v.Redeem != nil {
 		admitted = max(admitted, v.Redeem(asked.Link))
 	}

@@ -116,6 +116,11 @@ func TestT87AnAssertionIsGoodForOneThing(t *testing.T) {
 	if a := moved.assertion(client("webauthn.get", origin, said.Challenge(), ""), data(k.RP, 0x05, 7)); k.Verify(&a, said, origin) == nil {
 		t.Error("a passkey is good on another port than that on which it was registered")
 	}
+	foreign := moved.key()
+	foreign.RP = "example.com" // as a proof can say in an audit log that somebody has changed
+	if a := moved.assertion(client("webauthn.get", origin, said.Challenge(), ""), data(foreign.RP, 0x05, 7)); foreign.Verify(&a, said, origin) == nil {
+		t.Error("a passkey of one host is good on the page of another")
+	}
 	weak := must(x509.MarshalPKIXPublicKey(&must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)).PublicKey))
 	k = passkey.Key{Public: weak, RP: "orla.example.com", Origin: origin}
 	a := passkey.Assertion{ClientData: client("webauthn.get", origin, said.Challenge(), ""), Data: data(k.RP, 0x05, 7)}
