@@ -39,8 +39,8 @@ func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"at info and above, wherever else the log goes. What a capsule writes to stderr is\n" +
 			"there, and why it was started and ended. Orla keeps the last lines of each tool in\n" +
 			"memory. With --since, older ones come from log_file, if it is set and has JSON,\n" +
-			"and from what logrotate has made of it (.1, .2.gz, -20261126); otherwise they are in the\n" +
-			"journal, or where stderr goes.",
+			"and from what logrotate has made of it (.1, .2.gz, -20261126); or from\n" +
+			"the journal, if the log goes there and Orla may read it.",
 		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes mail --grep timeout\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
 		ValidArgsFunction: completeManifests(flags, 0, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -36,6 +36,7 @@ func priorityOf(level slog.Level) int {
 func appendEntry(entry []byte, r slog.Record, given []slog.Attr, group string) []byte {
 	entry = systemd.AppendField(entry, "SYSLOG_IDENTIFIER", "orla")
 	entry = systemd.AppendField(entry, "PRIORITY", strconv.Itoa(priorityOf(r.Level)))
+	entry = systemd.AppendField(entry, fieldPrefix+slog.TimeKey, r.Time.UTC().Format(time.RFC3339Nano))
 	entry = systemd.AppendField(entry, fieldPrefix+slog.MessageKey, r.Message)
 	var message strings.Builder
 	message.WriteString(r.Message)

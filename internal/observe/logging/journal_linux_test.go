@@ -80,7 +80,7 @@ func TestK1TheJournalHasFields(t *testing.T) {
 			t.Errorf("%s is %q; want %q", name, got[name], want)
 		}
 	}
-	if len(got) != 9 {
+	if len(got) != 10 {
 		t.Errorf("the fields are %q", got)
 	}
 

@@ -90,26 +90,29 @@ type identity struct {
 	event, tool string
 }
 
+func identityOf(line *history.Line) identity {
+	return identity{line.Time.UnixNano(), line.Event, line.Tool}
+}
+
 // missing returns the lines of kept that files do not have.
 func missing(ctx context.Context, files *logFiles, kept []history.Line) (list []history.Line) {
 	if len(kept) == 0 {
 		return nil
 	}
 	left, oldest := make(map[identity]int, len(kept)), kept[0].Time
-	of := func(line *history.Line) identity { return identity{line.Time.UnixNano(), line.Event, line.Tool} }
 	for i := range kept {
-		left[of(&kept[i])]++
+		left[identityOf(&kept[i])]++
 		if kept[i].Time.Before(oldest) {
 			oldest = kept[i].Time
 		}
 	}
 	for line := range files.lines(ctx, oldest) {
-		if id := of(&line); left[id] > 0 {
+		if id := identityOf(&line); left[id] > 0 {
 			left[id]--
 		}
 	}
 	for i := range kept {
-		if id := of(&kept[i]); left[id] > 0 {
+		if id := identityOf(&kept[i]); left[id] > 0 {
 			left[id]--
 			list = append(list, kept[i])
 		}
