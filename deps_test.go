@@ -200,7 +200,7 @@ var imports = map[string][]string{
 	"internal/app/listen":              {"internal/launch/carry", "internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/sources":             {"internal/app/config", "internal/app/discovery", "internal/call/recovered", "internal/file/watch"}, // says when tools may have changed
 	"internal/app/wiring": {
-		"capsule/handover",
+		"capsule/handover", "internal/console",
 		"internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/replicas", "internal/cluster/sealed", // what several replicas share
 		"mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/passed", "mcpbridge/wire", // what a replica serves to the others
 		"mcpbridge/sessionlog", "internal/deps",

@@ -25,6 +25,7 @@ const (
 	maxOwn      = 6        // streams of one session
 	maxBody     = 4 << 20  // of a request, in bytes
 	maxLogin    = 16 << 10 // of a login
+	maxLogins   = 8        // that ask the authorization server at once
 	maxRefused  = 10       // lines about refused logins in the log in a minute
 )
 
@@ -55,6 +56,7 @@ type Console struct {
 	files    func() map[string]file
 	requests *turns.Shares // of maxRequests
 	streams  *turns.Shares // of maxStreams
+	logins   chan struct{} // holds one for each that asks the authorization server
 	over     context.Context
 	end      context.CancelFunc
 }
@@ -74,6 +76,7 @@ func New(opts Options) *Console {
 	c := &Console{
 		opts: opts, files: sync.OnceValue(readFiles), over: over, end: end,
 		requests: turns.NewShares(maxRequests), streams: turns.NewShares(maxStreams),
+		logins: make(chan struct{}, maxLogins),
 	}
 	c.doors.Store(&Doors{})
 	return c
@@ -130,6 +133,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.serveAPI(w, r)
 	case r.Method == http.MethodPost && r.URL.Path == loginPath:
 		c.login(w, r)
+	case r.Method == http.MethodPost && r.URL.Path == "/console/ticket":
+		c.ticket(w, r)
 	case r.Method == http.MethodGet && r.URL.Path == "/console/door":
 		c.door(w, r)
 	case r.Method == http.MethodPost && r.URL.Path == "/console/logout":

@@ -17,8 +17,27 @@ type Doors struct {
 	Token func(ctx context.Context, text string) (Guest, time.Time, error)
 	// Still reports whether a guest with a token may stay. It must not be nil if Token is not.
 	Still func(Guest) bool
+	// Login, if not nil, is where people log in for a token. It needs Token.
+	Login *Login
 	// Hosts are the names that the page has elsewhere, each with a port or without.
 	Hosts []string
+}
+
+// Login is an authorization server that gives tokens to people.
+type Login struct {
+	// Host is its name, for people.
+	Host string
+	// Begin returns a login whose answer the browser brings to a redirect URL.
+	Begin func(ctx context.Context, redirect string) (Ticket, error)
+	// Finish returns the token for the answer, which is the query of a URL.
+	Finish func(ctx context.Context, redirect string, t Ticket, answer string) (token string, err error)
+}
+
+// Ticket is a login that has begun. The page keeps it, and Orla does not.
+type Ticket struct {
+	Open     string `json:"open,omitempty"` // where the person logs in
+	State    string `json:"state"`
+	Verifier string `json:"verifier"`
 }
 
 // Visit is a request of somebody who was let in.
@@ -69,14 +88,21 @@ func split(host string) (name, port string) {
 
 // door says how to get in here.
 func (c *Console) door(w http.ResponseWriter, r *http.Request) {
-	answer(w, http.StatusOK, map[string]bool{"link": isLocal(r), "token": c.doors.Load().Token != nil})
+	d := c.doors.Load()
+	at := ""
+	if d.Token != nil && d.Login != nil {
+		at = d.Login.Host
+	}
+	answer(w, http.StatusOK, map[string]any{"link": isLocal(r), "token": d.Token != nil, "login": at})
 }
 
 // login exchanges the code of a link, or a token, for a session.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
-		Code  string `json:"code"`
-		Token string `json:"token"`
+		Code   string `json:"code"`
+		Token  string `json:"token"`
+		Answer string `json:"answer"` // of the authorization server, to a ticket
+		Ticket
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(&asked); err != nil {
 		refuse(w, http.StatusBadRequest, "the request's body is not a login", "")
@@ -85,6 +111,11 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	var guest Guest
 	var ends time.Time
 	var ok bool
+	if asked.Answer != "" {
+		if asked.Token, ok = c.byAnswer(w, r, asked.Ticket, asked.Answer); !ok {
+			return
+		}
+	}
 	switch {
 	case asked.Token != "":
 		if guest, ends, ok = c.byToken(w, r, asked.Token); !ok {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/orla-project/orla/internal/service/address"
@@ -18,6 +19,9 @@ type OAuthConfig struct {
 	Scopes       []string `json:"scopes,omitempty" jsonschema:"Scopes that a token must have. Default: none."`
 	SubjectClaim string   `json:"subject_claim,omitempty" jsonschema:"Claim that names the caller; a name, or a path such as a.b. Default sub."`
 	GroupsClaim  string   `json:"groups_claim,omitempty" jsonschema:"Claim with the caller's groups; a name, or a path such as realm_access.roles. Default: none, and no groups."`
+	// ClientID and ClientSecret are those of the page of the console.
+	ClientID     string `json:"console_client_id,omitempty" jsonschema:"Client that the authorization server knows the console by, with the redirect URL /console/login at each address of the console. With it, people log in to the console there. Default: none, and they paste a token."`
+	ClientSecret string `json:"console_client_secret_file,omitempty" jsonschema:"File with the secret of that client, relative to this file's folder. Default: none, for a public client."`
 }
 
 // Settings returns which tokens are accepted.
@@ -28,6 +32,15 @@ func (o OAuthConfig) Settings() oauth.Settings {
 	}
 }
 
+// ConsoleSecretFile returns the path of the file with the secret of the console's client; "" for none.
+func (c *Loaded) ConsoleSecretFile() string {
+	path := c.Auth.OAuth.ClientSecret
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(c.File), path)
+}
+
 // Required reports whether a caller over HTTP needs a token.
 func (a AuthConfig) Required() bool { return len(a.Tokens) > 0 || a.OAuth.Issuer != "" }
 
@@ -35,7 +48,7 @@ func (a AuthConfig) Required() bool { return len(a.Tokens) > 0 || a.OAuth.Issuer
 func (v *verdict) oauth() {
 	o, key := v.Auth.OAuth, "auth.oauth"
 	if o.Issuer == "" {
-		if o.PublicURL != "" || o.Audience != "" || len(o.Scopes) > 0 || o.SubjectClaim != "" || o.GroupsClaim != "" {
+		if o.PublicURL != "" || o.Audience != "" || len(o.Scopes) > 0 || o.SubjectClaim != "" || o.GroupsClaim != "" || o.ClientID != "" || o.ClientSecret != "" {
 			v.doc.Faultf(key+".issuer", "is required")
 		}
 		return
@@ -46,7 +59,10 @@ func (v *verdict) oauth() {
 	if err := publicURL(o.PublicURL); err != nil {
 		v.doc.Faultf(key+".public_url", "%v", err)
 	}
-	for name, text := range map[string]string{"issuer": o.Issuer, "audience": o.Audience, "subject_claim": o.SubjectClaim, "groups_claim": o.GroupsClaim} {
+	if o.ClientSecret != "" && o.ClientID == "" {
+		v.doc.Faultf(key+".console_client_id", "is required with a secret")
+	}
+	for name, text := range map[string]string{"issuer": o.Issuer, "console_client_id": o.ClientID, "audience": o.Audience, "subject_claim": o.SubjectClaim, "groups_claim": o.GroupsClaim} {
 		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 			v.doc.Faultf(key+"."+name, "must not contain spaces or control characters")
 		}

@@ -50,16 +50,16 @@ func (s *server) serveConsole(cfg *config.Loaded, settings *httpfront.Settings) 
 // openConsole lets in whom a configuration lets in, and nobody else.
 func (s *server) openConsole(cfg *config.Loaded, settings *httpfront.Settings) {
 	s.page.Turn(cfg.Console == config.ConsoleOn)
-	s.page.Open(doorsOf(cfg, settings))
+	s.page.Open(s.doorsOf(cfg, settings))
 }
 
 // doorsOf returns how a configuration lets people in beyond loopback: with the tokens of its callers that have a role.
-func doorsOf(cfg *config.Loaded, settings *httpfront.Settings) console.Doors {
+func (s *server) doorsOf(cfg *config.Loaded, settings *httpfront.Settings) console.Doors {
 	if settings.Verify == nil || !slices.ContainsFunc(cfg.Callers, func(c config.CallerConfig) bool { return len(c.Console) > 0 }) {
 		return console.Doors{}
 	}
 	return console.Doors{
-		Hosts: cfg.AllowedHosts,
+		Hosts: cfg.AllowedHosts, Login: s.Services.ConsoleLogin(cfg),
 		Token: func(ctx context.Context, text string) (console.Guest, time.Time, error) {
 			info, err := settings.Verify(ctx, text, &http.Request{})
 			if err != nil {

@@ -4,6 +4,15 @@ const place = 'orla.console.key';
 export const hasKey = () => Boolean(localStorage.getItem(place));
 export const keep = (key) => localStorage.setItem(place, key);
 
+// A ticket is a login at an authorization server that has begun in this tab.
+const began = 'orla.console.ticket';
+export const keepTicket = (ticket) => sessionStorage.setItem(began, JSON.stringify(ticket));
+export function takeTicket() {
+  const text = sessionStorage.getItem(began);
+  sessionStorage.removeItem(began);
+  return text ? JSON.parse(text) : null;
+}
+
 // Ended says that the session is over.
 export class Ended extends Error {}
 

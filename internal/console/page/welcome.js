@@ -1,5 +1,5 @@
 // A browser that followed a link from elsewhere sends no cookie with it. From here it does. Who has a token enters with it.
-import { get, hasKey, keep, message } from './api.js';
+import { get, hasKey, keep, keepTicket, message } from './api.js';
 
 const form = document.getElementById('token'), text = document.getElementById('text'), fault = document.getElementById('fault');
 
@@ -15,9 +15,26 @@ form.addEventListener('submit', async (event) => {
   } catch { fault.textContent = 'Orla does not answer.'; }
 });
 
+// Where people log in elsewhere, the answer comes to the page of links, in this tab.
+const begin = document.getElementById('begin'), why = document.getElementById('why');
+
+begin.addEventListener('click', async () => {
+  why.textContent = '';
+  begin.disabled = true;
+  try {
+    const answer = await fetch('/console/ticket', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' });
+    if (!answer.ok) { why.textContent = await message(answer); return; }
+    const { open, state, verifier } = await answer.json();
+    keepTicket({ state, verifier });
+    location.assign(open);
+  } catch { why.textContent = 'Orla does not answer.'; } finally { begin.disabled = false; }
+});
+
 fetch('/console/door').then((answer) => answer.json()).then((door) => {
   form.hidden = !door.token;
   document.getElementById('link').hidden = !door.link;
+  document.getElementById('login').hidden = !door.login;
+  document.getElementById('at').textContent = door.login;
 });
 
 if (hasKey()) get('/v1/status').then(() => location.replace('/'), () => {});

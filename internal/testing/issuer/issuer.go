@@ -34,6 +34,8 @@ type Issuer struct {
 	down      bool
 	documents int // that were fetched
 	sets      int // of keys
+	codes     map[string]grant
+	claims    map[string]any // of people who log in
 }
 
 // first is the first key of every Issuer: to make one takes long.
@@ -119,6 +121,12 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		answer = about
+	case "/authorize":
+		i.authorize(w, r)
+		return
+	case "/token":
+		i.token(w, r)
+		return
 	case "/keys":
 		i.sets++
 		set := []any{}

@@ -1,0 +1,50 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/console"
+	"github.com/orla-project/orla/internal/service/login"
+)
+
+// ConsoleLogin returns where people log in to the page of the console; nil for nowhere (SPEC O3, docs/decisions/0057).
+func (s *Services) ConsoleLogin(cfg *config.Loaded) *console.Login {
+	o := cfg.Auth.OAuth
+	at, err := url.Parse(o.Issuer)
+	if err != nil || o.ClientID == "" {
+		return nil
+	}
+	settings := o.Settings()
+	web := &login.Web{
+		Client: s.issuers, Issuer: o.Issuer, ClientID: o.ClientID,
+		Resource: settings.Resource(), Audience: settings.Audience, Scopes: settings.Scopes,
+	}
+	if path := cfg.ConsoleSecretFile(); path != "" {
+		web.Secret = func() (string, error) {
+			data, err := config.ReadSmall(path)
+			if text := strings.TrimSpace(string(data)); err == nil && text != "" {
+				return text, nil
+			}
+			return "", fmt.Errorf("auth.oauth.console_client_secret_file: %w", errors.Join(err, errors.New("there is no secret")))
+		}
+	}
+	return &console.Login{
+		Host: at.Hostname(),
+		Begin: func(ctx context.Context, redirect string) (console.Ticket, error) {
+			t, err := web.Begin(ctx, redirect)
+			return console.Ticket(t), err
+		},
+		Finish: func(ctx context.Context, redirect string, t console.Ticket, answer string) (string, error) {
+			said, err := url.ParseQuery(answer)
+			if err != nil {
+				return "", errors.New("the answer is not the query of a URL")
+			}
+			return web.Finish(ctx, redirect, login.Ticket(t), said)
+		},
+	}
+}

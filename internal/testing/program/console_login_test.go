@@ -1,0 +1,105 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/console"
+	"github.com/orla-project/orla/internal/testing/issuer"
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// logsIn logs a person in at an issuer, as the page does.
+func (g *outsider) logsIn() (status int, text string) {
+	g.o.t.Helper()
+	var ticket console.Ticket
+	status, text, _ = g.ask("POST", "/console/ticket", `{}`)
+	if status != http.StatusOK || json.Unmarshal([]byte(text), &ticket) != nil {
+		return status, text
+	}
+	back, err := issuer.Browse(g.o.t.Context(), ticket.Open, "ann")
+	if err != nil {
+		g.o.t.Fatal(err)
+	}
+	if !strings.HasPrefix(back.String(), g.origin+"/console/login?") {
+		g.o.t.Fatalf("the issuer sends the browser to %s", back)
+	}
+	return g.finishes(ticket, back.RawQuery)
+}
+
+func (g *outsider) finishes(ticket console.Ticket, answer string) (status int, text string) {
+	g.o.t.Helper()
+	body, err := json.Marshal(map[string]string{"answer": answer, "state": ticket.State, "verifier": ticket.Verifier})
+	if err != nil {
+		g.o.t.Fatal(err)
+	}
+	status, text, cookies := g.ask("POST", "/console/login", string(body))
+	var said struct{ Key string }
+	if status == http.StatusOK && json.Unmarshal([]byte(text), &said) == nil && len(cookies) == 1 {
+		g.key, g.cookie = said.Key, cookies[0].Name+"="+cookies[0].Value
+	}
+	return status, text
+}
+
+// SPEC O3: a person logs in to the page at the issuer of access tokens, beyond loopback and on it, and may do what the roles of
+// their entry say. The session ends with the token. A token that is pasted still lets in.
+func TestO3LoginAtAnIssuer(t *testing.T) {
+	i := issuer.New(t)
+	config := fmt.Sprintf("allowed_hosts: [orla.example.com]\nauth:\n  oauth: {issuer: %s, public_url: https://orla.example.com, console_client_id: page, groups_claim: groups}\n", i.URL) +
+		"callers:\n  - {name: 'oauth:ann', console: [viewer]}\n  - {group: on-call, console: [operator]}\n"
+	a := prepareAsking(t, nil, config)
+	elsewhere := &outsider{o: a.running, host: "orla.example.com", origin: "https://orla.example.com"}
+	local := strings.TrimSuffix(strings.TrimPrefix(a.url, "http://"), "/mcp")
+	here := &outsider{o: a.running, host: local, origin: "http://" + local}
+	for _, g := range []*outsider{elsewhere, here} {
+		if status, text := g.logsIn(); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", g.origin, status, text)
+		}
+		if status, text, _ := g.ask("GET", "/api/v1/visitor", ""); status != http.StatusOK || !strings.Contains(text, `"name":"oauth:ann"`) || !strings.Contains(text, `"roles":["viewer"]`) {
+			t.Errorf("%s: %d %s", g.origin, status, text)
+		}
+		if status, _, _ := g.ask("POST", "/api/v1/tools/wipe/call", `{}`); status != http.StatusForbidden {
+			t.Errorf("%s: a viewer calls a tool: %d", g.origin, status)
+		}
+	}
+	pasted := &outsider{o: a.running, host: "orla.example.com", origin: "https://orla.example.com"}
+	if status, text := pasted.enter(i.Token(i.Claims("https://orla.example.com/mcp"))); status != http.StatusOK {
+		t.Errorf("a token that is pasted: %d %s", status, text)
+	}
+
+	i.Grant("sub", "bob")
+	if status, text := elsewhere.logsIn(); status != http.StatusForbidden || !strings.Contains(text, "oauth:bob has no role here") {
+		t.Errorf("bob: %d %s", status, text)
+	}
+	i.Grant("groups", []string{"on-call"})
+	if status, text := elsewhere.logsIn(); status != http.StatusOK {
+		t.Errorf("bob with a group: %d %s", status, text)
+	}
+	i.Grant("aud", "https://other.example.com/mcp")
+	if status, text := elsewhere.logsIn(); status != http.StatusForbidden || !strings.Contains(text, "does not let you in") {
+		t.Errorf("a token for another audience: %d %s", status, text)
+	}
+	i.Grant("aud", "https://orla.example.com/mcp")
+	if status, text := elsewhere.finishes(console.Ticket{State: "s", Verifier: "v"}, "code=c&state=s&iss="+i.URL); status != http.StatusForbidden || !strings.Contains(text, "invalid_grant") {
+		t.Errorf("an answer of somebody else: %d %s", status, text)
+	}
+	if status, text := elsewhere.finishes(console.Ticket{State: "s"}, "error=access_denied&state=s&iss="+i.URL); status != http.StatusForbidden || !strings.Contains(text, "the issuer refuses the login: access_denied") {
+		t.Errorf("a person who does not agree: %d %s", status, text)
+	}
+
+	i.Grant("exp", time.Now().Add(3*time.Second).Unix())
+	if status, text := elsewhere.logsIn(); status != http.StatusOK {
+		t.Fatalf("with a short token: %d %s", status, text)
+	}
+	testkit.Eventually(t, "the session ends with its token", func() bool {
+		status, _, _ := elsewhere.ask("GET", "/api/v1/status", "")
+		return status == http.StatusUnauthorized
+	})
+	if status, _, _ := here.ask("GET", "/api/v1/status", ""); status != http.StatusOK {
+		t.Errorf("another session: %d", status)
+	}
+}
