@@ -97,6 +97,12 @@ func TestApprovals(t *testing.T) {
 	b.wait(`document.querySelectorAll('.passkeys .marks li').length === 1`)
 	b.wait(`[...document.querySelectorAll('.waits button')].some((e) => ` + approve + ` && !e.disabled)`)
 	b.accessible("approvals with a passkey")
+	b.look(320, 900, "dark")
+	if got := b.js(`[...document.querySelectorAll('.waits button')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent).join()`); got != "" {
+		t.Errorf("on a phone, buttons are too narrow for their text: %s", got)
+	}
+	b.picture("approval-320")
+	b.look(1280, 800, "light")
 	b.js("(document.activeElement.blur(), 1)")
 	b.tabTo(approve)
 	b.do(chromedp.KeyEvent(kb.Enter))

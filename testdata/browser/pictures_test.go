@@ -2,6 +2,7 @@ package browser
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -76,4 +77,67 @@ func TestPictures(t *testing.T) {
 	b.visit("#/tools")
 	b.wait(`document.querySelectorAll('.tools .tr:not(.head)').length === 7`)
 	b.picture("console-tools")
+}
+
+// deploy is a tool whose calls a person approves.
+const deploy = `#!/usr/bin/env python3
+# /// tool
+# description: Deploy a version of a service.
+# input_schema: {type: object}
+# annotations: {readOnlyHint: false, destructiveHint: false}
+# ///
+print("deployed")
+`
+
+// TestPictureOfAnApproval makes the picture of a call that waits for a person, and of how it differs from the one before.
+func TestPictureOfAnApproval(t *testing.T) {
+	into := os.Getenv("DOCUMENTS")
+	if into == "" {
+		t.Skip("DOCUMENTS is not set")
+	}
+	t.Setenv("PICTURES", into)
+	b := newTab(t)
+	tools := filepath.Join(os.TempDir(), "orla-pictures") // the rule's place is in the picture
+	t.Cleanup(func() { _ = os.RemoveAll(tools) })
+	if err := os.Rename(folder(t, map[string]string{
+		"deploy.py": deploy,
+		"rule.yaml": "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: deploy}\nspec: {tool_ref: deploy, operation_rules: [{operation_class: write, verdict: approval_required, approvers: [passkey]}]}\n",
+	}), tools); err != nil {
+		t.Fatal(err)
+	}
+	o := newOrla(t, tools, "version: 1\n")
+	b.authenticator()
+	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
+	b.wait(`document.querySelector('nav a')`)
+	b.visit("#/approvals")
+	press := func(text string) {
+		t.Helper()
+		button := "[...document.querySelectorAll('main button')].find((e) => e.textContent === '" + text + "' && !e.disabled)"
+		b.wait("Boolean(" + button + ")")
+		b.js("(" + button + ".click(), 1)")
+	}
+	press("Add a passkey")
+	b.wait(`document.querySelectorAll('.passkeys .marks li').length === 1`)
+	call := func(arguments string) *exec.Cmd {
+		t.Helper()
+		cmd := o.command("call", "deploy", "--json", arguments, "--tools-dir", tools)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		b.wait(`document.querySelector('.waits pre')?.textContent.includes('service')`)
+		return cmd
+	}
+	first := call(`{"service": "billing", "version": "2.1.0", "region": "eu-west", "replicas": 3}`)
+	press("Approve with a passkey")
+	if err := first.Wait(); err != nil {
+		t.Error(err)
+	}
+	b.wait(`!document.querySelector('.waits')`)
+	second := call(`{"service": "billing", "version": "2.2.0", "region": "eu-west", "replicas": 12}`)
+	b.wait(`document.querySelectorAll('.waits .diff li').length === 2`)
+	b.wait(`!document.querySelector('.toast')`)
+	b.look(1120, 700, "light")
+	b.picture("console-approval")
+	press("Deny")
+	_ = second.Wait() // it was denied
 }

@@ -8,6 +8,9 @@ import { obstacle, proof, register, visitor as ask } from './passkey.js';
 
 const looks = { Pending: ['busy', 'Waits'], Approved: ['ready', 'Approved'], Denied: ['crashed', 'Denied'], Expired: ['stopped', 'Expired'] };
 
+// short is a time as Orla writes it, without the parts that are 0.
+const short = (ttl) => ttl.replace(/(\D)0s$/, '$1').replace(/(\D)0m$/, '$1');
+
 export function approvalsView(app) {
   const control = new AbortController();
   let records = null, waiting = -1, due = false;
@@ -70,7 +73,7 @@ export function approvalsView(app) {
     if (!decides()) return h('p', { class: 'dim' }, 'Who decides needs the role approver.');
     if (controls.has(r.id)) return controls.get(r.id);
     const reason = h('input', { type: 'text', maxlength: '900', 'aria-label': 'Reason, for who made the call', placeholder: 'Reason, for who made the call' });
-    const ttl = h('select', { 'aria-label': 'How long it is good' }, [['', `for ${r.ttl.replace(/(\D)0s$/, '$1').replace(/(\D)0m$/, '$1')}`], ['1h', 'for 1 hour'], ['8h', 'for 8 hours'], ['24h', 'for a day']].map(([value, text]) => h('option', { value }, text)));
+    const ttl = h('select', { 'aria-label': 'How long it is good' }, [['', `for ${short(r.ttl)}`], ['1h', 'for 1 hour'], ['8h', 'for 8 hours'], ['24h', 'for a day']].map(([value, text]) => h('option', { value }, text)));
     const fault = h('p', { class: 'fault', role: 'alert' });
     const act = async (what, done) => {
       for (const b of box.querySelectorAll('button')) b.disabled = true;
@@ -135,7 +138,7 @@ export function approvalsView(app) {
     const left = h('span', { class: 'left', 'data-until': r.expires_at });
     return h('article', { class: 'item' + (r.phase === 'Pending' ? ' waits' : ' past') },
       h('h2', {}, h('span', { class: 'badge ' + kind }, shape(kind), h('span', {}, word)), visible(r.tool), h('small', { class: 'dim' }, visible([r.operation_class, 'by ' + r.caller, r.agent && 'for ' + r.agent].filter(Boolean).join(' · ')))),
-      h('dl', { class: 'details' }, [['Asked', day(r.created_at)], r.phase === 'Pending' && ['Time left', left], r.task && ['Task', r.task], r.why && ['Why', r.why], r.rule && ['Rule', r.rule], ['Runs', r.runs.join(', ')], ['May decide', r.approvers.join(', ')], r.phase === 'Pending' && ['Good for', r.ttl + ' after an approval, unless you choose another time'], r.decided_by && ['Decided by', `${r.decided_by}, ${r.decided_how}, ${day(r.decided_at)}`], r.reason && ['Reason', r.reason], r.used_at && ['Used', day(r.used_at)], ['Record', r.id]].filter(Boolean).map(([key, value]) => [h('dt', {}, key), h('dd', {}, value instanceof Node ? value : visible(value))])),
+      h('dl', { class: 'details' }, [['Asked', day(r.created_at)], r.phase === 'Pending' && ['Time left', left], r.task && ['Task', r.task], r.why && ['Why', r.why], r.rule && ['Rule', r.rule], ['Runs', r.runs.join(', ')], ['May decide', r.approvers.join(', ')], r.phase === 'Pending' && ['Good for', short(r.ttl) + ' after an approval, unless you choose another time'], r.decided_by && ['Decided by', `${r.decided_by}, ${r.decided_how}, ${day(r.decided_at)}`], r.reason && ['Reason', r.reason], r.used_at && ['Used', day(r.used_at)], ['Record', r.id]].filter(Boolean).map(([key, value]) => [h('dt', {}, key), h('dd', {}, value instanceof Node ? value : visible(value))])),
       full?.arguments !== undefined && h('div', { class: 'part' }, h('h3', {}, `Arguments, ${bytes(r.arguments_bytes)}`), h('pre', { tabindex: '0' }, seen.args), seen.args.length > 4000 && h('p', { class: 'dim' }, 'They are long. Scroll to their end before you decide.')),
       seen?.input && h('div', { class: 'part' }, h('h3', {}, 'Input that the client adds'), h('pre', { tabindex: '0' }, seen.input)),
       full?.last_approved && h('div', { class: 'part' }, h('h3', {}, `Since ${full.last_approved.id}, which ${full.last_approved.decided_by} approved`), full.last_approved.changes.length ? h('ul', { class: 'diff' }, seen.changes.map((c) => h('li', {}, h('code', {}, visible(JSON.parse(c.path)) || 'all'), c.was !== undefined && h('del', {}, visible(c.was)), c.is !== undefined && h('ins', {}, visible(c.is)))), full.last_approved.more_changes > 0 && h('li', {}, `and ${plural(full.last_approved.more_changes, 'other place')}`)) : h('p', { class: 'dim' }, 'Nothing differs.')),
