@@ -82,6 +82,10 @@ func (c *Capsule) take(t *handover.Taken) {
 	if t == nil {
 		return
 	}
+	c.started = t.Started
+	if t.Process == nil {
+		return
+	}
 	spec, err := c.spec()
 	if err != nil || handover.Origin(c.tool, &spec) != t.Origin {
 		c.log.Info("the process of the program before is ended: what starts it has changed", "tool", c.tool.Name, "pid", t.Process.Pid())

@@ -51,11 +51,14 @@ func Origin(t manifest.Tool, spec *launch.Spec) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Taken is a capsule of the program before whose process was adopted.
+// Taken is a capsule of the program before whose process was adopted, or was not given.
 type Taken struct {
 	State
-	Process *launch.LocalProcess
+	Process *launch.LocalProcess // nil if it was not given; then the State has only a count
 }
+
+// Counted returns a capsule without a process that had some restarts.
+func Counted(restarts int) *Taken { return &Taken{State: State{Started: restarts + 1}} }
 
 // Connection returns the connection with the process.
 func (t *Taken) Connection(opts stdio.Options) *stdio.Connection {

@@ -90,6 +90,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
 	log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
+	before.TakeKept(upgrade.History, log.History().Take, log.Logger)
 	if cfg.LogFile != "" || cfg.LogFormat == logging.Journal { // the log is not where err is printed
 		defer func() {
 			if err != nil {
@@ -131,10 +132,12 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		}
 		upgrade.IgnoreSignals()
 		next.Parts = p.Leave(s.capsules)
+		s.keep(next)
 	}()
 	s.upgrades.Begin(program, before, log.Logger)
 
 	s.telemetry = s.newTelemetry()
+	before.TakeKept(upgrade.Counters, s.telemetry.Take, log.Logger)
 	defer s.telemetry.Close(ctx)
 	traces, err := s.tracing(cfg)
 	if err != nil {

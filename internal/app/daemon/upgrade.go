@@ -38,6 +38,12 @@ const (
 	lastPatience = 500 * time.Millisecond
 )
 
+// keep has the next program take what was counted and logged.
+func (s *server) keep(next *upgrade.Document) {
+	next.Keep(upgrade.Counters, s.telemetry.Give(), s.log.Logger)
+	next.Keep(upgrade.History, s.log.History().Give(), s.log.Logger)
+}
+
 // leave is runHTTP's end before another program is executed: what can go on without this one is given to it, and all
 // else ends as at a stop. It reports false if nothing was begun.
 func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *upgrade.Document) bool {

@@ -49,6 +49,7 @@ type Document struct {
 	HTTP     *listen.State  `json:"http,omitempty"`
 	Control  *control.State `json:"control,omitempty"`
 	StateKey []byte         `json:"state_key,omitempty"` // of mcpbridge.Bridge
+	Kept     map[string]int `json:"kept,omitempty"`      // descriptors, of what Keep has
 	Executes Target         `json:"executes"`
 }
 

@@ -17,21 +17,28 @@ type Given struct {
 	Launch   *launch.State              `json:"launch,omitempty"`
 	Cgroup   *cgroup.Kept               `json:"cgroup,omitempty"`
 	Capsules map[string]json.RawMessage `json:"capsules,omitempty"` // handover.States, by the names of manifests
+	Restarts map[string]int             `json:"restarts,omitempty"` // of other capsules, by the names of manifests
 }
 
 // Leave is called in place of Close when another program is to be executed in this process. capsules are what
 // the supervisor has given.
 func (p *Parts) Leave(capsules map[string]json.RawMessage) *Given {
-	g := &Given{Capsules: capsules}
+	g := &Given{Capsules: capsules, Restarts: map[string]int{}}
+	for name, life := range p.Supervisor.Lives() {
+		if _, given := capsules[name]; !given && life.Restarts > 0 {
+			g.Restarts[name] = life.Restarts
+		}
+	}
 	p.close(func() { g.Launch, g.Cgroup = p.Launcher.Leave(), p.cgroup.Kept() })
 	return g
 }
 
 // adopted are the processes of capsules that the program before has given.
 type adopted struct {
-	mu     sync.Mutex // guards byName
-	byName map[string]*handover.Taken
-	ending sync.WaitGroup
+	mu       sync.Mutex // guards the fields that follow
+	byName   map[string]*handover.Taken
+	restarts map[string]int // of capsules without a process
+	ending   sync.WaitGroup
 }
 
 // adopt takes the processes over.
@@ -39,7 +46,7 @@ func (p *Parts) adopt(g *Given) {
 	if g == nil {
 		return
 	}
-	p.adopted.byName = map[string]*handover.Taken{}
+	p.adopted.byName, p.adopted.restarts = map[string]*handover.Taken{}, g.Restarts
 	for name, raw := range g.Capsules {
 		t := &handover.Taken{}
 		err := json.Unmarshal(raw, &t.State)
@@ -55,13 +62,17 @@ func (p *Parts) adopt(g *Given) {
 	}
 }
 
-// of returns the process that a capsule may go on with; nil for none.
+// of returns what a capsule may go on with: a process, or the count of its processes; nil for neither.
 func (a *adopted) of(t manifest.Tool) *handover.Taken {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := a.restarts[t.Name]; n > 0 {
+		delete(a.restarts, t.Name)
+		return handover.Counted(n)
+	}
 	if t.Isolation.Isolated() || t.Runtime.Remote != nil {
 		return nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	taken := a.byName[t.Name]
 	delete(a.byName, t.Name)
 	return taken

@@ -1,9 +1,8 @@
 package telemetry
 
 import (
+	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // ApprovalResult is how the wait for a person's decision about a call has ended.
@@ -17,32 +16,35 @@ const (
 	Withdrawn ApprovalResult = "withdrawn" // the rules have changed, for example
 )
 
+// waitBounds are the upper bounds of the histogram of waits for people, in seconds.
+var waitBounds = [...]float64{1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400}
+
 // approvals counts what became of questions to people.
 type approvals struct {
-	ended  *prometheus.CounterVec
-	waited prometheus.Histogram
+	ended  results
+	mu     sync.Mutex // guards the fields that follow
+	waited [len(waitBounds) + 1]uint64
+	sum    time.Duration // of the waits
 }
 
 func newApprovals() approvals {
-	a := approvals{
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "orla_approvals_total", Help: "Records of calls that needed an approval and do not wait any more, by their result.",
-		}, []string{"result"}),
-		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "orla_approval_wait_seconds", Help: "How long it took until somebody approved or denied a call.",
-			Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400},
-		}),
-	}
-	for _, result := range []ApprovalResult{Approved, Denied, Expired, Withdrawn} {
-		a.ended.WithLabelValues(string(result)) // a series that exists from the start shows its first increase
-	}
-	return a
+	return approvals{ended: newResults(Approved, Denied, Expired, Withdrawn)}
 }
 
 // Approval counts a record that does not wait for a decision any more, and for how long it has.
 func (t *Telemetry) Approval(result ApprovalResult, waited time.Duration) {
-	t.ended.WithLabelValues(string(result)).Inc()
+	t.ended.add(string(result), 1)
 	if result == Approved || result == Denied {
-		t.waited.Observe(waited.Seconds())
+		t.approvals.mu.Lock()
+		defer t.approvals.mu.Unlock()
+		t.waited[bucketOf(waitBounds[:], waited)]++
+		t.sum += waited
 	}
+}
+
+// waits returns the histogram of waits, and their sum.
+func (a *approvals) waits() (counts [len(waitBounds) + 1]uint64, sum time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.waited, a.sum
 }

@@ -91,6 +91,11 @@ func (c *calls) forget() {
 // known returns the series of the existing tools, by name.
 func (c *calls) known() map[string]*series {
 	c.forget()
+	return c.all()
+}
+
+// all returns the series of these tools, and of those that were removed since forget was called.
+func (c *calls) all() map[string]*series {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	all := maps.Clone(c.byTool)
@@ -126,6 +131,12 @@ func quantile(sorted []uint32, percent int) time.Duration {
 // that people wait.
 var buckets = [...]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
+// bucketOf returns the index of the first bound that a duration does not exceed.
+func bucketOf(bounds []float64, d time.Duration) int {
+	at, _ := slices.BinarySearch(bounds, d.Seconds())
+	return at
+}
+
 // series counts the calls of one tool.
 type series struct {
 	mu       sync.Mutex // guards the fields that follow
@@ -144,11 +155,7 @@ func newSeries(c codes) *series { return &series{ended: make([]uint64, len(c.nam
 
 // add counts a call that has ended.
 func (s *series) add(now time.Time, request, code int, end mcpbridge.CallEnd) {
-	seconds := end.Took.Seconds()
-	bucket := 0
-	for bucket < len(buckets) && seconds > buckets[bucket] {
-		bucket++
-	}
+	bucket := bucketOf(buckets[:], end.Took)
 	micros := microsOf(end.Took)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,6 +23,10 @@ var (
 	logDropped  = prometheus.NewDesc("orla_log_dropped_lines_total", "Lines of the log that were dropped because nobody read them.", nil, nil)
 	callsQueued = prometheus.NewDesc("orla_calls_queued", "Calls of simple tools that wait for one of max_concurrent_calls places.", nil, nil)
 
+	reloadsTotal = prometheus.NewDesc("orla_reloads_total", "Reloads of the configuration or of the tools folders, by their result.", []string{"result"}, nil)
+
+	approvalsTotal   = prometheus.NewDesc("orla_approvals_total", "Records of calls that needed an approval and do not wait any more, by their result.", []string{"result"}, nil)
+	approvalWait     = prometheus.NewDesc("orla_approval_wait_seconds", "How long it took until somebody approved or denied a call.", nil, nil)
 	approvalsWaiting = prometheus.NewDesc("orla_approvals_waiting", "Calls that wait for a person's decision; the same call made again counts once.", nil, nil)
 
 	callsWaiting    = prometheus.NewDesc("orla_calls_waiting", "Calls that wait for a capsule to be ready.", []string{"tool"}, nil)
@@ -64,8 +68,16 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		counter(callRetries, float64(n.retries), tool)
 		counter(requestBytes, float64(n.request), tool)
 		counter(responseBytes, float64(n.response), tool)
-		out <- n.histogram(tool)
+		out <- histogramOf(callDuration, buckets[:], n.buckets[:], n.took, tool)
 	}
+	for result, n := range t.reloads.counts() {
+		counter(reloadsTotal, float64(n), result)
+	}
+	for result, n := range t.ended.counts() {
+		counter(approvalsTotal, float64(n), result)
+	}
+	waited, sum := t.waits()
+	out <- histogramOf(approvalWait, waitBounds[:], waited[:], sum)
 	gauge(tools, float64(len(t.opts.Tools())))
 	if t.opts.Sessions != nil {
 		gauge(sessions, float64(t.opts.Sessions()))
@@ -77,7 +89,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		gauge(approvalsWaiting, float64(t.opts.Waiting()))
 	}
 	if t.opts.Dropped != nil {
-		counter(logDropped, float64(t.opts.Dropped()))
+		counter(logDropped, float64(t.dropped.Load()+t.opts.Dropped()))
 	}
 	if t.opts.Lives != nil {
 		for name, life := range t.opts.Lives() {
@@ -120,14 +132,15 @@ func collectLife(name string, life peer.Life, gauge, counter emit) {
 	counter(capsuleRestarts, float64(life.Restarts), name)
 }
 
-// histogram returns the durations as Prometheus needs them: each bucket includes the smaller ones.
-func (n counted) histogram(tool string) prometheus.Metric {
-	upTo := make(map[float64]uint64, len(buckets))
+// histogramOf returns durations as Prometheus needs them: each bucket includes the smaller ones. counts has one more than
+// bounds, for the rest.
+func histogramOf(d *prometheus.Desc, bounds []float64, counts []uint64, sum time.Duration, labels ...string) prometheus.Metric {
+	upTo := make(map[float64]uint64, len(bounds))
 	var all uint64
-	for i, bound := range buckets {
-		all += n.buckets[i]
+	for i, bound := range bounds {
+		all += counts[i]
 		upTo[bound] = all
 	}
-	all += n.buckets[len(buckets)]
-	return prometheus.MustNewConstHistogram(callDuration, all, n.took.Seconds(), upTo, tool)
+	all += counts[len(bounds)]
+	return prometheus.MustNewConstHistogram(d, all, sum.Seconds(), upTo, labels...)
 }

@@ -128,13 +128,19 @@ func (n *numbers) last(at uint32, now time.Time) *keptSample {
 	n.settle()
 	n.took = histogram{}
 	n.samples = append(trimmed(n.samples, func(s keptSample) bool { return at-s.at >= uint32(sampled/SampleStep) }), keptSample{at: at})
-	if n.usage != nil && !n.closed {
-		n.timer = time.AfterFunc(timeOf(at+1, SampleStep).Sub(now), func() {
-			defer recovered.To(n.log, "measure memory", nil)
-			n.measure(at)
-		})
-	}
+	n.measureAfter(at, now)
 	return &n.samples[len(n.samples)-1]
+}
+
+// measureAfter measures the memory when a step is over. The caller holds mu.
+func (n *numbers) measureAfter(at uint32, now time.Time) {
+	if n.usage == nil || n.closed {
+		return
+	}
+	n.timer = time.AfterFunc(timeOf(at+1, SampleStep).Sub(now), func() {
+		defer recovered.To(n.log, "measure memory", nil)
+		n.measure(at)
+	})
 }
 
 // settle computes the quantiles of the last sample. The caller holds mu.

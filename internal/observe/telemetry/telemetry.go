@@ -65,9 +65,10 @@ type Telemetry struct {
 	calls    *calls
 	inFlight atomic.Int64
 	numbers  numbers
-	reloads  *prometheus.CounterVec
+	reloads  results
 	approvals
-	spans atomic.Pointer[spans] // nil without tracing
+	dropped atomic.Int64          // lines of the log, in the programs before
+	spans   atomic.Pointer[spans] // nil without tracing
 }
 
 // New returns a Telemetry without any calls.
@@ -78,12 +79,7 @@ func New(opts Options) *Telemetry {
 		calls:     newCalls(opts.Tools),
 		approvals: newApprovals(),
 		numbers:   numbers{usage: opts.Usage, own: opts.Own, log: opts.Log, memory: map[string][]keptMemory{}},
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "orla_reloads_total", Help: "Reloads of the configuration or of the tools folders, by their result.",
-		}, []string{"result"}),
-	}
-	for _, result := range []Result{Applied, Refused} {
-		t.reloads.WithLabelValues(string(result)) // a series that exists from the start shows its first increase
+		reloads:   newResults(Applied, Refused),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "orla_build_info", Help: "Which Orla this is; always 1.",
@@ -93,7 +89,7 @@ func New(opts Options) *Telemetry {
 	t.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, t.reloads, t.ended, t.waited, collector{t},
+		build, collector{t},
 	)
 	return t
 }
@@ -108,7 +104,34 @@ const (
 )
 
 // Reloaded counts a reload.
-func (t *Telemetry) Reloaded(result Result) { t.reloads.WithLabelValues(string(result)).Inc() }
+func (t *Telemetry) Reloaded(result Result) { t.reloads.add(string(result), 1) }
+
+// results counts by a result. All results are there from the start, so that a series shows its first increase.
+type results map[string]*atomic.Uint64
+
+func newResults[R ~string](of ...R) results {
+	r := results{}
+	for _, result := range of {
+		r[string(result)] = &atomic.Uint64{}
+	}
+	return r
+}
+
+// add counts n of a result, if that exists.
+func (r results) add(result string, n uint64) {
+	if of := r[result]; of != nil {
+		of.Add(n)
+	}
+}
+
+// counts returns how often there was each result.
+func (r results) counts() map[string]uint64 {
+	counts := make(map[string]uint64, len(r))
+	for result, of := range r {
+		counts[result] = of.Load()
+	}
+	return counts
+}
 
 // Handler serves the metrics in the formats of Prometheus and OpenMetrics. It does no
 // authentication; its caller must.
