@@ -50,7 +50,7 @@ func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *
 	lasting := context.WithoutCancel(ctx)
 	grace := time.Duration(s.current().ShutdownGrace)
 	s.notifier.Reloading()
-	s.notifier.Extend(2*grace + givePatience + 10*time.Second)
+	s.notifier.Extend(3*grace + givePatience + 10*time.Second)
 	s.log.Info("upgrading", "binary", next.Executes.Path, "in_flight", s.Supervisor.InFlight(), "grace_ms", grace.Milliseconds())
 	moment := upgrade.Moment{
 		Web: s.web, Calls: s.Supervisor, Asked: s.bridge.Asked, Answering: s.http.Answering,

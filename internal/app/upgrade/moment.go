@@ -34,18 +34,26 @@ type Moment struct {
 
 // Find waits for a good moment, and returns since when requests wait. It is when no call takes long, since all others
 // would wait for it, and no question waits for its client, whose answer would not be read. When a call that has begun
-// before asks something after all, or takes long, requests begin again. After the grace any moment is good enough: then
-// no request waits for a call that has had all of it, such as one that nobody answers (SPEC N2). After an error all
-// goes on as before.
+// before asks something after all, or takes long, requests begin again. After the grace calls may take long: on a
+// machine that has too much to do, all of them do. After twice the grace any moment is good enough. No request waits for
+// a call that has had all of the grace, such as one that nobody answers (SPEC N2). After an error all goes on as before.
 func (m *Moment) Find(ctx context.Context) (began time.Time, err error) {
-	serving, cancel := context.WithTimeout(ctx, m.Grace)
+	asking, cancel := context.WithTimeout(ctx, 2*m.Grace)
+	defer cancel()
+	serving, cancel := context.WithTimeout(asking, m.Grace)
 	defer cancel()
 	later := func() bool {
 		questions, _ := m.Asked()
-		return (questions > 0 || m.Calls.Longest() > longCall) && !m.Ended() && serving.Err() == nil
+		switch {
+		case m.Ended() || asking.Err() != nil:
+			return false
+		case serving.Err() != nil:
+			return questions > 0
+		}
+		return questions > 0 || m.Calls.Longest() > longCall
 	}
 	for {
-		for later() && pace.Sleep(serving, quietPause) {
+		for later() && pace.Sleep(asking, quietPause) {
 		}
 		began = time.Now()
 		if err := m.Web.Pause(); err != nil {
