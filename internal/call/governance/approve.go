@@ -263,6 +263,9 @@ func (a *asking) sleep(ctx context.Context, call *peer.Call, on *waiting, timer 
 	for {
 		select {
 		case <-ctx.Done():
+			if fault.CodeOf(context.Cause(ctx)) == fault.NotReady { // Orla stops, and the record outlives it
+				return pending(&on.Record, call.Tool)
+			}
 			return context.Cause(ctx)
 		case <-timer.C:
 			return pending(&on.Record, call.Tool)

@@ -219,6 +219,33 @@ func TestT87ACallWaitsAsLongAsItsClientCan(t *testing.T) {
 	})
 }
 
+// SPEC-TOOLS 8.7, Q1: a call that waits when Orla stops ends as pending, with its record; one whose caller has gone does
+// not.
+func TestT87ACallThatWaitsWhenOrlaStops(t *testing.T) {
+	for name, c := range map[string]struct {
+		cause error
+		code  fault.Code
+	}{
+		"Orla stops":   {fault.New(fault.NotReady, "Orla is stopping"), fault.ApprovalPending},
+		"it is halted": {fault.New(fault.Timeout, "it has had its time"), fault.Timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, wants())
+				ctx, end := context.WithCancelCause(t.Context())
+				ended := d.calls(ctx, peer.Call{})
+				synctest.Wait()
+				end(c.cause)
+				text := ""
+				if c.code == fault.ApprovalPending {
+					text = d.record().ID
+				}
+				check(t, <-ended, c.code, text)
+			})
+		})
+	}
+}
+
 // SPEC-TOOLS 8.7: a decision ends the wait at once.
 func TestT87ADecisionEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -230,7 +230,7 @@ func TestQ1UpgradesUnderSystemd(t *testing.T) {
 
 // SPEC Q1: a call in flight ends before another program is executed, and does not hold up others as long as there may be
 // a better moment. One that waits for an approval does not hold up an
-// upgrade.
+// upgrade: it ends as pending, and the same call goes on after it.
 func TestQ1CallsInFlight(t *testing.T) {
 	t.Parallel()
 	tools, gate := t.TempDir(), filepath.Join(t.TempDir(), "gate")
@@ -238,7 +238,7 @@ func TestQ1CallsInFlight(t *testing.T) {
 	testkit.WriteTool(t, tools, "asks", "#!/bin/sh\necho asked\n")
 	testkit.WriteTool(t, tools, "quick", "#!/bin/sh\necho done\n")
 	testkit.WriteTool(t, tools, "rule.yaml", wantsApproval("asks", "operator")+"  tool_ref: asks\n")
-	u := serveUpgradable(t, checkedBinary(t), tools, "shutdown_grace: 1h\n")
+	u := serveUpgradable(t, checkedBinary(t), tools, "shutdown_grace: 1h\napprovals: {same_user: true}\n")
 	asked, slow := make(chan string, 1), make(chan string, 1)
 	begin := func(tool string, to chan<- string) {
 		call := u.plain(tool)
@@ -253,8 +253,19 @@ func TestQ1CallsInFlight(t *testing.T) {
 		return err == nil && s.Waiting == 1
 	})
 	u.upgrade()
-	if got := <-asked; !strings.Contains(got, "Orla is stopping") {
+	waiting, err := u.control.Approvals(t.Context(), control.ApprovalQuery{})
+	if err != nil || len(waiting) != 1 || waiting[0].Phase != "Pending" {
+		t.Fatalf("after an upgrade %+v waits, %v", waiting, err)
+	}
+	if got := <-asked; !strings.Contains(got, "waits for an approval, "+waiting[0].ID) {
 		t.Errorf("the call that waited for an approval: %s", got)
+	}
+	if _, err := u.control.Approve(t.Context(), waiting[0].ID, control.ApproveRequest{Digest: waiting[0].Digest}); err != nil {
+		t.Fatal(err)
+	}
+	u.upgrade()
+	if got := u.mustCall("asks"); got != "asked\n" {
+		t.Errorf("the same call after it was approved, and another upgrade: %q", got)
 	}
 	begin("slow", slow)
 	testkit.Eventually(t, "a call is in flight", func() bool {
