@@ -288,8 +288,8 @@ func TestQ1UpgradesUnderLoad(t *testing.T) {
 	}
 	stop()
 	whole, without := s.pauses()
-	t.Logf("%d upgrades, %d calls, %d questions; requests wait %s, without what was in flight %s",
-		n, p.calls.Load(), s.asked.Load(), quantiles(whole), quantiles(without))
+	t.Logf("%d upgrades, %d calls, of which %d were lost, %d questions; requests wait %s, without what was in flight %s",
+		n, p.calls.Load(), p.failed.Load(), s.asked.Load(), quantiles(whole), quantiles(without))
 	for name, c := range s.tallies {
 		if now := s.packs[name].pids(); !slices.Equal(now, was[name]) {
 			t.Errorf("%s has the processes %v; it had %v", name, now, was[name])
