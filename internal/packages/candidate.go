@@ -33,7 +33,15 @@ type Candidate struct {
 	Same bool
 
 	session *Session
-	stage   string
+	stage   stage
+	shown   shown
+}
+
+// shown is what a Candidate was compared with.
+type shown struct {
+	from     From
+	again    bool               // it has to be what the lock has
+	versions []lockfile.Package // of its name, in the lock
 }
 
 // From says where a package comes from, and what was agreed to in advance.
@@ -138,8 +146,11 @@ func (s *Session) again(ctx context.Context, entry lockfile.Package, fetch func(
 		c.Discard()
 		return nil, err
 	}
-	c.Entry, c.Before = entry, s.Lock.Serving(entry.Name)
-	c.Same = s.store.differs(ctx, entry) == ""
+	c.Entry, c.shown = entry, shown{again: true}
+	if err := s.compare(ctx, c); err != nil {
+		c.Discard()
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -160,14 +171,14 @@ func (s *Session) IsThere(entry lockfile.Package) bool {
 
 // fill makes a stage.
 func (s *Session) fill(fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
-	stage, err := s.stage()
+	made, err := s.stage()
 	if err != nil {
 		return nil, err
 	}
-	c := &Candidate{session: s, stage: stage}
+	c := &Candidate{session: s, stage: made}
 	if err = s.step("fetch"); err == nil {
 		var tree origin.Tree
-		tree, err = fetch(stage)
+		tree, err = fetch(made.dir)
 		c.Entry.Tag, c.Entry.Commit, c.Entry.Signer = tree.Tag, tree.Commit, tree.Signer
 	}
 	if err != nil {
@@ -186,10 +197,10 @@ func (s *Session) inspect(ctx context.Context, c *Candidate, from From, tag stri
 	if display == "" {
 		display = "package"
 	}
-	if c.Entry.Source.Kind == lockfile.Server && exists(filepath.Join(c.stage, ServerFile)) {
-		c.Content, err = checkServer(c.stage, from.Version, c.Entry.Source.URL)
+	if c.Entry.Source.Kind == lockfile.Server && exists(filepath.Join(c.stage.dir, ServerFile)) {
+		c.Content, err = checkServer(c.stage.dir, from.Version, c.Entry.Source.URL)
 	} else {
-		c.Content, err = s.check(c.stage, display)
+		c.Content, err = s.check(c.stage.dir, display)
 	}
 	if err != nil {
 		return err
@@ -197,13 +208,13 @@ func (s *Session) inspect(ctx context.Context, c *Candidate, from From, tag stri
 	if err := s.named(c.Content, from.Name, tag); err != nil {
 		return err
 	}
-	if c.Entry.Digest, err = origin.Digest(ctx, c.stage); err != nil {
+	if c.Entry.Digest, err = origin.Digest(ctx, c.stage.dir); err != nil {
 		return err
 	}
 	c.Entry.Name, c.Entry.Version = c.Tool.Name, c.Tool.Version
 	c.Entry.Permissions = permission.Texts(c.Asked)
 	c.Entry.Tools = definitions(c.Tool)
-	c.Entry.Dependencies, err = dependencies(c.stage)
+	c.Entry.Dependencies, err = dependencies(c.stage.dir)
 	return err
 }
 
@@ -213,28 +224,33 @@ func (s *Session) prepare(ctx context.Context, entry lockfile.Package, from From
 	if err != nil {
 		return nil, err
 	}
-	c.Entry.Source = entry.Source
+	c.Entry.Source, c.shown.from = entry.Source, from
 	if err := s.inspect(ctx, c, from, c.Entry.Tag); err != nil {
 		c.Discard()
 		return nil, err
 	}
-	if err := s.compare(ctx, c, from); err != nil {
+	if err := s.compare(ctx, c); err != nil {
 		c.Discard()
 		return nil, err
 	}
 	return c, nil
 }
 
-// compare compares a Candidate with what is installed.
-func (s *Session) compare(ctx context.Context, c *Candidate, from From) error {
+// compare compares a Candidate with what is installed. It may be called again when that has changed.
+func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	name := c.Entry.Name
-	c.Before = s.Lock.Serving(name)
+	c.Before, c.shown.versions = s.Lock.Serving(name), versionsOf(s.Lock, name)
+	if c.shown.again {
+		c.Same = s.store.differs(ctx, c.Entry) == ""
+		return nil
+	}
+	c.Same, c.More, c.Unenforced, c.Reasons, c.Entry.Unenforced = false, nil, nil, nil, nil
 	for _, old := range s.Lock.Versions(name) {
 		if !old.Source.Same(c.Entry.Source) {
 			return fmt.Errorf("%s was installed from %s, and would come from %s now, which does not get the name, its permissions and its secrets; orla uninstall %s comes first", name, old.Source, c.Entry.Source, name)
 		}
 	}
-	if err := s.signed(c, from); err != nil {
+	if err := s.signed(c, c.shown.from); err != nil {
 		return err
 	}
 	if c.Before != nil && c.Before.Version != c.Entry.Version && c.Tool.Runtime.Generated {
@@ -266,6 +282,14 @@ func (s *Session) compare(ctx context.Context, c *Candidate, from From) error {
 	}
 	c.Entry.Serves = c.Before == nil || manifest.CompareVersions(c.Entry.Version, c.Before.Version) >= 0 || !s.IsThere(*c.Before)
 	return nil
+}
+
+// versionsOf are copies of the entries of a name.
+func versionsOf(lock *lockfile.Lock, name string) (list []lockfile.Package) {
+	for _, p := range lock.Versions(name) {
+		list = append(list, *p)
+	}
+	return list
 }
 
 // signed checks the signer against the one of before (SPEC M6).
@@ -307,9 +331,4 @@ func granted(entry *lockfile.Package) []permission.Permission {
 }
 
 // Discard removes the stage.
-func (c *Candidate) Discard() {
-	if c.stage != "" {
-		_ = os.RemoveAll(c.stage) // the next Session removes what is left
-	}
-	c.stage = ""
-}
+func (c *Candidate) Discard() { c.stage.remove() }

@@ -1,6 +1,8 @@
 package packages
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/permission"
 )
 
@@ -25,15 +28,32 @@ type Consent struct {
 // ErrConsent is in the chain of the error if something was not agreed to.
 var ErrConsent = errors.New("it was not agreed to")
 
-// Install installs a Candidate: the lock is written, and then the stage becomes the folder of the version by one
-// rename. On an error everything is as it was.
-func (c *Candidate) Install(agreed Consent) error {
+// ErrChanged is in the chain of the error if something was changed between the preparation and the change.
+var ErrChanged = errors.New("another orla has changed it in the meantime; try again")
+
+// Install installs a Candidate, if what is installed is still what it was compared with: the lock is written, and then
+// the stage becomes the folder of the version by one rename. On an error everything is as it was.
+func (c *Candidate) Install(ctx context.Context, agreed Consent) error {
 	defer c.Discard()
 	switch {
 	case len(c.More) > 0 && !agreed.Permissions:
 		return fmt.Errorf("%w that %s gets the permissions that it asks for", ErrConsent, c.Entry.Name)
 	case len(c.Unenforced) > 0 && !agreed.Unenforced:
 		return fmt.Errorf("%w that %s gets permissions that cannot be enforced", ErrConsent, c.Entry.Name)
+	}
+	if !c.Same {
+		if err := c.seal(); err != nil {
+			return err
+		}
+	}
+	return c.session.change(ctx, func() error { return c.put(ctx) })
+}
+
+// put is Install while nobody else changes anything.
+func (c *Candidate) put(ctx context.Context) error {
+	sealed := !c.Same
+	if err := c.compareAgain(ctx); err != nil {
+		return err
 	}
 	c.Entry.Unenforced = append(c.Entry.Unenforced, permission.Texts(c.Unenforced)...)
 	slices.Sort(c.Entry.Unenforced)
@@ -44,8 +64,8 @@ func (c *Candidate) Install(agreed Consent) error {
 	if c.Same {
 		return s.write(next)
 	}
-	if err := c.seal(); err != nil {
-		return err
+	if !sealed {
+		return fmt.Errorf("%s %s: %w", c.Entry.Name, c.Entry.Version, ErrChanged)
 	}
 	if err := s.secret(c.Entry.Name, c.Secret, c.Before == nil); err != nil {
 		return err
@@ -53,10 +73,71 @@ func (c *Candidate) Install(agreed Consent) error {
 	if err := s.write(next); err != nil {
 		return err
 	}
-	if err := s.place(c.stage, c.Entry); err != nil {
+	if err := s.place(c.stage.dir, c.Entry); err != nil {
 		return errors.Join(err, s.restore(before))
 	}
 	return nil
+}
+
+// compareAgain compares a Candidate with what is installed by now. What a person has not seen is refused: another
+// version that serves, a package that was removed, or more permissions. It may be that another process has installed the same.
+func (c *Candidate) compareAgain(ctx context.Context) error {
+	s, name, before := c.session, c.Entry.Name, *c
+	changed := fmt.Errorf("%s %s: %w", name, c.Entry.Version, ErrChanged)
+	if digest, err := origin.Digest(ctx, c.stage.dir); err != nil {
+		return err
+	} else if digest != c.Entry.Digest {
+		return changed
+	}
+	if !c.shown.again {
+		if err := s.named(c.Content, c.shown.from.Name, c.Entry.Tag); err != nil {
+			return err
+		}
+	}
+	if err := s.compare(ctx, c); err != nil {
+		return err
+	}
+	there := s.Lock.Find(name, c.Entry.Version)
+	isSame := there != nil && there.Digest == c.Entry.Digest && there.Serves && !c.shown.again
+	if was := before.shown.versions; (len(was) > 0 || c.shown.again) && !same(was, c.shown.versions) && !isSame {
+		return changed
+	}
+	unseen := func(now, seen []permission.Permission) bool {
+		return slices.ContainsFunc(now, func(p permission.Permission) bool { return !slices.Contains(seen, p) })
+	}
+	if unseen(c.More, before.More) || unseen(c.Unenforced, before.Unenforced) {
+		return changed
+	}
+	return nil
+}
+
+// same reports whether a lock would have the same of two lists.
+func same(a, b []lockfile.Package) bool {
+	return bytes.Equal((&lockfile.Lock{Packages: a}).Text(), (&lockfile.Lock{Packages: b}).Text())
+}
+
+// TakeBack undoes Install: the lock has of the package what it had before. Entries that another orla has changed since
+// then stay, with an error.
+func (c *Candidate) TakeBack(ctx context.Context) error {
+	s, name := c.session, c.Entry.Name
+	written, was := versionsOf(s.Lock, name), c.shown.versions
+	return s.change(ctx, func() error {
+		if !same(versionsOf(s.Lock, name), written) {
+			return fmt.Errorf("%s: %w", name, ErrChanged)
+		}
+		next, isNew := s.Lock.Clone(), true
+		for _, entry := range written {
+			next.Remove(name, entry.Version)
+		}
+		for _, entry := range was {
+			next.Put(entry)
+			isNew = isNew && entry.Version != c.Entry.Version
+		}
+		if err := s.write(next); err != nil || !isNew {
+			return err
+		}
+		return os.RemoveAll(s.folder(name, c.Entry.Version))
+	})
 }
 
 // restore writes the lock of before.
@@ -73,7 +154,7 @@ func (c *Candidate) seal() error {
 	if err := c.session.step("seal"); err != nil {
 		return err
 	}
-	err := filepath.WalkDir(c.stage, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(c.stage.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
@@ -82,14 +163,14 @@ func (c *Candidate) seal() error {
 	if err != nil {
 		return err
 	}
-	record := filepath.Join(c.stage, lockfile.RecordName)
+	record := filepath.Join(c.stage.dir, lockfile.RecordName)
 	if err := os.WriteFile(record, lockfile.RecordOf(c.Entry).Text(), 0o644); err != nil { //nolint:gosec // the same
 		return err
 	}
 	if err := c.session.step("sync"); err != nil {
 		return err
 	}
-	return syncTree(c.stage)
+	return syncTree(c.stage.dir)
 }
 
 // place moves a stage to its folder.

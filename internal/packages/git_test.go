@@ -1,7 +1,6 @@
 package packages_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -78,7 +77,7 @@ func (r *repository) install(change func(*packages.From)) error {
 		if err != nil {
 			return err
 		}
-		return c.Install(all)
+		return c.Install(r.Context(), all)
 	})
 }
 
@@ -139,7 +138,7 @@ func TestM5LockedInstalls(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return c.Install(agreed)
+			return c.Install(p.Context(), agreed)
 		})
 	}
 	p.must(os.RemoveAll(p.store.Dir)) // a fresh clone of the project
@@ -250,7 +249,7 @@ func TestM7Consent(t *testing.T) {
 				return err
 			}
 			more, unenforced = len(c.More), len(c.Unenforced)
-			return c.Install(agreed)
+			return c.Install(p.Context(), agreed)
 		})
 		return more, unenforced, err
 	}
@@ -276,27 +275,6 @@ func TestM7Consent(t *testing.T) {
 	}
 }
 
-// SPEC M8: an update can be taken back.
-func TestM8SetBack(t *testing.T) {
-	p := newProject(t)
-	p.must(p.install(p.source("say", "1.0.0", "")))
-	before, err := os.ReadFile(p.store.Lock)
-	p.must(err)
-	p.must(p.do(func(s *packages.Session) error {
-		old := s.Lock.Clone()
-		if err := installLocal(context.Background(), s, p.source("say", "2.0.0", "")); err != nil {
-			return err
-		}
-		if got := p.serves(); got != "2.0.0" {
-			t.Errorf("%q serves", got)
-		}
-		return s.Set(old, "say", "2.0.0")
-	}))
-	if now, _ := os.ReadFile(p.store.Lock); string(now) != string(before) || p.serves() != "1.0.0" || exists(filepath.Join(p.store.Dir, "say", "2.0.0")) {
-		t.Errorf("the lock is\n%s\nand %q serves", now, p.serves())
-	}
-}
-
 // SPEC M3: a server that Orla wrote a resource for is installed with its Secret, which uninstall removes; nothing else
 // may be in it.
 func TestM3ServersAndTheirSecrets(t *testing.T) {
@@ -313,7 +291,7 @@ func TestM3ServersAndTheirSecrets(t *testing.T) {
 				return err
 			}
 			c.Secret = []byte("apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: far, namespace: packages}\nspec: {stringData: {header: hunter2}}\n")
-			return c.Install(all)
+			return c.Install(p.Context(), all)
 		})
 	}
 	far := "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: far}\nspec: {transport: http, endpoint: 'https://example.com/mcp', auth: {profile: bearer, secretRef: 'packages/far:header'}}\n"
@@ -342,7 +320,7 @@ func TestM3ServersAndTheirSecrets(t *testing.T) {
 	if err := made(map[string]string{"server.yaml": far}, "2.0.0"); err == nil || !strings.Contains(err.Error(), "cannot stand side by side") {
 		t.Errorf("a second version: %v", err)
 	}
-	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("far", ""); return err }))
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "far", ""); return err }))
 	if exists(filepath.Join(p.store.Dir, "far")) {
 		t.Error("something is left of it")
 	}

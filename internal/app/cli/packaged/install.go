@@ -151,7 +151,6 @@ func (c command) installOne(ctx context.Context, p *place, word string, w wanted
 	if err != nil {
 		return err
 	}
-	defer s.Close()
 	candidate, err := c.candidate(ctx, p, s, word, w)
 	c.clearProgress(p)
 	if err != nil {
@@ -169,7 +168,7 @@ func (c command) installOne(ctx context.Context, p *place, word string, w wanted
 	if err != nil {
 		return err
 	}
-	if err := candidate.Install(agreed); err != nil {
+	if err := candidate.Install(ctx, agreed); err != nil {
 		return err
 	}
 	return c.done(ctx, p, []lockfile.Package{candidate.Entry}, w.asJSON)
@@ -203,7 +202,7 @@ func (c command) installLocked(ctx context.Context, p *place, s *packages.Sessio
 		}
 		candidate, err := c.locked(ctx, p, s, entry, w)
 		if err == nil {
-			err = candidate.Install(packages.Consent{}) // the lock has what was agreed to
+			err = candidate.Install(ctx, packages.Consent{}) // the lock has what was agreed to
 		}
 		if err != nil {
 			faults = append(faults, err)

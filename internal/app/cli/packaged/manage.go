@@ -214,7 +214,7 @@ func (c command) uninstall() *cobra.Command {
 		Args:    oneName,
 		RunE: c.session(&global, func(ctx context.Context, p *place, s *packages.Session, words []string) error {
 			name, version := versioned(words[0])
-			removed, err := s.Remove(name, version)
+			removed, err := s.Remove(ctx, name, version)
 			if err != nil {
 				return err
 			}
@@ -245,7 +245,7 @@ func (c command) use() *cobra.Command {
 		},
 		RunE: c.session(&global, func(ctx context.Context, p *place, s *packages.Session, words []string) error {
 			name, version := versioned(words[0])
-			if err := s.Use(name, version); err != nil {
+			if err := s.Use(ctx, name, version); err != nil {
 				return err
 			}
 			return c.done(ctx, p, []lockfile.Package{*s.Lock.Find(name, version)}, asJSON)

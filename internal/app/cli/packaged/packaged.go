@@ -85,7 +85,7 @@ func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
 	p.store.Limits = origin.Limits{Bytes: int64(cfg.MaxPackage)}
 	p.store.Git.Limits = p.store.Limits
 	p.store.Waiting = func(process int) {
-		c.say("waiting for another orla that installs, or asks something%s; it can be ended without harm", byProcess(process))
+		c.say("waiting for another orla that changes what is installed%s; it can be ended without harm", byProcess(process))
 	}
 	if terminal.IsTerminal(c.std.Err) {
 		p.store.Git.Progress = func(line string) { fmt.Fprintf(c.std.Err, "\r\x1b[K%s", terminal.Printable(line)) }
@@ -141,7 +141,7 @@ func (c command) here(global *bool, run func(context.Context, *place, []string) 
 	}
 }
 
-// session is here for a command that changes what is installed. No other command does at the same time.
+// session is here for a command that changes what is installed.
 func (c command) session(global *bool, run func(context.Context, *place, *packages.Session, []string) error) func(*cobra.Command, []string) error {
 	return c.here(global, func(ctx context.Context, p *place, words []string) error {
 		p.store.Git.Local = p.fromFiles() // which of them may be opened is decided for each
@@ -149,7 +149,6 @@ func (c command) session(global *bool, run func(context.Context, *place, *packag
 		if err != nil {
 			return err
 		}
-		defer s.Close()
 		return run(ctx, p, s, words)
 	})
 }

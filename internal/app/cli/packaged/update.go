@@ -123,8 +123,7 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 	if err != nil {
 		return u, err
 	}
-	lock := s.Lock.Clone()
-	if err := candidate.Install(agreed); err != nil {
+	if err := candidate.Install(ctx, agreed); err != nil {
 		return u, err
 	}
 	u.State = "updated"
@@ -136,7 +135,9 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 		return u, nil
 	}
 	u.State, u.Reason = "rolled back", err.Error()
-	if err := s.Set(lock, name, candidate.Entry.Version); err != nil {
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), backTime)
+	defer cancel()
+	if err := candidate.TakeBack(back); err != nil {
 		return u, fmt.Errorf("%w; and the old version could not be set back: %w", errors.New(u.Reason), err)
 	}
 	c.reload(context.WithoutCancel(ctx), p)
@@ -199,6 +200,8 @@ const (
 	followEvery = 50 * time.Millisecond
 	// followSlack is what a start may take beyond the tool's own startup time.
 	followSlack = 15 * time.Second
+	// backTime is how long another orla may keep a version that failed from being taken back.
+	backTime = time.Minute
 )
 
 // follow waits until a running Orla runs the new version. The error says why it does not; note is for a person.
