@@ -17,6 +17,11 @@ var (
 	// shorthand is the form of ssh that has no scheme: git@example.com:owner/repository.
 	shorthand = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:-][^:]*$`)
 
+	// hostForm and userForm have no characters that mean something to a shell: with a ProxyCommand or Match exec in its settings, an
+	// older ssh gives them to one. Nor have they letters that look like others: names with those have a form of ASCII, xn--.
+	hostForm = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9a-fA-F:.]+(%[A-Za-z0-9._-]+)?)$`)
+	userForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
 	tagForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*$`)
 	commitForm = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
@@ -57,8 +62,8 @@ func scheme(text string, local bool) (string, error) {
 		return "file", nil
 	case u.Scheme == "file":
 		return "", errors.New("a repository on this machine is only read if that is asked for")
-	case host == "" || host[0] == '-' || strings.HasPrefix(u.User.Username(), "-") || strings.HasPrefix(u.Path, "/-"):
-		return "", errors.New("the URL of the repository has no valid host or path")
+	case !hostForm.MatchString(host) || u.User != nil && !userForm.MatchString(u.User.Username()) || strings.HasPrefix(u.Path, "/-"):
+		return "", errors.New("the URL of the repository has no valid host, user or path; a host has letters of ASCII, digits and . _ - alone")
 	case u.Scheme == "https" || u.Scheme == "ssh":
 		return u.Scheme, nil
 	case u.Scheme != "http" && u.Scheme != "git":

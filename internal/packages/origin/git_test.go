@@ -266,6 +266,16 @@ func TestM4AddressesAndRefs(t *testing.T) {
 		"https://example.com/a?x=1":           false,
 		"https://example.com/a\nb":            false,
 		"https:///a":                          false,
+		"ssh://a_b-c.d@a-b_c.example.com/a":   true,
+		"ssh://[fe80::1%25lo]/a":              true,
+		"https://xn--gthub-n4a.com/a":         true,
+		"https://g\u0456thub.com/a":           false, // it looks like another
+		"ssh://a;id/a":                        false,
+		"ssh://a&id&/a":                       false,
+		"ssh://a'b/a":                         false,
+		"ssh://a(b)/a":                        false,
+		"ssh://u$(id)@example.com/a":          false,
+		"ssh://u%24(id)@example.com/a":        false,
 		"":                                    false,
 		"https://" + strings.Repeat("a", 3e3): false,
 	} {
