@@ -58,32 +58,30 @@ func foldersOf(cfg *config.Loaded, home string) (list []toolsIn) {
 // MachineOf returns what permissions depend on.
 func MachineOf(cfg *config.Loaded, home string) permission.Machine {
 	m := permission.Machine{Home: home}
-	add := func(list *[]string, paths ...string) {
+	add := func(paths ...string) {
 		for _, path := range paths {
-			if path = config.Absolute(path); path != "" && !slices.Contains(*list, path) {
-				*list = append(*list, path)
+			if path = config.Absolute(path); path != "" && !slices.Contains(m.Private, path) {
+				m.Private = append(m.Private, path)
 			}
 		}
 	}
 	for _, in := range foldersOf(cfg, home) {
-		add(&m.Private, in.dir)
-		add(&m.Files, in.file)
+		add(in.dir, in.file)
 	}
-	add(&m.Private, cfg.SecretsDir, cfg.StateDir)
+	add(cfg.SecretsDir, cfg.StateDir)
 	if home != "" {
-		add(&m.Private, filepath.Join(home, ".orla"))
+		add(filepath.Join(home, ".orla"))
 	}
-	add(&m.Files, cfg.File, cfg.LogFile, cfg.K8sKubeconfig, cfg.Tracing.HeadersFile, cfg.Approvals.Webhook.SecretFile)
+	add(cfg.File, cfg.LogFile, cfg.K8sKubeconfig, cfg.Tracing.HeadersFile, cfg.Approvals.Webhook.SecretFile)
 	if path := cfg.AuditPath(); filepath.IsAbs(path) { // and not the journal
-		add(&m.Files, path)
+		add(path)
 	}
 	if cfg.Socket != config.NoSocket {
-		add(&m.Files, cfg.Socket)
+		add(cfg.Socket)
 	}
 	for _, token := range cfg.Auth.Tokens {
-		add(&m.Files, token.File)
+		add(token.File)
 	}
-	m.Private = append(m.Private, m.Files...)
 	m.Programs = programs()
 	return m
 }

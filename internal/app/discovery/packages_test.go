@@ -105,15 +105,15 @@ func TestM7FilesOfOrlaItself(t *testing.T) {
 	}
 	m := discovery.MachineOf(cfg, l.Home)
 	for _, name := range []string{"log", "audit", "sock", "kube", "headers", "token", "hook", "orla.yaml", lockfile.Name} {
-		if path := filepath.Join(p.dir, name); !slices.Contains(m.Files, path) || !slices.Contains(m.Private, path) {
-			t.Errorf("%s is not one of %v", name, m.Files)
+		if path := filepath.Join(p.dir, name); !slices.Contains(m.Private, path) {
+			t.Errorf("%s is not one of %v", name, m.Private)
 		}
 	}
 	p.configure("audit_log: journal\nsocket: none\n")
 	if cfg, err = l.Load(); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range discovery.MachineOf(cfg, l.Home).Files {
+	for _, file := range discovery.MachineOf(cfg, l.Home).Private {
 		if name := filepath.Base(file); name == "journal" || name == "none" {
 			t.Errorf("%s is a file", file)
 		}

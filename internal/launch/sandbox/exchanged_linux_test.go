@@ -38,7 +38,7 @@ func TestM7AFolderThatIsExchanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opts := Options{Reads: []string{granted}, Hidden: []string{hidden}}
+		opts := Options{Writes: []string{granted}, Hidden: []string{hidden}}
 		if err := v.open(opts, nil); err != nil {
 			t.Fatal(err)
 		}

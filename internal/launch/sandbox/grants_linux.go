@@ -21,10 +21,13 @@ var resolvers = [...]string{"/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf
 
 // open adds what was granted. exposed are paths of the tool itself, which stay visible and cannot be changed.
 func (v view) open(opts Options, exposed []string) error {
+	for _, path := range opts.Hidden {
+		v.hidden = append(v.hidden, place(path))
+	}
 	for _, grant := range [...]struct {
 		paths    []string
 		writable bool
-	}{{opts.Writes, true}, {opts.Reads, false}} {
+	}{{opts.Reads, false}, {opts.Writes, true}} { // what may be changed lies on top of what is only read
 		for _, path := range grant.paths {
 			if err := v.grant(path, grant.writable); err != nil {
 				return err
@@ -79,6 +82,9 @@ func (v view) grant(path string, writable bool) error {
 	if !writable && v.sees(path) && !v.veiled(path) {
 		return nil
 	}
+	if !writable && slices.ContainsFunc(v.hidden, func(hidden string) bool { return under(hidden, path) }) {
+		return v.around(path)
+	}
 	delete(v.binds, path)
 	if err := v.expose(path); err != nil {
 		return err
@@ -88,6 +94,54 @@ func (v view) grant(path string, writable bool) error {
 		v.writes[path] = kind == unix.S_IFDIR
 	}
 	return nil
+}
+
+// mostShown bounds what is shown of folders that are not shown as a whole.
+const mostShown = 4096
+
+// around shows what is in a folder, except hidden paths. The folder is one of the sandbox's own: in that of the machine,
+// the process would see a hidden path that is made or put in place later, since a mount covers a file and not a name (SPEC M7).
+// Nor does it see what else is made in the folder later. A hidden path that was granted itself is not shown.
+func (v view) around(folder string) error {
+	if slices.Contains(v.hidden, folder) {
+		return nil
+	}
+	if err := mayShow(folder); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return fault.Wrap(fault.IsolationUnavailable, err, "%s was granted, and cannot be read: %v", folder, err)
+	}
+	if v.folders[folder] = true; len(v.binds)+len(v.links)+len(entries) > mostShown {
+		return fault.New(fault.IsolationUnavailable, "%s was granted, and has too many files to show them without those of Orla itself; grant folders in it", folder)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(folder, entry.Name())
+		switch {
+		case slices.Contains(v.hidden, path):
+		case entry.Type()&os.ModeSymlink != 0:
+			if target, err := os.Readlink(path); err == nil && !v.sees(path) {
+				v.links[path] = target
+			}
+		case entry.IsDir(), entry.Type().IsRegular():
+			if err := v.grant(path, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// place is a path without links, as far as it exists.
+func place(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(place(dir), filepath.Base(path))
+	}
+	return path
 }
 
 // identify returns which file a path is, and of what kind. It follows no link.

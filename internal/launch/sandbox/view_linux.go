@@ -23,7 +23,9 @@ type view struct {
 	files map[string]string
 	veils map[string]bool // visible folders that are empty except for binds below them, true; and visible files that are empty, false
 	// writes are the binds that the process can change; true for a folder.
-	writes map[string]bool
+	writes  map[string]bool
+	folders map[string]bool // folders of the sandbox itself, which show what is in those of the machine; see around
+	hidden  []string        // what grants do not show, without links as far as it exists
 	// checked says which files granted and hidden paths were when they were looked at.
 	checked map[string]shim.Identity
 }
@@ -51,7 +53,7 @@ var own = [...]string{"/proc", "/sys", "/dev", shim.Old}
 
 // newView returns the view of a process that sees paths, and nothing else below the hidden folders.
 func newView(paths, hidden []string) (view, error) {
-	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}, veils: map[string]bool{}, writes: map[string]bool{}, checked: map[string]shim.Identity{}}
+	v := view{binds: map[string]string{}, links: map[string]string{}, files: map[string]string{}, veils: map[string]bool{}, writes: map[string]bool{}, folders: map[string]bool{}, checked: map[string]shim.Identity{}}
 	for _, path := range programs {
 		v.system(path)
 	}
@@ -105,16 +107,24 @@ func (v view) hide(path string) {
 	}
 }
 
+// mayShow returns an error for a path that a sandbox has its own of.
+func mayShow(path string) error {
+	for _, folder := range append(own[:], "/tmp") {
+		if path == folder || path == "/" || folder != "/tmp" && under(path, folder) {
+			return fault.New(fault.IsolationUnavailable, "%s cannot be shown to a sandbox, which has its own; expose a folder beside it", path)
+		}
+	}
+	return nil
+}
+
 // expose adds a path of the machine. A path that does not exist is ignored.
 func (v view) expose(path string) error {
 	path = filepath.Clean(path)
 	if !filepath.IsAbs(path) {
 		return fault.New(fault.IsolationUnavailable, "%q cannot be shown to a sandbox: it is not an absolute path", path)
 	}
-	for _, folder := range append(own[:], "/tmp") {
-		if path == folder || path == "/" || folder != "/tmp" && under(path, folder) {
-			return fault.New(fault.IsolationUnavailable, "%s cannot be shown to a sandbox, which has its own; expose a folder beside it", path)
-		}
+	if err := mayShow(path); err != nil {
+		return err
 	}
 	source, err := filepath.EvalSymlinks(path)
 	if err != nil || v.binds[path] != "" {
@@ -227,6 +237,9 @@ func (v view) entries() []shim.Entry {
 	}
 	for _, l := range deviceLinks {
 		p.add(shim.Entry{Kind: shim.Link, Path: l[0], Data: l[1]})
+	}
+	for _, path := range slices.Sorted(maps.Keys(v.folders)) {
+		p.folder(path)
 	}
 	shown := slices.Concat(slices.Collect(maps.Keys(v.binds)), slices.Collect(maps.Keys(v.veils)))
 	slices.Sort(shown) // a folder comes before its content

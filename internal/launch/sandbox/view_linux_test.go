@@ -59,7 +59,7 @@ func TestT72View(t *testing.T) {
 	}
 }
 
-// TestM7HidesFiles: a file of Orla's own in a granted folder is hidden as a folder is, after what shows it.
+// TestM7HidesFiles: a file of Orla's own in a folder that a process can change is hidden as a folder is, after what shows it.
 func TestM7HidesFiles(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -74,13 +74,13 @@ func TestM7HidesFiles(t *testing.T) {
 	}
 	v, err := newView(nil, nil)
 	if err == nil {
-		err = v.open(Options{Reads: []string{top}, Hidden: []string{link}}, nil)
+		err = v.open(Options{Writes: []string{top}, Hidden: []string{link}}, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	entries := v.entries()
-	shown := slices.IndexFunc(entries, func(e shim.Entry) bool { return e.Kind == shim.Bind && e.Path == top })
+	shown := slices.IndexFunc(entries, func(e shim.Entry) bool { return e.Kind == shim.Share && e.Path == top })
 	covered := slices.IndexFunc(entries, func(e shim.Entry) bool {
 		return e.Kind == shim.Device && e.Path == token && e.Data == "/dev/null"
 	})

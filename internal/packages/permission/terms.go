@@ -14,8 +14,6 @@ type Machine struct {
 	// Private are the files and folders of Orla itself, absolute. Nothing in them is granted, and who can change
 	// them is not limited by what Orla grants.
 	Private []string
-	// Files are those of Private that are files, some of which are replaced while a process runs.
-	Files []string
 	// Programs are the folders in which this user's programs are, or keep what they run: who can change those can run
 	// anything, too.
 	Programs []string
@@ -159,29 +157,10 @@ func (m Machine) Unenforced(list []Permission) (those []Permission, reasons []st
 			if why := m.reaches(p.Target); why != "" {
 				add(p, "%s", why)
 			}
-		case Read:
-			if file := m.shows(p.Target); file != "" {
-				add(p, "the tool could read %s, which belongs to Orla itself: it is hidden as it is when the tool starts, but not what is made or replaced there while the tool runs", file)
-			}
-		case Env, Remote:
+		case Read, Env, Remote: // files of Orla itself are not shown, also not those that come later
 		}
 	}
 	return those, reasons
-}
-
-// shows returns a file or a folder of Orla itself that is below a target; "" if there is none. A file comes first.
-func (m Machine) shows(target string) string {
-	path, err := m.expand(target)
-	if err != nil {
-		return ""
-	}
-	path = withoutLinks(path)
-	for _, private := range slices.Concat(m.Files, m.Private) {
-		if private = withoutLinks(private); Below(private, path) {
-			return private
-		}
-	}
-	return ""
 }
 
 // reaches says why a process that can change the files at a target can get more than it was granted; "" if it
