@@ -12,6 +12,8 @@ import (
 
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
+	"github.com/orla-project/orla/internal/packages/permission"
+	"github.com/orla-project/orla/manifest/toolfile"
 )
 
 // Remove uninstalls a version, or all versions of a package if version is "". The folder is moved away by one rename
@@ -150,12 +152,50 @@ func (s Store) Verify(ctx context.Context) (list []Verified, err error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		list = append(list, Verified{entry.Name, entry.Version, s.differs(ctx, entry)})
+		problem := s.differs(ctx, entry)
+		if problem == "" {
+			problem = s.grantsMore(entry)
+		}
+		list = append(list, Verified{entry.Name, entry.Version, problem})
 	}
 	for _, stray := range s.strays(lock) {
 		list = append(list, Verified{stray[0], stray[1], "it was installed, and " + s.Lock + " does not have it"})
 	}
 	return list, nil
+}
+
+// grantsMore says what the lock grants an installed package that it does not ask for; "" for nothing.
+func (s Store) grantsMore(entry lockfile.Package) string {
+	dir := filepath.Join(s.Dir, entry.Name, entry.Version)
+	var texts []string
+	if entry.Source.Kind == lockfile.Server && exists(filepath.Join(dir, ServerFile)) {
+		c, err := checkServer(dir, entry.Version, entry.Source.URL)
+		if err != nil {
+			return "what it asks for cannot be read: " + err.Error()
+		}
+		texts = permission.Texts(c.Asked)
+	} else {
+		about, err := toolfile.ReadAbout(dir, toolfile.ManifestFile)
+		if err != nil {
+			return "what it asks for cannot be read: " + err.Error()
+		}
+		texts = about.Permissions
+	}
+	asked, err := permission.ParseAll(texts)
+	if err != nil {
+		return "what it asks for cannot be read: " + err.Error()
+	}
+	for _, p := range slices.Clone(asked) {
+		if real, err := s.Machine.Resolve(p); err == nil {
+			asked = append(asked, real) // as it was granted
+		}
+	}
+	for _, p := range granted(&entry) {
+		if !slices.Contains(asked, p) {
+			return "the lock grants " + p.String() + ", which it does not ask for; packages in orla.yaml is for what you add"
+		}
+	}
+	return ""
 }
 
 func (s Store) differs(ctx context.Context, entry lockfile.Package) string {

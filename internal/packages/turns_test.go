@@ -173,6 +173,31 @@ func changeStage(p *project) error {
 	return os.WriteFile(stages[0], []byte("#!/bin/sh\necho bad\n"), 0o755) //nolint:gosec // it may be run
 }
 
+// SPEC M5, M7: verify says if a lock grants what a package does not ask for, and accepts a grant with links resolved.
+func TestM5VerifyComparesGrants(t *testing.T) {
+	p := newProject(t)
+	home := p.store.Machine.Home
+	p.must(os.MkdirAll(filepath.Join(home, "real"), 0o700))
+	p.must(os.Symlink("real", filepath.Join(home, "docs")))
+	p.must(p.install(p.source("say", "1.0.0", "permissions: [network, 'filesystem:read:~/docs']\n")))
+	problem := func() string {
+		t.Helper()
+		list, err := p.store.Verify(t.Context())
+		p.must(err)
+		return list[0].Problem
+	}
+	if got := problem(); got != "" {
+		t.Errorf("as it was installed: %s", got)
+	}
+	lock, err := lockfile.Read(p.store.Lock)
+	p.must(err)
+	lock.Packages[0].Permissions = append(lock.Packages[0].Permissions, "env:SECRET")
+	p.must(lockfile.Write(p.store.Lock, lock))
+	if got := problem(); !strings.Contains(got, "the lock grants env:SECRET, which it does not ask for") {
+		t.Errorf("with more: %q", got)
+	}
+}
+
 // SPEC M8: an update can be taken back, unless somebody has changed something since then.
 func TestM8TakeBack(t *testing.T) {
 	p := newProject(t)
