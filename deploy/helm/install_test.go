@@ -16,9 +16,6 @@ import (
 	"github.com/orla-project/orla/internal/testing/needs"
 )
 
-// kubePort is the first of the ports of the cluster of these tests.
-const kubePort = 26620
-
 // token is what the client of these tests calls with.
 const token = "a-token-of-the-test-0123456789"
 
@@ -98,7 +95,7 @@ func written(t *testing.T, content []byte) string {
 // SPEC P1: on a real cluster the chart gives Orla what it needs to answer a call by a Job, and no more.
 func TestP1ChartInstalls(t *testing.T) {
 	needs.Time(t, "starts a cluster")
-	c := kubetest.Start(t, kubePort, true)
+	c := kubetest.StartNode(t)
 	ip, port := c.ServeAPI()
 	images(t, c)
 	c.Kubectl("", "create", "namespace", "tools")

@@ -35,7 +35,7 @@ const speakerImage = "localhost/speaker:1"
 
 func newSpeakers(t *testing.T) *speakers {
 	t.Helper()
-	s := &speakers{Cluster: kubetest.Start(t, 26540, true), log: &bytes.Buffer{}}
+	s := &speakers{Cluster: kubetest.StartNode(t), log: &bytes.Buffer{}}
 	s.Image(speakerImage, map[string][]byte{"program": kubetest.Build(t, "./testdata/speaker")}, object{"Entrypoint": []string{"/program"}})
 	s.Kubectl("", "create", "namespace", "tools")
 	s.Kubectl("", "label", "--overwrite", "namespace", "tools", "pod-security.kubernetes.io/enforce=restricted")
@@ -218,6 +218,7 @@ func (k *talk) exit() launch.Exit {
 
 // SPEC P3: a process with a stdin is a Pod, whose streams are apart, complete and in order.
 func TestP3ProcessesOfCapsulesArePods(t *testing.T) {
+	t.Parallel()
 	s := newSpeakers(t)
 	kubeconfig := s.config(t)
 	c := s.cluster(t, kubeconfig)

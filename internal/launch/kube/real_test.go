@@ -48,7 +48,8 @@ type realCluster struct {
 
 // SPEC-TOOLS 7.4: Jobs of a real cluster.
 func TestT74RealCluster(t *testing.T) {
-	c := kubetest.Start(t, 26440, false)
+	t.Parallel()
+	c := kubetest.Start(t)
 	t.Run("API", func(t *testing.T) { testRealAPI(t, c) })
 	t.Run("restricted", func(t *testing.T) { testRealRestricted(t, c) })
 	t.Run("orphans", func(t *testing.T) { testRealOrphans(t, c) })

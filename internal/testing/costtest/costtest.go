@@ -2,7 +2,8 @@
 // (SPEC S1): it runs n and 2n and compares CPU time and memory. Only tests import it.
 //
 // CPU time is what the kernel accounts to the process, so other programs on the
-// machine do not count. Tests that use it must not run in parallel with others.
+// machine do not count. Tests that use Check must not run in parallel with others of
+// their process; those that Compare what another process took may.
 package costtest
 
 import (

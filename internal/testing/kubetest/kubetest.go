@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,7 +19,8 @@ type Cluster struct {
 	Dir        string // has its certificates, logs and process ids
 	Kubeconfig string // a file, of an administrator
 	t          testing.TB
-	port       string
+	program    string
+	port       int // the first of its sixteen ports
 }
 
 // Program returns the path of the program that testdata/kube/build has built.
@@ -46,34 +46,46 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf("SKIPPED: "+format, args...)
 }
 
-// Start starts an API server with etcd and controllers; with node also a scheduler and a kubelet. port is the first of
-// sixteen ports on loopback, which are the test's own.
-func Start(t testing.TB, port int, node bool) *Cluster {
+// Start starts an API server with etcd and controllers, on ports of its own. Tests with clusters may run at the same time;
+// those that are too many wait.
+func Start(t testing.TB) *Cluster {
 	t.Helper()
-	program := Program(t)
+	return start(t)
+}
+
+// StartNode starts what Start does, and a scheduler and a kubelet: it has one node.
+func StartNode(t testing.TB) *Cluster {
+	t.Helper()
 	needs.Root(t, "start a kubelet")
+	needs.Programs(t, "containerd", "runc", "gcc")
+	return start(t, "node")
+}
+
+// room bounds how many clusters a test program has at a time: one takes 500 MB.
+var room = make(chan struct{}, 4)
+
+// start starts a cluster with arguments for the script's "up".
+func start(t testing.TB, with ...string) *Cluster {
+	t.Helper()
+	needs.Time(t, "starts a cluster")
+	program := Program(t)
+	needs.Root(t, "start a cluster")
 	needs.Programs(t, "openssl", "curl", "kubectl")
-	if node {
-		needs.Programs(t, "containerd", "runc", "gcc")
-	}
+	room <- struct{}{}
+	t.Cleanup(func() { <-room })
 	// Sockets below it have short paths, and what is mounted there is not the test's.
 	dir, err := os.MkdirTemp("", "orla-kube-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{Dir: dir, Kubeconfig: filepath.Join(dir, "admin.conf"), t: t, port: strconv.Itoa(port)}
-	t.Setenv("HYPERKUBE", program)
+	c := &Cluster{Dir: dir, Kubeconfig: filepath.Join(dir, "admin.conf"), t: t, program: program, port: holdPorts(t)}
 	t.Cleanup(func() {
 		c.script("down", dir)
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
-	args := []string{"up", dir}
-	if node {
-		args = append(args, "node")
-	}
-	if !c.script(args...) {
+	if !c.script(append([]string{"up", dir}, with...)...) {
 		t.FailNow()
 	}
 	return c
@@ -82,10 +94,9 @@ func Start(t testing.TB, port int, node bool) *Cluster {
 // script runs testdata/kube/cluster.
 func (c *Cluster) script(args ...string) bool {
 	c.t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	script := filepath.Join(filepath.Dir(here), "..", "..", "..", "testdata", "kube", "cluster")
+	script := filepath.Join(needs.Module(c.t), "testdata", "kube", "cluster")
 	run := exec.Command(script, args...) //nolint:noctx // it has its own bounds, and runs after the test's context too
-	run.Env = append(os.Environ(), "KUBE_PORT="+c.port)
+	run.Env = append(os.Environ(), "HYPERKUBE="+c.program, "KUBE_PORT="+strconv.Itoa(c.port))
 	if out, err := run.CombinedOutput(); err != nil {
 		c.t.Errorf("%s %v: %v\n%s", script, args, err, out)
 		return false

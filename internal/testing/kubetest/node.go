@@ -82,25 +82,21 @@ const NodeName = "orla-node"
 func (c *Cluster) ServeAPI() (ip, port string) {
 	c.t.Helper()
 	needs.Programs(c.t, "ip")
-	first, err := strconv.Atoi(c.port)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	bridge := "orla-k" + c.port
+	bridge := "orla-k" + strconv.Itoa(c.port)
 	// The first Pod would make the bridge in the same way.
-	ip = "10.244." + strconv.Itoa(first/16%250) + ".1"
+	ip = "10.244." + strconv.Itoa(c.port/16%250) + ".1"
 	for _, args := range [][]string{{"link", "add", bridge, "type", "bridge"}, {"addr", "add", ip + "/24", "dev", bridge}, {"link", "set", bridge, "up"}} {
 		if out, err := exec.CommandContext(c.t.Context(), "ip", args...).CombinedOutput(); err != nil && !strings.Contains(string(out), "File exists") {
 			c.t.Fatalf("ip %v: %v\n%s", args, err, out)
 		}
 	}
-	port = strconv.Itoa(first + 10)
+	port = strconv.Itoa(c.port + 10)
 	listener, err := net.Listen("tcp", net.JoinHostPort(ip, port)) //nolint:noctx // it ends with the test
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	var all sync.WaitGroup
-	all.Go(func() { relay(listener, net.JoinHostPort("127.0.0.1", strconv.Itoa(first+2)), &all) })
+	all.Go(func() { relay(listener, net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port+2)), &all) })
 	c.t.Cleanup(func() { _ = listener.Close() })
 	return ip, port
 }

@@ -16,7 +16,7 @@ import (
 func Server(t testing.TB, name string) string {
 	t.Helper()
 	Time(t, "starts the server "+name)
-	dir := filepath.Join(root(t), "testdata", "servers", name)
+	dir := filepath.Join(Module(t), "testdata", "servers", name)
 	for _, stamp := range []string{"node_modules/.stamp", ".venv/.stamp"} {
 		if _, err := os.Stat(filepath.Join(dir, stamp)); err == nil {
 			return dir
@@ -31,7 +31,7 @@ func Server(t testing.TB, name string) string {
 func Conformance(t testing.TB) string {
 	t.Helper()
 	Time(t, "runs the conformance suite")
-	dir := filepath.Join(root(t), "testdata", "conformance")
+	dir := filepath.Join(Module(t), "testdata", "conformance")
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".stamp")); err != nil {
 		Missing(t, "the conformance suite is not installed; run scripts/clients")
 	}
@@ -43,15 +43,15 @@ func Conformance(t testing.TB) string {
 func PythonSDK(t testing.TB) string {
 	t.Helper()
 	Time(t, "starts the Python SDK")
-	venv := filepath.Join(root(t), "testdata", "clients", "python", ".venv")
+	venv := filepath.Join(Module(t), "testdata", "clients", "python", ".venv")
 	if _, err := os.Stat(filepath.Join(venv, ".stamp")); err != nil {
 		Missing(t, "the Python SDK is not installed; run scripts/clients")
 	}
 	return filepath.Join(venv, "bin", "python")
 }
 
-// root is the folder of the module, which a test runs somewhere below.
-func root(t testing.TB) string {
+// Module returns the folder of the module, absolute. The test runs somewhere below it.
+func Module(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {

@@ -48,7 +48,8 @@ func inTools(t *testing.T, cluster *kubetest.Cluster) string {
 // SPEC P3, SPEC-TOOLS 7.4: capsules and MCP servers over stdio are Pods of a real cluster, with their states, their
 // log, reloads and restarts, and nothing is left of them, also of an Orla that was killed.
 func TestP3WholeProgram(t *testing.T) {
-	cluster := kubetest.Start(t, 26548, true)
+	t.Parallel()
+	cluster := kubetest.StartNode(t)
 	cluster.Image(podImage, map[string][]byte{"program": kubetest.Build(t, "./testdata/podcapsule")}, map[string]any{"Entrypoint": []string{"/program"}})
 	kubeconfig := inTools(t, cluster)
 	tools := t.TempDir()

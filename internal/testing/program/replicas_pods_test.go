@@ -21,9 +21,6 @@ import (
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
-// podFleetPort is the first port of the cluster of these tests.
-const podFleetPort = 26660
-
 // observer hears of each process of a capsule for as long as it lives, by a connection that the process keeps.
 type observer struct {
 	t      *testing.T
@@ -109,7 +106,7 @@ func (w *observer) generations() []int {
 func newPodFleet(t *testing.T, n int) (*fleet, *kubetest.Cluster, *observer) {
 	t.Helper()
 	needs.Time(t, "starts a cluster with a node")
-	cluster := kubetest.Start(t, podFleetPort, true)
+	cluster := kubetest.StartNode(t)
 	cluster.Image(podImage, map[string][]byte{"program": kubetest.Build(t, "./testdata/podcapsule")}, map[string]any{"Entrypoint": []string{"/program"}})
 	watch := newObserver(t, cluster)
 	f := &fleet{t: t, conf: inTools(t, cluster), dir: cluster.Dir, tools: t.TempDir(), copy: t.TempDir(), has: "inpod", env: []string{
@@ -148,6 +145,7 @@ func (f *fleet) answered(within time.Duration) {
 // SPEC P3: a capsule in a Pod has one process among three replicas, whichever of them is called, and whatever becomes of the
 // one that holds it: it stops, is killed, or freezes and goes on later.
 func TestP3OnePodWhoeverHoldsIt(t *testing.T) {
+	t.Parallel()
 	f, cluster, watch := newPodFleet(t, 3)
 	f.answered(time.Minute)
 	if all := watch.generations(); len(all) != 1 {
@@ -221,6 +219,7 @@ func (s *showing) run(f *fleet, n int, over <-chan struct{}) {
 // SPEC P3, P4: 32 clients of both eras lose no session, and no call that they may repeat, while a replica and the API
 // server are killed and all replicas are replaced, and with more rounds the kubelet is killed too; and the capsule never has two processes.
 func TestP4Show(t *testing.T) {
+	t.Parallel()
 	if !needs.More() {
 		t.Skip("SKIPPED: it takes minutes, and other tests try each of its failures alone; make long runs it")
 	}

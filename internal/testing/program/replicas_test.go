@@ -21,9 +21,6 @@ import (
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
-// replicasPort is the first port of the API servers of these tests.
-const replicasPort = 26580
-
 // onceMain is an MCP server of which there must be one process in all replicas: it writes when it begins and ends, and
 // asks its client.
 const onceMain = `#!PYTHON -SEB
@@ -109,7 +106,7 @@ type fleet struct {
 // newFleet starts n replicas against a real API server.
 func newFleet(t *testing.T, n int, env ...string) *fleet {
 	t.Helper()
-	cluster := kubetest.Start(t, replicasPort, false)
+	cluster := kubetest.Start(t)
 	interpreter, err := python()
 	if err != nil {
 		needs.Missing(t, "no python3: %v", err)
@@ -232,6 +229,7 @@ func (f *fleet) onlyOne() (begins int) {
 // SPEC P3, P4: any replica answers any request of a client, also with a session or a conversation that another one
 // has, and reaches the one process of a capsule.
 func TestP4AnyReplicaAnswersAnyRequest(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3, "ORLA_MAX_INLINE=64KiB")
 	var asked, progress, updates atomic.Int32
 	opts := &mcp.ClientOptions{
@@ -321,6 +319,7 @@ func (f *fleet) end(i int, sig syscall.Signal) {
 
 // SPEC P4: sessions of older versions go on, with their ids, when the replica that has them is killed or stops.
 func TestP4SessionsOutliveTheirReplica(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3)
 	var sessions []*mcp.ClientSession
 	ids := map[string]bool{}
@@ -360,6 +359,7 @@ func TestP4SessionsOutliveTheirReplica(t *testing.T) {
 
 // SPEC P3: the process of a capsule moves to another replica when its holder is killed or stops, and there are never two.
 func TestP3OneProcessWhoeverHoldsIt(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3)
 	pid := func() (text string) {
 		testkit.Eventually(t, "the capsule answers", func() bool {
@@ -410,6 +410,7 @@ func (f *fleet) persist(s *mcp.ClientSession, tool string) error {
 // SPEC P4: while replicas are killed and replaced one after the other, clients of both eras lose no session and no call that
 // they may retry, and there are never two processes of the capsule.
 func TestP4NothingIsLostWhileReplicasChange(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 3)
 	var clients sync.WaitGroup
 	over := make(chan struct{})
@@ -449,6 +450,7 @@ func TestP4NothingIsLostWhileReplicasChange(t *testing.T) {
 // SPEC P3: a holder that cannot renew its Lease ends the process before others may start one. Simple tools and sessions do
 // not need the API server.
 func TestP3WithoutTheAPIServerNothingIsHeld(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
 	raw, err := os.ReadFile(filepath.Join(f.dir, "kube-apiserver.pid"))
 	if err != nil {

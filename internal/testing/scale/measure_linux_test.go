@@ -232,7 +232,7 @@ func TestMeasureSessions(t *testing.T) {
 // What requests cost the API server and etcd.
 func TestMeasureAPIServer(t *testing.T) {
 	wanted(t)
-	c := kubetest.Start(t, 26620, false)
+	c := kubetest.Start(t)
 	config, err := kubeapi.Load(c.Kubeconfig, "")
 	if err != nil {
 		t.Fatal(err)

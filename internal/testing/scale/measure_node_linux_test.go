@@ -28,7 +28,7 @@ spec:
 func TestMeasurePods(t *testing.T) {
 	wanted(t)
 	needs.Programs(t, "busybox")
-	c := kubetest.Start(t, 26620, true)
+	c := kubetest.StartNode(t)
 	busybox, err := os.ReadFile("/usr/bin/busybox")
 	if err != nil {
 		t.Fatal(err)
