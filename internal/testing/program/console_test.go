@@ -78,6 +78,7 @@ func (v *visitor) ask(method, path, body string) (status int, answer string) {
 // O1, O3: a browser that orla console let in sees what happens to a capsule as orla status and the log say it, calls it
 // as the caller console, and cannot decide about approvals. A reload with console: off ends that.
 func TestO1ABrowserSeesACapsule(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	newPack(t, tools, "cap", "", map[string]string{"answer.py": says(`{"content": [{"type": "text", "text": "here"}]}`)})
 	o := serveCapsules(t, tools, "")
@@ -153,6 +154,7 @@ func TestO1ABrowserSeesACapsule(t *testing.T) {
 
 // O3: an open page does not delay the end of Orla.
 func TestO3AnOpenPageDoesNotDelayTheEnd(t *testing.T) {
+	t.Parallel()
 	o := serveCapsules(t, t.TempDir(), "shutdown_grace: 60s\n")
 	v := o.visit()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -148,6 +148,7 @@ func TestJ2SeveralOrlas(t *testing.T) {
 // SPEC J2: the only Orla shows anywhere what it has. It is changed only where it belongs:
 // where it was started, next to its tools, or in them.
 func TestJ2AnOrlaIsChangedOnlyWhereItBelongs(t *testing.T) {
+	t.Parallel()
 	project, elsewhere := t.TempDir(), t.TempDir()
 	tools := filepath.Join(project, "tools")
 	testkit.WriteTool(t, filepath.Join(tools, "below"), "echo.sh", "#!/bin/sh\necho ok\n")

@@ -160,6 +160,7 @@ func (v *visitor) enter(body string) {
 // are refused, one by one; then the call still waits, and the person approves it. The audit log has what was signed, and
 // orla audit verify checks it.
 func TestT87NoProgramApprovesWithoutThePerson(t *testing.T) {
+	t.Parallel()
 	a := serveAsking(t, os.Geteuid(), "")
 	v := a.browser()
 	person := newAuthenticator(t, v.origin)
@@ -315,6 +316,7 @@ func TestT87NoProgramApprovesWithoutThePerson(t *testing.T) {
 
 // SPEC-TOOLS 8.7: a rule that wants a passkey is not content with root, and anybody with the role may deny.
 func TestT87ARuleWantsAPasskey(t *testing.T) {
+	t.Parallel()
 	a := serveAsking(t, os.Geteuid(), "approvals: {same_user: true}\n")
 	testkit.WriteTool(t, filepath.Join(a.dir, "tools"), "rule.yaml", fmt.Sprintf(wipeRule, ", approvers: [passkey]"))
 	a.mustOrla("reload", "--socket", a.socket)
@@ -387,6 +389,7 @@ func (g *outsider) enter(token string) (status int, text string) {
 // without one. Calls of Try it are its own, under its own rules. Who makes a call does not approve it. A token that is
 // removed ends its sessions at the reload.
 func TestO3RolesBeyondLoopback(t *testing.T) {
+	t.Parallel()
 	names := []string{"vera", "otto", "anna", "nemo"}
 	config := "allowed_hosts: [orla.example.com]\nauth:\n  tokens:\n"
 	for _, name := range names {

@@ -16,6 +16,7 @@ import (
 // O2: the numbers, the audit log and the packages that the page shows are those of orla status, orla audit verify and
 // orla.lock.
 func TestO2NumbersAuditAndPackages(t *testing.T) {
+	t.Parallel()
 	tools := t.TempDir()
 	newPack(t, tools, "cap", "", map[string]string{"answer.py": says(`{"content": [{"type": "text", "text": "here"}]}`)})
 	o := serveCapsules(t, tools, "audit_log: audit.log\nstate_dir: state\n")

@@ -136,6 +136,7 @@ type s1Row struct {
 // at most three times the CPU time and the peak of memory that n takes. Clients come
 // first, then what a capsule says.
 func TestS1CostGrowsInProportion(t *testing.T) {
+	t.Parallel()
 	needs.Time(t, "measures for a while")
 	member := func(i int) string { return fmt.Sprintf(`"k%d":%d`, i, i) }
 	hello := func(params string) string { return rpcCall("hello", params) }
@@ -276,6 +277,7 @@ func usual(rounds []costtest.Cost) (cost costtest.Cost) {
 // SPEC S1: manifests that strangers may have written cost in proportion as well, to find,
 // read and check.
 func TestS1ManifestsCostInProportion(t *testing.T) {
+	t.Parallel()
 	needs.Time(t, "measures for a while")
 	orla := orlaBinary(t)
 	for _, row := range []struct {
