@@ -5,12 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC L4: answers that are kept to be read as resources are not in the heap, of which garbage makes several times as
 // much. All that may be kept takes no more of Orla's resident memory than as many bytes, and 60 MiB.
 func TestL4KeptAnswers(t *testing.T) {
+	needs.Time(t, "makes answers of many megabytes")
+	t.Parallel()
 	const each, most = 6, 128 // MiB
 	tools := t.TempDir()
 	testkit.WriteTool(t, tools, "big", fmt.Sprintf("#!/bin/sh\nhead -c %d /dev/zero | tr '\\0' x\n", each<<20))

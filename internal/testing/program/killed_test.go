@@ -41,6 +41,7 @@ func fastest(work func(n int)) time.Duration {
 
 // SPEC M4: kill -9 of the program at any time of an install leaves nothing that is half, and the next install works.
 func TestM4KilledInstalls(t *testing.T) {
+	needs.Time(t, "kills many installs")
 	t.Parallel()
 	i := newInstallable(t)
 	i.write(i.src, "large", strings.Repeat("0123456789abcdef", 1<<18)) // some milliseconds
@@ -63,6 +64,7 @@ func TestM4KilledInstalls(t *testing.T) {
 
 // SPEC R5: kill -9 of the program at any time of a build leaves no environment that is half, and the next call works.
 func TestR5KilledBuilds(t *testing.T) {
+	needs.Time(t, "kills many builds")
 	t.Parallel()
 	interpreter, err := python()
 	if err != nil {

@@ -78,6 +78,7 @@ func (u *upgradable) upgrade() {
 // SPEC Q1: a binary that exits, hangs, does not understand the state or the configuration, or cannot be executed after
 // all leaves the old program serving, with the reason in the answer or in the status.
 func TestQ1ABinaryThatCannotGoOn(t *testing.T) {
+	needs.Time(t, "waits for upgrades that fail")
 	t.Parallel()
 	tools := t.TempDir()
 	p := newPack(t, tools, "counter", "", map[string]string{"answer.py": counts})

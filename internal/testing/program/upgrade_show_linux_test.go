@@ -270,6 +270,7 @@ func quantiles(of []time.Duration) string {
 // calls of 1 ms to 5 s, questions in flight, reloads and crashes. Capsules keep their process and memory, clients
 // their sessions. Nothing outlives the process.
 func TestQ1UpgradesUnderLoad(t *testing.T) {
+	needs.Time(t, "upgrades again and again")
 	t.Parallel()
 	s := newShow(t)
 	p, stop := press(t, s.callers(), lossless)
