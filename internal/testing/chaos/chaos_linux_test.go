@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // SPEC D1, D2, E1, F3, G3, H2: two short storms. "make chaos" is for long ones.
@@ -31,7 +32,7 @@ func TestShortStorms(t *testing.T) {
 	// A race that Orla finds in itself is no line of its log, and so a violation.
 	flags := []string{"-trimpath"}
 	if detectsRaces {
-		flags = []string{"-race"} // as these tests are compiled
+		flags = testkit.BuildFlags() // -race, as these tests are compiled
 	}
 	chaos, orla := build("chaos", ".", "-trimpath"), build("orla", "../../../cmd/orla", flags...)
 	runs, err := os.MkdirTemp("", "orla-chaos-") //nolint:usetesting // its logs stay when it fails

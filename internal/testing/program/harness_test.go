@@ -68,10 +68,10 @@ func waitlog(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // plainBinary and racingBinary build the program once for all tests that start
-// it as a whole: as make does, and with the race detector.
+// it as a whole: as make does, and as these tests are compiled, with the race detector.
 var (
 	plainBinary  = sync.OnceValues(func() (string, error) { return buildOrla([]string{"CGO_ENABLED=0"}, "-trimpath") })
-	racingBinary = sync.OnceValues(func() (string, error) { return buildOrla(nil, "-race") })
+	racingBinary = sync.OnceValues(func() (string, error) { return buildOrla(nil, testkit.BuildFlags()...) })
 
 	buildMu sync.Mutex // guards built
 	built   []string   // the folders that TestMain removes

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -44,19 +45,37 @@ func ReadFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// Eventually polls until ok reports true, for a minute at most.
+// Eventually polls until ok reports true, for a minute at most. Where ok takes long, such as one that runs a program, it
+// pauses longer: the wait takes a quarter of a core at most, and what is waited for has the rest.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(2 * Patience)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
+	for {
+		began := time.Now()
+		if ok() {
+			return
+		}
 		select {
-		case <-tick.C:
+		case <-time.After(min(max(2*time.Millisecond, 3*time.Since(began)), 200*time.Millisecond)):
 		case <-deadline:
 			t.Fatalf("%s: not so after %s", what, 2*Patience)
 		}
 	}
+}
+
+// BuildFlags are the flags with which this test was compiled itself. A build with them finds the packages that they
+// have in common in the cache.
+func BuildFlags() (flags []string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	for _, s := range info.Settings {
+		if (s.Key == "-race" || s.Key == "-trimpath") && s.Value == "true" {
+			flags = append(flags, s.Key)
+		}
+	}
+	return flags
 }
 
 // LinesOf parses a log file, of which each line must be whole.
