@@ -48,7 +48,7 @@ ARCHS   ?= amd64 arm64
 CHECKS := tidy build cross vet lint test browser fuzz
 
 .DEFAULT_GOAL := help
-.PHONY: help build install cross docs deb rpm image release test short long script browser lint fmt fuzz bench slower cover flake chaos soak cluster tidy vet check clean clients checks
+.PHONY: help build install cross docs deb rpm image release test short long script browser lint fmt fuzz fuzzers bench slower cover flake chaos soak cluster tidy vet check clean clients checks
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,7 +117,10 @@ fmt: ## format the code as lint wants it
 	$(LINT) fmt ./...
 
 fuzz: ## fuzz every fuzz target for FUZZTIME each
-	GO=$(GO) scripts/fuzz $(FUZZTIME)
+	GO=$(GO) DIST=$(DIST) scripts/fuzz $(FUZZTIME)
+
+fuzzers: ## build what fuzz runs, and fuzz nothing
+	GO=$(GO) DIST=$(DIST) scripts/fuzz build
 
 bench: ## measure speed and memory, and compare with BEFORE, the last release
 	GO=$(GO) scripts/older $(DIST)/older $(BEFORE)
