@@ -30,13 +30,20 @@ LIFECYCLE := ./internal/launch ./internal/launch/guard ./internal/launch/trees .
 	./internal/file/watch ./internal/mcp/rpc ./internal/mcp/linerpc ./internal/call/turns ./internal/service/remote ./internal/app/listen \
 	./simple ./supervisor ./mcpbridge/... ./capsule/...
 
-# Tests wait more than they compute: one package more at a time than there are
-# cores. Those that take longest begin first, so that the others run beside them.
+# Tests wait more than they compute, and those of most packages run one after the other:
+# more packages at a time than there are cores. Those that take longest begin first, so
+# that the others run beside them. What is compiled with -trimpath serves other checkouts as well.
 # Nobody debugs what is linked for one run: it gets no symbols for a debugger.
 # vet looks at the tests as well, so that go test need not.
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+JOBS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN) + 1)
 SLOW := ./internal/testing/program ./internal/launch/kube ./deploy/package ./deploy/helm ./capsule ./mcpbridge ./internal/testing/bench \
 	./internal/wasm/wasmfuel ./internal/service/remote ./internal/wasm ./internal/launch ./manifest/discover
+
+# The race detector makes some tests many times as slow that compute much and start no goroutine, so that it has nothing
+# to look for. Their files have "//go:build !race", and test runs these packages without it as well.
+PLAIN := ./internal/mcp/schema ./internal/service/remote ./internal/wasm/wasmfuel ./manifest/discover
+# Compiled as build does, the packages are compiled once for both.
+PLAINLY := CGO_ENABLED=0 $(GO) test -trimpath -vet=off -ldflags='-s -w'
 
 # The other processor and the other system of a release. What compiles for both
 # compiles for darwin/amd64.
@@ -89,7 +96,10 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 	cp dist/packages/*.deb dist/packages/*.rpm dist/release
 
 test: clients ## run all tests with the race detector, those with foreign clients included
-	$(GO) test $(RACE) -vet=off -ldflags='-s -w' -p $(JOBS) -shuffle=on -timeout=20m $(TESTFLAGS) $(SLOW) ./...
+	status=0; \
+	$(if $(RACE),$(PLAINLY) -p $(JOBS) -shuffle=on $(TESTFLAGS) $(PLAIN) || status=1;) \
+	$(GO) test $(RACE) -trimpath -vet=off -ldflags='-s -w' -p $(JOBS) -shuffle=on -timeout=20m $(TESTFLAGS) $(SLOW) ./... || status=1; \
+	exit $$status
 
 # Tests that need a Kubernetes use it, and are skipped without it.
 cluster: ## build a real Kubernetes for the tests, once (6 minutes, 2 GB of memory)
@@ -98,11 +108,11 @@ cluster: ## build a real Kubernetes for the tests, once (6 minutes, 2 GB of memo
 # More of what the usual run has little of: random tests ten times as long, and what hardly ever
 # fails alone. For the night.
 long: clients ## run all tests with ten times as many random rounds; ROUNDS=100 for more
-	ORLA_TEST_ROUNDS=$(ROUNDS) $(GO) test $(RACE) -vet=off -p $(JOBS) -shuffle=on -timeout=10h $(SLOW) ./...
+	$(if $(RACE),ORLA_TEST_ROUNDS=$(ROUNDS) $(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(PLAIN))
+	ORLA_TEST_ROUNDS=$(ROUNDS) $(GO) test $(RACE) -trimpath -vet=off -p $(JOBS) -shuffle=on -timeout=10h $(SLOW) ./...
 
-# Compiled as build does, the packages are compiled once for both.
 short: ## run the quick tests only
-	CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -ldflags='-s -w' -p $(JOBS) $(SLOW) ./...
+	$(PLAINLY) -short -p $(JOBS) $(SLOW) ./...
 
 script: ## run the whole-program scripts only
 	$(GO) test ./internal/testing/program -run Script

@@ -1,0 +1,51 @@
+package orla_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Tests that the race detector makes slow and has nothing to look for in are compiled without it alone. They start no
+// goroutine, and "make test" runs them: their package is one of PLAIN.
+func TestWhatIsTestedWithoutTheRaceDetector(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(makefile), "\nPLAIN := ")
+	list, _, _ = strings.Cut(list, "\n")
+	listed := map[string]bool{}
+	for _, dir := range strings.Fields(list) {
+		listed[filepath.Clean(dir)] = false
+	}
+	beside := regexp.MustCompile(`\bgo (func\b|[\w.]+\()|\.(Go|Parallel|AfterFunc)\(|httptest\.`)
+	err = filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") || entry.Name() == "norace_test.go" { // a constant
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if err != nil || !strings.HasPrefix(string(source), "//go:build !race\n") {
+			return err
+		}
+		if _, is := listed[filepath.Dir(path)]; !is {
+			t.Errorf("%s: nobody runs it: its package is not one of PLAIN in the Makefile", path)
+		}
+		listed[filepath.Dir(path)] = true
+		if found := beside.Find(source); found != nil {
+			t.Errorf("%s: %q may run something beside the test, which is for the race detector to see", path, found)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, has := range listed {
+		if !has {
+			t.Errorf("PLAIN in the Makefile has %s, where no test needs it", dir)
+		}
+	}
+}
