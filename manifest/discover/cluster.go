@@ -1,6 +1,8 @@
 package discover
 
 import (
+	"bytes"
+
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/resource"
 )
@@ -34,12 +36,38 @@ func (w *walker) cluster(c *Cluster) {
 			w.partly(document.Source, document.Rule, document.Fault)
 			continue
 		}
-		d := resource.ParseObject(resource.File{Display: document.Source, Dir: c.Dir}, document.Data)
-		if document.Rule && d.Doc.Err() != nil {
-			d.Rule = true
-		}
-		w.declared(d, document.Source+"#0")
+		w.declares(w.custom(c.Dir, document), document.Source+"#0")
 	}
 	w.leaveToServers()
 	w.problems = append(w.problems, c.Problems...)
+}
+
+// custom reads a custom resource, or finds it among what an earlier search has read.
+func (w *walker) custom(dir string, document Document) *declaration {
+	before, known := w.known.documents[document.Source]
+	if !known || before.dir != dir || !bytes.Equal(before.data, document.Data) {
+		d := resource.ParseObject(resource.File{Display: document.Source, Dir: dir}, document.Data)
+		if document.Rule && d.Doc.Err() != nil {
+			d.Rule = true
+		}
+		before = seenDocument{dir, document.Data, declarationOf(d)}
+	}
+	if before.says.lasts() {
+		w.keeps.documents[document.Source] = before
+	}
+	return before.says
+}
+
+// lasts reports whether the same document says the same again: what it says does not depend on files of this machine.
+func (d *declaration) lasts() bool {
+	t := &d.tool
+	switch {
+	case d.err != nil, d.rule, d.secret.Data != nil:
+		return false
+	case t.Kind == manifest.Cli, t.Kind == manifest.Wasm:
+		return false
+	case t.Kind == manifest.Capsule:
+		return t.Runtime.Remote != nil
+	}
+	return true
 }

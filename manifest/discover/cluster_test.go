@@ -52,6 +52,42 @@ func TestP2AFaultyResourceAmongMany(t *testing.T) {
 	}
 }
 
+// SPEC P2: after a change of one resource only that one is read again; what depends on files of this machine always is.
+func TestP2OnlyWhatChangedIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	c := &discover.Cluster{Dir: dir}
+	for i := range 200 {
+		c.Documents = append(c.Documents, document("Tool", fmt.Sprint("t", i), `{"endpoint":"http://127.0.0.1/x","description":"old"}`))
+	}
+	c.Documents = append(c.Documents, document("McpServer", "process", `{"transport":"stdio","command":"./server.sh"}`))
+	options := discover.Options{ToolsDir: dir, Cluster: c, Seen: &discover.Seen{}}
+	find := func() (descriptions map[string]string) {
+		descriptions = map[string]string{}
+		for _, tool := range discover.Tools(options).Tools {
+			descriptions[tool.Name] = tool.Description
+		}
+		return descriptions
+	}
+	first := testing.AllocsPerRun(1, func() { options.Seen = &discover.Seen{}; find() })
+	if got := find(); len(got) != 200 {
+		t.Fatalf("%d tools", len(got))
+	}
+	c.Documents[7] = document("Tool", "t7", `{"endpoint":"http://127.0.0.1/x","description":"new"}`)
+	if err := os.WriteFile(filepath.Join(dir, "server.sh"), []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if got := find(); len(got) != 201 || got["t7"] != "new" || got["t8"] != "old" {
+		t.Errorf("%d tools, %q, %q", len(got), got["t7"], got["t8"])
+	}
+	if again := testing.AllocsPerRun(1, func() { find() }); again > first/10 {
+		t.Errorf("%v allocations, and %v when all is new", again, first)
+	}
+	c.Documents = c.Documents[:100]
+	if got := find(); len(got) != 101 {
+		t.Errorf("%d tools are left", len(got))
+	}
+}
+
 // SPEC P2: a process that a custom resource describes is known as such, with its command as it is written there.
 func TestP2AServerOfAClusterIsKnownAsSuch(t *testing.T) {
 	tools := t.TempDir()
@@ -136,7 +172,9 @@ func BenchmarkOneThousandResources(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for name, options := range map[string]discover.Options{"cluster": {ToolsDir: b.TempDir(), Cluster: c}, "folder": {ToolsDir: dir}} {
+	for name, options := range map[string]discover.Options{
+		"cluster": {ToolsDir: b.TempDir(), Cluster: c}, "again": {ToolsDir: b.TempDir(), Cluster: c, Seen: &discover.Seen{}}, "folder": {ToolsDir: dir},
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				if r := discover.Tools(options); len(r.Tools) != 1000 {

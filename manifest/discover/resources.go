@@ -9,6 +9,7 @@ import (
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/yamldoc"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/resource"
 )
@@ -63,26 +64,49 @@ func (w *walker) resources(at, path string) bool {
 
 // declared keeps what a document declares, or says why it is not served. id is
 // the document's own, however often its file is found.
-func (w *walker) declared(d *resource.Declaration, id string) {
-	for _, warning := range d.Warnings {
-		w.problem(d.File.Display, d.Name, manifest.Warning, warning)
+func (w *walker) declared(d *resource.Declaration, id string) { w.declares(declarationOf(d), id) }
+
+// declaration is what is kept of a document: a resource.Declaration has all of it.
+type declaration struct {
+	display  string // of its file
+	name     string // of the tool; "" where it is none, or not known
+	named    yamldoc.Fault
+	tool     manifest.Tool
+	noServer yamldoc.Fault
+	rules    manifest.Rules
+	secret   secret.Secret
+	rule     bool // see resource.Declaration
+	err      error
+	warnings []error
+}
+
+func declarationOf(d *resource.Declaration) *declaration {
+	return &declaration{
+		display: d.File.Display, name: d.Name, named: d.Doc.At("metadata.name", ""),
+		tool: d.Tool, noServer: d.NoServer, rules: d.Rules, secret: d.Secret, rule: d.Rule, err: d.Doc.Err(), warnings: d.Warnings,
 	}
-	at := location{entry: d.File.Display, id: id, named: d.Doc.At("metadata.name", "")}
-	if d.Tool.Runtime.Generated || d.Tool.Kind == manifest.Cli && d.Tool.Path != "" {
-		w.servers = append(w.servers, d.Tool)
+}
+
+func (w *walker) declares(d *declaration, id string) {
+	for _, warning := range d.warnings {
+		w.problem(d.display, d.name, manifest.Warning, warning)
 	}
-	switch err := d.Doc.Err(); {
-	case d.Rule:
-		w.denied(d.File.Display, err)
-	case err != nil:
-		w.problem(d.File.Display, d.Name, manifest.Fault, err)
-	case !d.Rules.Empty():
-		w.rules = append(w.rules, foundRules{at, d.Rules})
-	case d.Secret.Data != nil:
-		w.secrets = append(w.secrets, foundSecret{at, d.Secret})
-	case d.Name != "":
-		t := d.Tool // d has the whole document
-		w.found = append(w.found, found{location: at, tool: &t, server: d.NoServer})
+	at := location{entry: d.display, id: id, named: d.named}
+	if d.tool.Runtime.Generated || d.tool.Kind == manifest.Cli && d.tool.Path != "" {
+		w.servers = append(w.servers, d.tool)
+	}
+	switch {
+	case d.rule:
+		w.denied(d.display, d.err)
+	case d.err != nil:
+		w.problem(d.display, d.name, manifest.Fault, d.err)
+	case !d.rules.Empty():
+		w.rules = append(w.rules, foundRules{at, d.rules})
+	case d.secret.Data != nil:
+		w.secrets = append(w.secrets, foundSecret{at, d.secret})
+	case d.name != "":
+		t := d.tool // d may be found again
+		w.found = append(w.found, found{location: at, tool: &t, server: d.noServer})
 	}
 }
 
