@@ -219,8 +219,11 @@ func (in *incarnation) negotiateOr(ctx context.Context) error {
 	defer cancel(nil)
 	defer close(done)
 	err := in.conn.Negotiate(ctx)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
+	case missed(err): // nobody reads its stdin any more
+		return in.withStray(in.exitOr(" before it answered initialize", err.Error()))
 	}
 	return err
 }
