@@ -210,10 +210,11 @@ func (b *Bridge) inline() int64 { return b.large.inline.Load() - around }
 // String names the bridge in logs.
 func (b *Bridge) String() string { return "bridge" }
 
-// Serve follows the catalog until ctx ends.
+// Serve follows the catalog until ctx ends. Calls that are being answered then fail with the cause of that.
 func (b *Bridge) Serve(ctx context.Context) error {
 	defer b.large.store.Close()
-	defer b.conversations.close()
+	whole := ctx
+	defer func() { b.conversations.close(context.Cause(whole)) }()
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	ctx, end := context.WithCancel(ctx)

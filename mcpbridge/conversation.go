@@ -40,11 +40,11 @@ const (
 // It is the peer.Client for as long as the peer works, across all requests of the client that
 // belong to it.
 type conversation struct {
-	of      [sha256.Size]byte  // the request; see results.Asking.Sum
-	first   *Request           // the first request, with the capabilities of the client
-	cancel  context.CancelFunc // ends the peer's work
-	release func()             // gives back the room for answers that the work holds
-	inquiry                    // the questions of the peer
+	of      [sha256.Size]byte       // the request; see results.Asking.Sum
+	first   *Request                // the first request, with the capabilities of the client
+	cancel  context.CancelCauseFunc // ends the peer's work
+	release func()                  // gives back the room for answers that the work holds
+	inquiry                         // the questions of the peer
 
 	done   chan struct{} // closed when the fields that follow are set
 	result wire.Parts
@@ -174,7 +174,7 @@ func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do
 			return v.result, v.err
 		case <-v.asked:
 		case <-ctx.Done():
-			v.cancel()
+			v.cancel(nil)
 			<-v.done
 			v.release()
 			return v.result, v.err

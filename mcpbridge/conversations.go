@@ -36,7 +36,7 @@ type parked struct {
 // begin starts the work of a new conversation.
 func (c *conversations) begin(ctx context.Context, b *Bridge, r *Request, of results.Asking, do work) *conversation {
 	// The work goes on when the request has been answered with questions.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	ctx, release := b.room.Open(ctx, r.Owner())
 	v := &conversation{of: of.Sum(), first: r, cancel: cancel, release: release, inquiry: inquiry{asked: make(chan struct{}, 1), open: r}, done: make(chan struct{})}
 	c.mu.Lock()
@@ -53,7 +53,7 @@ func (c *conversations) begin(ctx context.Context, b *Bridge, r *Request, of res
 				b.log.Error("panic in a request", "method", of.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				v.result, v.err = nil, wire.InternalError()
 			}
-			cancel()
+			cancel(nil)
 			c.mu.Lock()
 			delete(c.all, v)
 			v.ended = true
@@ -118,7 +118,7 @@ func (c *conversations) isParked(state string) bool {
 
 // giveUp ends a conversation that nobody can go on with.
 func (v *conversation) giveUp() {
-	v.cancel()
+	v.cancel(nil)
 	v.release() // nobody gets its answer
 }
 
@@ -156,15 +156,15 @@ func (c *conversations) endOf(is func(caller string) bool) {
 	}
 }
 
-// close gives up all conversations and waits for their end.
-func (c *conversations) close() {
+// close gives up all conversations and waits for their end. cause is what their calls fail with.
+func (c *conversations) close(cause error) {
 	c.mu.Lock()
 	for _, p := range c.parked {
 		p.late.Stop()
 	}
 	clear(c.parked)
 	for v := range c.all {
-		v.cancel()
+		v.cancel(cause)
 	}
 	c.mu.Unlock()
 	<-c.running.None()
