@@ -202,12 +202,14 @@ var imports = map[string][]string{
 	"internal/app/wiring": {
 		"capsule/handover", "internal/console",
 		"internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/replicas", "internal/cluster/sealed", // what several replicas share
+		"capsule/handover",
+		"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/replicas", "internal/cluster/sealed", // what several replicas share
 		"mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/passed", "mcpbridge/wire", // what a replica serves to the others
 		"mcpbridge/sessionlog", "internal/deps",
 		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
 		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
-		"internal/cluster/kubeapi", "internal/cluster/resources", "internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
+		"internal/cluster/kubeapi", "internal/cluster/resources", "internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "internal/observe/brief", "mcpbridge/results", // for the lines of the audit log
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/approvals/passkey", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
 		"internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
 		"manifest", "simple", "capsule", "capsule/records", "supervisor",

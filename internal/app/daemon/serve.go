@@ -271,6 +271,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	tree := s.startTree(ctx, s.bridge, s.http, s, s.control, s.Approving.Announcer, &s.issuer)
 	s.awaitControl(ctx, cfg)
 	s.serving(s.web.URL())
+	s.Shared.ServeWhen(func() bool { return s.bridge.Refusing() == "" && len(s.bridge.Starting()) == 0 })
 	carry.CloseRest()
 
 	ended := s.waitForEnd(ctx, signals, nil)
@@ -327,10 +328,6 @@ func (s *server) open(ctx context.Context, cfg *config.Loaded, before *upgrade.D
 func (s *server) serving(url string) {
 	s.log.Info("serving", "url", url, "tools", len(s.Supervisor.Catalog().Tools), "version", version.Version(), "pid", os.Getpid())
 	s.notifier.Ready(s.readiness().text)
-}
-
-func (s *server) readiness() *readiness {
-	return &readiness{s.notifier, s.Supervisor, s.log.History(), &s.upgrades}
 }
 
 // runStdio serves the one client on stdin and stdout.

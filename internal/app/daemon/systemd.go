@@ -170,3 +170,7 @@ func refuseExposed(cfg *config.Loaded, given []net.Listener) error {
 		Hint: "set auth.tokens or auth.oauth, or say --insecure if something else guards it",
 	}
 }
+
+func (s *server) readiness() *readiness {
+	return &readiness{s.notifier, s.Supervisor, s.log.History(), &s.upgrades}
+}

@@ -47,6 +47,13 @@ func (s *Shared) Open(ctx context.Context, cfg *config.Loaded, front *httpfront.
 	return end, nil
 }
 
+// ServeWhen says that requests are answered from now on, and what tells whether this process is ready for those of others.
+func (s *Shared) ServeWhen(ready func() bool) {
+	if s != nil {
+		s.Replicas.ServeWhen(ready)
+	}
+}
+
 // passedOn returns a request that another replica has passed on; nil if it does not say whose it is, which it answers.
 func passedOn(w http.ResponseWriter, r *http.Request) *http.Request {
 	r, ok := passed.Of(r)

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -122,6 +124,40 @@ func (r *Replicas) Holder(ctx context.Context, capsule string) (string, error) {
 	}
 }
 
+// Serves asks a replica that holds a capsule whether its process can be called. If not, why says it in words, as far as the
+// replica does. The error is ErrFails if the process has failed, or an operator has stopped it.
+func (r *Replicas) Serves(ctx context.Context, holder, capsule string) (why string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lasts/2)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, CapsuleURL(holder, capsule), nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := r.transport.RoundTrip(req)
+	if err != nil {
+		return "the replica that holds it cannot be reached", err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	if resp.StatusCode == http.StatusNoContent {
+		return "", nil
+	}
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxSaid)) // what was read must do
+	why = strings.ToValidUTF8(strings.TrimSpace(string(said)), "")
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return why, ErrFails
+	}
+	return why, errNotYet
+}
+
+// maxSaid bounds why a replica does not serve a capsule, in bytes.
+const maxSaid = 4 << 10
+
+// ErrFails is that the process of a capsule cannot be called, and errNotYet that it may be soon.
+var (
+	ErrFails  = errors.New("the process of the capsule fails")
+	errNotYet = errors.New("the process of the capsule cannot be called yet")
+)
+
 // Moved waits until a replica does not hold a capsule any more, and reports that; false when ctx ends before. Who has been
 // frozen does not say so: what waits for its answer would wait for ever.
 func (r *Replicas) Moved(ctx context.Context, capsule, holder string) bool {
@@ -218,6 +254,9 @@ func (r *Replicas) take(ctx context.Context, name, capsule string, was *seen) (*
 	}
 	l.Metadata.Name = name
 	l.Metadata.Labels, l.Metadata.Annotations = map[string]string{labelGroup: r.opts.Group}, map[string]string{noteCapsule: capsule}
+	if was != nil && was.note(noteOrder) != "" {
+		l.Metadata.Annotations[noteOrder] = was.note(noteOrder)
+	}
 	l.Spec.Holder = r.self
 	l.Spec.Transitions++
 	return r.write(ctx, l)

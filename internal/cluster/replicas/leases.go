@@ -19,7 +19,10 @@ const (
 	noteAddress = "orla.dev/address" // of a replica
 	noteDigest  = "orla.dev/certificate"
 	noteLeaves  = "orla.dev/leaves"  // since when a replica stops, or gives a capsule up
+	noteStarts  = "orla.dev/starts"  // of a replica that is not ready yet
+	noteUsed    = "orla.dev/used"    // when others still went on with sessions of a replica that is gone
 	noteCapsule = "orla.dev/capsule" // the name of the capsule that is held
+	noteOrder   = "orla.dev/order"   // what an operator wants of it, and a word that no other order has
 )
 
 var leases = kubeapi.Resource{Group: "coordination.k8s.io", Version: "v1", Name: "leases"}
@@ -70,6 +73,9 @@ func (l *record) leaves() time.Time {
 	at, _ := time.Parse(time.RFC3339, l.note(noteLeaves)) // zero if there is none
 	return at
 }
+
+// starts reports whether its replica is not ready yet.
+func (l *record) starts() bool { return l.note(noteStarts) != "" }
 
 // wentAt returns when a replica that is gone went, about.
 func (l *record) wentAt() time.Time {
@@ -142,8 +148,19 @@ func (r *Replicas) list(ctx context.Context) (version string, err error) {
 	return found.Metadata.Version, nil
 }
 
-// heardLocked notes that the API server has said something.
+// silence is how long the API server may say nothing until that time does not count: a replica renews its Lease more often.
+const silence = lasts / 2
+
+// heardLocked notes that the API server has said something. While it was away nobody could renew a Lease, so that the
+// others have what was left of theirs.
 func (r *Replicas) heardLocked(at time.Time) {
+	if away := at.Sub(r.contact); away > silence && !r.contact.IsZero() {
+		for _, l := range r.leases {
+			if l.at = l.at.Add(away); l.at.After(at) {
+				l.at = at
+			}
+		}
+	}
 	r.contact = at
 	r.countLocked()
 	r.tellLocked()

@@ -89,9 +89,11 @@ func (r *Replicas) dial(ctx context.Context, _, address string) (net.Conn, error
 	return conn, nil
 }
 
-// knows reports whether a certificate is that of a replica.
+// knows reports whether a certificate is that of a replica that lives.
 func (r *Replicas) knows(ctx context.Context, digest string) bool {
-	return r.looked(ctx, "digest "+digest, func(l *seen) bool { return l.note(noteDigest) == digest })
+	return r.looked(ctx, "digest "+digest, func(l *seen) bool {
+		return l.note(noteDigest) == digest && l.Metadata.Name == leaseOf(l.Spec.Holder) && r.livesLocked(l)
+	})
 }
 
 // Known reports whether there is a replica of a name, or was one lately.
@@ -99,7 +101,20 @@ func (r *Replicas) Known(ctx context.Context, name string) bool {
 	return name != "" && r.looked(ctx, "name "+name, func(l *seen) bool { return l.Metadata.Name == leaseOf(name) })
 }
 
-// looked reports whether there is such a Lease. One that is unknown is looked for once more: it may be new. What is not
+// Forgotten reports whether a replica has been gone for so long that nobody remembers it. Known was asked before.
+func (r *Replicas) Forgotten(name string) bool {
+	s := r.held.search
+	if !s.mu.TryLock() { // one is being looked for, which may take its time
+		return false
+	}
+	_, vain := s.vain["name "+name]
+	s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return vain && r.leases[leaseOf(name)] == nil
+}
+
+// looked reports whether there is such a Lease. is is called with r.mu locked. One that is unknown is looked for once more: it may be new. What is not
 // there then is never looked for again, since a replica has its Lease before anybody hears of it.
 func (r *Replicas) looked(ctx context.Context, what string, is func(*seen) bool) bool {
 	has := func() bool {

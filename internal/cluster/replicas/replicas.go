@@ -59,8 +59,15 @@ type Replicas struct {
 	contact time.Time // when the API server was heard last
 	alive   context.Context
 	leaving bool
+	asks    asks
 	live    []Member
 	changed chan struct{}
+}
+
+// asks are what this replica is asked about itself.
+type asks struct {
+	ready func() bool               // whether it can go on with what others had; nil before it serves
+	uses  func(replica string) bool // whether it goes on with something of a replica; nil for nothing
 }
 
 // identity is what this replica is to others.
@@ -138,7 +145,7 @@ func (r *Replicas) Serve(ctx context.Context) error {
 	}
 	about := kubeapi.Object{
 		"labels":      kubeapi.Object{labelGroup: r.opts.Group},
-		"annotations": kubeapi.Object{noteAddress: r.opts.Address, noteDigest: r.digest},
+		"annotations": kubeapi.Object{noteAddress: r.opts.Address, noteDigest: r.digest, noteStarts: "true"},
 	}
 	for ctx.Err() == nil {
 		lease.Hold(ctx, lease.Options{
@@ -151,6 +158,14 @@ func (r *Replicas) Serve(ctx context.Context) error {
 		pace.Sleep(ctx, look) // it was given up without a reason
 	}
 	return ctx.Err()
+}
+
+// ServeWhen says that this replica serves, and what tells whether it is ready. Until it is, others do not pass requests on
+// to it, and it does not go on with their sessions.
+func (r *Replicas) ServeWhen(ready func() bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asks.ready = ready
 }
 
 func (r *Replicas) setAlive(ctx context.Context) {
@@ -185,17 +200,47 @@ func (r *Replicas) watchTime(ctx context.Context) {
 		if !slices.Equal(before, r.live) {
 			r.tellLocked()
 		}
-		old := ""
-		for name, l := range r.leases {
-			if !r.livesLocked(l) && l.isReplica() && r.contact.Sub(l.at) > remembered {
-				old = name
-			}
-		}
+		old, used := r.outdatedLocked()
+		own, ready := r.leases[leaseOf(r.self)], r.asks.ready
+		starts := own != nil && own.starts() && ready != nil
 		r.mu.Unlock()
+		if starts && ready() {
+			_ = r.patch(ctx, leaseOf(r.self), kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteStarts: nil}}}) // it is tried again
+		}
+		if used != "" {
+			note := kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteUsed: time.Now().UTC().Format(time.RFC3339)}}}
+			_ = r.patch(ctx, used, note) // it is tried again
+		}
 		if old != "" {
 			r.remove(ctx, old)
 		}
 	}
+}
+
+// outdatedLocked returns the Lease of a replica that nobody needs any more, and that of one that will soon be such, though
+// this one goes on with its sessions; "" for none.
+func (r *Replicas) outdatedLocked() (old, used string) {
+	for name, l := range r.leases {
+		if r.livesLocked(l) || !l.isReplica() {
+			continue
+		}
+		age := r.contact.Sub(l.at)
+		switch {
+		case age > remembered/2 && r.asks.uses != nil && r.asks.uses(l.member().Name):
+			used = name
+		case age > remembered:
+			old = name
+		}
+	}
+	return old, used
+}
+
+// KeepUsed says which replicas are remembered longer than a day after they have gone: those with whose sessions this one
+// goes on. uses must not call methods of r.
+func (r *Replicas) KeepUsed(uses func(replica string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asks.uses = uses
 }
 
 func (m Member) is(other Member) bool { return m.Name == other.Name }
@@ -244,7 +289,9 @@ func (r *Replicas) Reaches(name string) bool {
 	return l != nil && r.reachesLocked(l)
 }
 
-func (r *Replicas) answersLocked(l *seen) bool { return r.reachesLocked(l) && l.leaves().IsZero() }
+func (r *Replicas) answersLocked(l *seen) bool {
+	return r.reachesLocked(l) && l.leaves().IsZero() && !l.starts()
+}
 
 func (r *Replicas) reachesLocked(l *seen) bool {
 	return l.isReplica() && r.livesLocked(l) && time.Since(l.suspect) > lasts
@@ -263,7 +310,7 @@ func (r *Replicas) Heir(of, what string) string {
 	var all, before []string
 	for _, l := range r.leases {
 		m := l.member()
-		if m.Name == r.self && r.leaving || m.Name != r.self && !r.answersLocked(l) {
+		if m.Name == r.self && (r.leaving || l.starts()) || m.Name != r.self && !r.answersLocked(l) {
 			continue
 		}
 		if all = append(all, m.Name); !m.Created.After(until.Add(look)) {

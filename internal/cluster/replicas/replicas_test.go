@@ -64,6 +64,16 @@ func meet(at time.Time, to *Replicas, others ...*record) {
 	to.heardLocked(at)
 }
 
+// hear makes a replica hear from the API server for longer than a Lease lasts, and returns when that was over.
+func hear(from time.Time, r *Replicas) time.Time {
+	const step = silence - time.Second
+	for until := from.Add(lasts + step); from.Before(until); {
+		from = from.Add(step)
+		meet(from, r)
+	}
+	return from
+}
+
 // there is the Lease of a replica that lives.
 func there(name string, created time.Time) *record {
 	l := &record{}
@@ -90,8 +100,12 @@ func TestP4WhoIsGone(t *testing.T) {
 		t.Error("without the API server nobody is gone")
 	}
 	meet(now, r)
+	if !r.Lives("b") {
+		t.Error("b is gone, though it could not renew its Lease while the API server was away")
+	}
+	now = hear(now, r)
 	if r.Lives("b") {
-		t.Error("b was not renewed for an hour, and lives")
+		t.Error("b was not renewed for as long as its Lease lasts, and lives")
 	}
 	left := there("d", now)
 	left.Metadata.Annotations[noteLeaves] = now.UTC().Format(time.RFC3339)
@@ -102,6 +116,53 @@ func TestP4WhoIsGone(t *testing.T) {
 	r.suspect("d")
 	if r.Reaches("d") {
 		t.Error("d could not be reached just now")
+	}
+}
+
+// SPEC P4: the Lease of a replica that has been gone for a day is removed, unless a replica goes on with its sessions: that one
+// renews what is known of it.
+func TestP4WhoIsForgotten(t *testing.T) {
+	r := newReplica(t, "a")
+	now := time.Now()
+	meet(now, r, there("used", now), there("unused", now))
+	r.KeepUsed(func(name string) bool { return name == "used" })
+	at := func(after time.Duration) (old, used string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.contact = now.Add(after)
+		return r.outdatedLocked()
+	}
+	for after, want := range map[time.Duration][2]string{
+		time.Second: {}, time.Hour: {},
+		remembered - time.Hour: {"", leaseOf("used")},
+		remembered + time.Hour: {leaseOf("unused"), leaseOf("used")},
+	} {
+		if old, used := at(after); old != want[0] || used != want[1] {
+			t.Errorf("after %s: %q is removed, and %q renewed", after, old, used)
+		}
+	}
+}
+
+// SPEC P4: a replica that is not ready yet goes on with nothing of others, and no request is passed on to it.
+func TestP4WhoIsNotReadyGoesOnWithNothing(t *testing.T) {
+	r := newReplica(t, "a")
+	now := time.Now()
+	starts := there("b", now)
+	starts.Metadata.Annotations[noteStarts] = "true"
+	own := there(r.self, now)
+	meet(now, r, starts, own)
+	if r.Lives("b") || !r.Reaches("b") {
+		t.Error("b starts: it goes on with no sessions, and can be asked")
+	}
+	for n := range 50 {
+		if heir := r.Heir("gone", strconv.Itoa(n)); heir != r.self {
+			t.Fatalf("the heir is %q", heir)
+		}
+	}
+	own.Metadata.Annotations[noteStarts] = "true"
+	meet(now, r, own)
+	if heir := r.Heir("gone", "x"); heir != "" {
+		t.Errorf("no replica is ready, and the heir is %q", heir)
 	}
 }
 
@@ -205,8 +266,11 @@ func TestP4WhatIsUnknownIsLookedForOnce(t *testing.T) {
 		if got := api.asked.Load(); got != 2 {
 			t.Errorf("%d requests; want 2", got)
 		}
+		if !r.Forgotten("gone") || r.Forgotten("other") {
+			t.Error("nobody remembers one that was looked for, and the other was not")
+		}
 		meet(time.Now(), r, there("gone", time.Now()))
-		if !r.Known(t.Context(), "gone") {
+		if !r.Known(t.Context(), "gone") || r.Forgotten("gone") {
 			t.Error("one that comes later is not known")
 		}
 		api.away.Store(true)
@@ -302,8 +366,13 @@ func frozen(t *testing.T) (r *Replicas, at *record) {
 	return r, at
 }
 
-// outdated makes a replica know that a Lease was not renewed for an hour.
-func outdated(r *Replicas, l *record) { meet(time.Now().Add(-time.Hour), r, l); meet(time.Now(), r) }
+// outdated makes a replica know that a Lease was not renewed for as long as it lasts.
+func outdated(r *Replicas, l *record) {
+	from := time.Now().Add(-2 * lasts)
+	meet(from, r, l)
+	hear(from, r)
+	meet(time.Now(), r)
+}
 
 // SPEC P4: a request that was passed on ends with the replica that answers it, also if that one is frozen and does not
 // close the connection.

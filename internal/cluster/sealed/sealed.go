@@ -34,11 +34,15 @@ type Sessions struct {
 	mu    sync.Mutex // guards the fields that follow
 	ended map[[sha256.Size]byte]struct{}
 	older map[[sha256.Size]byte]struct{} // the previous generation
+	going map[[sha256.Size]byte]struct{} // sessions of others that this replica may go on with
+	used  map[string]int                 // how many of these began on each replica
 }
 
 // New returns the Sessions of a replica.
 func New(r *replicas.Replicas, box *replicas.Box) *Sessions {
-	return &Sessions{replicas: r, box: box, ended: map[[sha256.Size]byte]struct{}{}}
+	s := &Sessions{replicas: r, box: box, ended: map[[sha256.Size]byte]struct{}{}, going: map[[sha256.Size]byte]struct{}{}, used: map[string]int{}}
+	r.KeepUsed(s.uses)
+	return s
 }
 
 // content is what an id says.
@@ -76,18 +80,33 @@ func (s *Sessions) open(id string) (c content, ok bool) {
 }
 
 // Opened implements httpfront.Elsewhere. A session of this replica is not one that it may go on with: if it is not
-// known, it has ended.
+// known, it has ended. So has one of a replica that nobody remembers: nobody has gone on with it for a day, or it has ended.
 func (s *Sessions) Opened(id string) *sessionlog.Record {
 	c, ok := s.open(id)
-	if !ok || c.Of == nil || c.Replica == s.replicas.Self() || s.hasEnded(id) {
+	if !ok || c.Of == nil || c.Replica == s.replicas.Self() || s.hasEnded(id) || s.replicas.Forgotten(c.Replica) {
 		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := sha256.Sum256([]byte(id))
+	if _, known := s.going[sum]; !known && len(s.going) < maxEnded {
+		s.going[sum] = struct{}{}
+		s.used[c.Replica]++
 	}
 	return c.Of
 }
 
+// uses reports whether this replica goes on with a session that began on another one.
+func (s *Sessions) uses(replica string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used[replica] > 0
+}
+
 // Ended implements httpfront.Elsewhere.
 func (s *Sessions) Ended(id string) {
-	if c, ok := s.open(id); !ok || c.Replica == s.replicas.Self() {
+	c, ok := s.open(id)
+	if !ok || c.Replica == s.replicas.Self() {
 		return
 	}
 	s.mu.Lock()
@@ -95,7 +114,14 @@ func (s *Sessions) Ended(id string) {
 	if len(s.ended) >= maxEnded/2 {
 		s.ended, s.older = map[[sha256.Size]byte]struct{}{}, s.ended
 	}
-	s.ended[sha256.Sum256([]byte(id))] = struct{}{}
+	sum := sha256.Sum256([]byte(id))
+	s.ended[sum] = struct{}{}
+	if _, known := s.going[sum]; known {
+		delete(s.going, sum)
+		if s.used[c.Replica]--; s.used[c.Replica] == 0 {
+			delete(s.used, c.Replica)
+		}
+	}
 }
 
 func (s *Sessions) hasEnded(id string) bool {

@@ -47,7 +47,13 @@ func TestP4AnIDHasTheSession(t *testing.T) {
 			t.Errorf("%.20q is a session", bad)
 		}
 	}
+	if !b.uses(a.replicas.Self()) || b.uses("c") {
+		t.Error("b goes on with a session of a, and with none of c")
+	}
 	b.Ended(id)
+	if b.uses(a.replicas.Self()) {
+		t.Error("b goes on with a session of a that has ended")
+	}
 	if b.Opened(id) != nil {
 		t.Error("a session that has ended comes back")
 	}

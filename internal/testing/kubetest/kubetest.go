@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/testing/needs"
 )
@@ -122,7 +123,19 @@ func (c *Cluster) Try(stdin string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// Kill kills one of the cluster's processes, and returns what starts it again.
+// over reports whether a process that was killed has none of its threads any more; its parent may not have noticed yet.
+func over(pid int) bool {
+	of := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(of, "stat"))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	threads, err := os.ReadDir(filepath.Join(of, "task"))
+	return err != nil || strings.HasPrefix(rest, "Z") && len(threads) <= 1
+}
+
+// Kill kills one of the cluster's processes, waits until it has ended, and returns what starts it again.
 func (c *Cluster) Kill(name string) (restart func()) {
 	c.t.Helper()
 	file := filepath.Join(c.Dir, name+".pid")
@@ -142,9 +155,21 @@ func (c *Cluster) Kill(name string) (restart func()) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		c.t.Fatal(err)
 	}
+	for range 3000 { // its ports are not free before
+		if over(pid) {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 	return func() {
 		c.t.Helper()
 		again := exec.Command(args[0], args[1:]...) //nolint:noctx // "down" ends it
+		log, err := os.OpenFile(filepath.Join(c.Dir, name+".log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		defer func() { _ = log.Close() }() // the process has it
+		again.Stdout, again.Stderr = log, log
 		again.Dir, again.SysProcAttr = c.Dir, &syscall.SysProcAttr{Setsid: true}
 		if err := again.Start(); err != nil {
 			c.t.Fatal(err)

@@ -447,6 +447,58 @@ func TestP4NothingIsLostWhileReplicasChange(t *testing.T) {
 	}
 }
 
+// SPEC P3, D4: a capsule whose process cannot start is not READY on any replica, and each says why.
+func TestP3EachReplicaSaysWhyAProcessCannotStart(t *testing.T) {
+	f := newFleet(t, 2)
+	newPack(t, f.tools, "bad", "handshake: mcp\nrestart: {max_failures: 2}", map[string]string{"main.py": "#!/bin/sh\nexec 0<&-\nsleep 0.3\nexit 3\n"})
+	for _, o := range f.all {
+		o.signal(syscall.SIGHUP)
+	}
+	const why = "it exited with code 3 before it answered initialize"
+	for _, o := range f.all {
+		o.waitLog("state", func(l map[string]any) bool {
+			reason, _ := l["reason"].(string)
+			return l["tool"] == "bad" && l["to"] == "CRASHED" && strings.HasPrefix(reason, "bad: ") && strings.Contains(reason, why)
+		})
+		if n := o.count("state", func(l map[string]any) bool { return l["tool"] == "bad" && l["to"] == "READY" }); n > 0 {
+			t.Errorf("it was READY %d times", n)
+		}
+	}
+}
+
+// SPEC P3, J1: an operator of any replica stops and starts the process of a capsule, whichever replica holds it, and the next
+// holder knows that too.
+func TestP3AnOperatorReachesTheHolder(t *testing.T) {
+	f := newFleet(t, 1)
+	f.copy = t.TempDir() // so that each has its own control socket
+	if err := os.CopyFS(f.copy, os.DirFS(f.tools)); err != nil {
+		t.Fatal(err)
+	}
+	f.started.Store(1)
+	f.all = append(f.all, f.start())
+	holder, other := f.all[0], f.all[1]
+	begun := func() int { return strings.Count(testkit.ReadFile(t, f.notes), "begin") }
+	other.mustOrla("stop", "box", "--tools-dir", f.copy)
+	for _, o := range f.all {
+		o.waitLog("state", func(l map[string]any) bool {
+			return l["tool"] == "box" && l["to"] == "STOPPED" && l["reason"] == "stopped by an operator"
+		})
+	}
+	testkit.Eventually(t, "the process has ended", func() bool { return strings.Count(testkit.ReadFile(t, f.notes), "end") == 1 })
+	holder.signal(syscall.SIGTERM)
+	_ = holder.wait()
+	other.waitLog("this replica holds a capsule", nil)
+	if n := begun(); n != 1 {
+		t.Errorf("the process began %d times, though it was stopped", n)
+	}
+	other.mustOrla("start", "box", "--tools-dir", f.copy)
+	other.mustCall("box__pid")
+	other.mustOrla("restart", "box", "--tools-dir", f.copy)
+	testkit.Eventually(t, "there is a new process", func() bool { return begun() == 3 })
+	f.all = f.all[1:]
+	f.onlyOne()
+}
+
 // SPEC P3: a holder that cannot renew its Lease ends the process before others may start one. Simple tools and sessions do
 // not need the API server.
 func TestP3WithoutTheAPIServerNothingIsHeld(t *testing.T) {
