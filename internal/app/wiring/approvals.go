@@ -25,14 +25,17 @@ type Approving struct {
 	observe   atomic.Pointer[func(approvals.Event)] // nil for nobody
 }
 
-// openApprovals returns what opens the records of approvals; nil without a state folder.
+// openApprovals returns what opens the records of approvals: those of all replicas, or those in the state folder. It is nil
+// if there is neither.
 func (p *Parts) openApprovals(cfg *config.Loaded, log *slog.Logger) func() (*approvals.Store, error) {
 	dir := config.StateDir(cfg, "approvals")
-	if dir == "" {
+	if dir == "" && p.Shared == nil {
 		return nil
 	}
 	return func() (*approvals.Store, error) {
-		s, err := approvals.Open(approvals.Options{Dir: filepath.Join(dir, folderKey(cfg)), Told: p.told, Unrecorded: p.Audit.Err, Log: log})
+		s, err := approvals.Open(approvals.Options{
+			Dir: filepath.Join(dir, folderKey(cfg)), Common: p.Shared.documents("approvals"), Told: p.told, Unrecorded: p.Audit.Err, Log: log,
+		})
 		if err == nil {
 			s.SetTTL(time.Duration(p.Approving.ttl.Load()))
 		}
@@ -97,8 +100,17 @@ func (p *Parts) AwaitApprovals(ctx context.Context) *approvals.Store {
 // may be in a private network, whatever the tools may reach.
 func (p *Parts) newAnnouncer() *announce.Announcer {
 	return announce.New(announce.Options{
-		Client: p.Services.issuers.HTTPClient(), Await: p.AwaitApprovals, UserAgent: "orla/" + version.Version(), Log: p.log,
+		Client: p.Services.issuers.HTTPClient(), Await: p.AwaitApprovals, Mine: p.announces, UserAgent: "orla/" + version.Version(), Log: p.log,
 	})
+}
+
+// announces reports whether this process announces a record: of several replicas, one does.
+func (p *Parts) announces(id string) bool {
+	if p.Shared == nil {
+		return true
+	}
+	by := p.Shared.Heir("", id)
+	return by == "" || by == p.Shared.Self()
 }
 
 // Webhook returns where a configuration wants approvals announced; nil for nowhere.

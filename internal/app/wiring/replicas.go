@@ -5,13 +5,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/cluster/documents"
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/cluster/replicas"
 	"github.com/orla-project/orla/internal/cluster/sealed"
@@ -25,10 +26,14 @@ type Shared struct {
 	sessions *sealed.Sessions // nil before Join
 	client   *outbound.Client // for the capsules that others hold
 	api      *kubeapi.Client
-	all      bool   // capsules of every kind have one process in all replicas
-	of       string // which replicas: their namespace and their group
+	all      bool // capsules of every kind have one process in all replicas
+	clock    *documents.Clock
+	in       names // which replicas
 	log      *slog.Logger
 }
+
+// names say which replicas.
+type names struct{ namespace, group string }
 
 // podNamespace is where Kubernetes tells a pod its namespace.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -42,21 +47,22 @@ func newShared(cfg *config.Loaded, log *slog.Logger) (*Shared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica_listen: replicas know each other through Kubernetes, which is found as for isolation_mode kubernetes: %w", err)
 	}
-	api, err := kubeapi.New(reach, "orla/"+version.Version(), func(next http.RoundTripper) http.RoundTripper { return next })
+	clock := new(documents.Clock)
+	api, err := kubeapi.New(reach, "orla/"+version.Version(), clock.Wrap)
 	if err != nil {
 		return nil, fmt.Errorf("replica_listen: the API server of Kubernetes cannot be used: %w", err)
 	}
 	own, _ := os.ReadFile(podNamespace) // there is none outside of a pod
 	pod, _ := os.Hostname()             // a name is made without it
-	namespace := cmp.Or(cfg.ReplicaNamespace, strings.TrimSpace(string(own)), "default")
+	in := names{cmp.Or(cfg.ReplicaNamespace, strings.TrimSpace(string(own)), "default"), cmp.Or(cfg.ReplicaGroup, "orla")}
 	r, err := replicas.New(replicas.Options{
-		Client: api, Namespace: namespace, Group: cfg.ReplicaGroup,
+		Client: api, Namespace: in.namespace, Group: in.group,
 		Pod: pod, Address: cfg.ReplicaReached(), Log: log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Shared{Replicas: r, client: outbound.New(outbound.Options{Transport: r.Transport()}), api: api, all: cfg.ReplicaCapsules == config.OnceAll, of: namespace + "/" + cfg.ReplicaGroup, log: log}, nil
+	return &Shared{Replicas: r, client: outbound.New(outbound.Options{Transport: r.Transport()}), api: api, clock: clock, all: cfg.ReplicaCapsules == config.OnceAll, in: in, log: log}, nil
 }
 
 // group names the replicas that serve together, the same on each of them; "" for the only process.
@@ -64,7 +70,17 @@ func (s *Shared) group() string {
 	if s == nil {
 		return ""
 	}
-	return s.of
+	return s.in.namespace + "/" + s.in.group
+}
+
+// documents returns what the replicas have in common of one part; nil for the only process.
+func (s *Shared) documents(part string) *documents.Documents {
+	if s == nil {
+		return nil
+	}
+	return documents.New(documents.Options{
+		Client: s.api, Namespace: s.in.namespace, Group: s.in.group, Part: part, Key: s.OpenBox, Now: s.clock.Now, Log: s.log,
+	})
 }
 
 // joinTime is how long the API server may be away when a replica starts.
@@ -89,5 +105,14 @@ func (s *Shared) Join(ctx context.Context) (*mcpbridge.Shared, error) {
 func (s *Shared) close() {
 	if s != nil {
 		s.api.Close()
+	}
+}
+
+// review makes a provider compare its lists with what is accepted, which another replica has changed.
+func (p *Parts) review(provider string) {
+	if of, ok := p.Supervisor.Catalog().Peer(provider); ok {
+		if c, ok := of.(*capsule.Capsule); ok {
+			c.Review()
+		}
 	}
 }

@@ -140,9 +140,6 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 		log:      log,
 	}
 	p.Governance.Log, p.Governance.Partial = log, cfg.Only != "" // of orla dev
-	if guard != nil {
-		p.Governance.Open = p.openApprovals(cfg, log)
-	}
 	p.ConfigureApprovals(cfg)
 	p.Approving.Announcer, p.Approving.Passkeys = p.newAnnouncer(), passkey.NewStore(config.Absolute(stateFile(cfg, "passkeys")))
 	p.Governance.Memory = stateFile(cfg, "rules")
@@ -154,6 +151,9 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 			root.Close()
 			return nil, err
 		}
+	}
+	if guard != nil {
+		p.Governance.Open = p.openApprovals(cfg, log)
 	}
 	p.shutdownGrace.Store(int64(cfg.ShutdownGrace))
 	p.adopt(before)
@@ -191,6 +191,9 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 		options.Audit, options.Admit = a.begin, a.admit(options.Admit)
 	}
 	p.Supervisor = supervisor.New(options)
+	if p.Shared != nil {
+		p.Pins.Share(p.Shared.documents("pins"), p.review)
+	}
 	return p, nil
 }
 
@@ -275,6 +278,7 @@ func (p *Parts) close(launcher func()) {
 	p.Modules.close()
 	p.cgroup.Close()
 	p.Governance.Approvals().Close()
+	p.Pins.Close()
 	p.Audit.Close()
 	p.Shared.close()
 }

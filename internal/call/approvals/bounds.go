@@ -8,9 +8,10 @@ import (
 
 // bounds are what callers share. They have locks of their own.
 type bounds struct {
-	writing *turns.Queue  // of one write at a time: each takes as long as the disk
-	shares  *turns.Shares // of maxOpen records
-	bytes   *turns.Shares // of maxOpenBytes bytes
+	writing    *turns.Queue  // of one write at a time: each takes as long as the disk
+	shares     *turns.Shares // of maxOpen records
+	bytes      *turns.Shares // of maxOpenBytes bytes, or fewer
+	endedBytes int           // maxEndedBytes, or fewer
 }
 
 // turn waits until it is the turn of a caller to write, and returns what ends it.

@@ -49,6 +49,5 @@ func (s *Store) endedLocked(e *entry, was Phase) {
 	if e.Phase != Expired || was == Expired {
 		return
 	}
-	_ = s.noteLocked(e) // at worst it is told again
-	s.tell(Event{What: TimedOut, Was: was, Record: e.Record})
+	s.noteLocked(e, &Event{What: TimedOut, Was: was, Record: e.Record}) // at worst it is told again
 }

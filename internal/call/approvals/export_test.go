@@ -1,5 +1,7 @@
 package approvals
 
+import "time"
+
 // MaxEnded is for tests outside of the package.
 const MaxEnded = maxEnded
 
@@ -10,3 +12,17 @@ func (s *Store) Open() int64 { return s.shares.Taken() }
 func (s *Store) Writing(caller string) (end func()) { return s.turn(caller) }
 
 func (s *Store) Writers() int { return s.writing.Waiting() }
+
+// Ready waits until the records of all replicas are known.
+func (s *Store) Ready() {
+	c := s.keeper.(*common)
+	for {
+		s.mu.Lock()
+		ready := c.ready
+		s.mu.Unlock()
+		if ready {
+			return
+		}
+		<-time.After(time.Millisecond)
+	}
+}

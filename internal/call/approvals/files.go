@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,35 +21,37 @@ import (
 type folder struct {
 	dir  string
 	lock *os.File
+	mu   *sync.Mutex // of the Store
+	log  *slog.Logger
 }
 
 // maxProcesses bounds the processes that serve one folder at a time.
 const maxProcesses = 64
 
 // claim finds a folder that no other process uses.
-func (s *Store) claim() error {
+func (s *Store) claim() (*folder, error) {
+	of := s.opts.Dir
 	for n := range maxProcesses {
-		dir := filepath.Join(s.opts.Dir, fmt.Sprint(n))
+		dir := filepath.Join(of, fmt.Sprint(n))
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
+			return nil, err
 		}
 		f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if locked(f) {
-			s.dir, s.lock = dir, f
-			return nil
+			return &folder{dir, f, &s.mu, s.opts.Log}, nil
 		}
 		_ = f.Close() // it was only looked at
 	}
-	return fmt.Errorf("%s: %d processes use it already", s.opts.Dir, maxProcesses)
+	return nil, fmt.Errorf("%s: %d processes use it already", of, maxProcesses)
 }
 
 // readLocked reads the records that are there.
-func (s *Store) readLocked() {
-	wholefile.Sweep(s.dir)
-	files, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
+func (s *Store) readLocked(f *folder) {
+	wholefile.Sweep(f.dir)
+	files, err := filepath.Glob(filepath.Join(f.dir, "*.json"))
 	if err != nil {
 		return // the pattern is valid
 	}
@@ -61,7 +65,7 @@ func (s *Store) readLocked() {
 		read = append(read, e)
 	}
 	slices.SortFunc(read, func(a, b *entry) int { return a.Created.Compare(b.Created) })
-	now := time.Now()
+	now := s.now()
 	for _, e := range read {
 		s.all[e.ID] = e
 		s.noteChangeLocked(e)
@@ -93,46 +97,25 @@ func readRecord(path string) (*entry, error) {
 	return e, nil
 }
 
-// commitLocked makes next of a record, once the disk has it. Others go on meanwhile, and see what the record was: mu is
-// not held. If they have ended it by then, it stays ended, on the disk too, and kept is false. The caller holds the turn
-// to write.
-func (s *Store) commitLocked(e *entry, next Record) (kept bool, err error) {
-	e.writing = true
-	err = func() error {
-		s.mu.Unlock()
-		defer s.mu.Lock()
-		return s.keep(&next, wholefile.WriteSynced)
-	}()
-	e.writing = false
-	switch {
-	case e.overtaken:
-		e.overtaken = false
-		if s.all[e.ID] == e {
-			_ = s.noteLocked(e) // what was written is not so, or is good for no call
-		} else {
-			s.remove(e)
-		}
-		return false, err
-	case err != nil:
-		return false, err
-	}
-	e.Record = next
-	return true, nil
+// put implements keeper.
+func (f *folder) put(_ *entry, next *Record) error {
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	return f.keep(next, wholefile.WriteSynced)
 }
 
-// noteLocked writes a record that may be lost with the machine. While the record is committed, that does it.
-func (s *Store) noteLocked(e *entry) error {
-	if e.writing {
-		e.overtaken = true
-		return nil
+// note implements keeper.
+func (f *folder) note(e *entry, _ *Event) (told bool) {
+	if err := f.keep(&e.Record, wholefile.Write); err != nil {
+		f.log.Debug("the end of an approval is not kept", "approval", e.ID, "err", err)
 	}
-	return s.keep(&e.Record, wholefile.Write)
+	return false
 }
 
-func (s *Store) keep(r *Record, write func(string, []byte) error) error {
-	raw, err := json.Marshal(r)
+func (f *folder) keep(r *Record, write func(string, []byte) error) error {
+	raw, err := encodeRecord(r)
 	if err == nil {
-		err = write(s.path(r), raw)
+		err = write(f.path(r), raw)
 	}
 	if err != nil {
 		return fault.Wrap(fault.NotReady, err, "the approval cannot be kept in the state folder, and no call goes on without that; the operator finds the reason in Orla's log")
@@ -140,10 +123,25 @@ func (s *Store) keep(r *Record, write func(string, []byte) error) error {
 	return nil
 }
 
-func (s *Store) path(r *Record) string { return filepath.Join(s.dir, r.ID+".json") }
+func (f *folder) path(r *Record) string { return filepath.Join(f.dir, r.ID+".json") }
 
-// remove removes the file of a record.
-func (s *Store) remove(e *entry) { _ = os.Remove(s.path(&e.Record)) } // at worst it is shown again after the next start
+// remove implements keeper.
+func (f *folder) remove(e *entry) { _ = os.Remove(f.path(&e.Record)) } // at worst it is shown again after the next start
+
+// later implements keeper: what the disk does not take now is given up.
+func (f *folder) later(func() bool) {}
+
+// self implements keeper.
+func (f *folder) self() string { return "" }
+
+// now implements keeper.
+func (f *folder) now() time.Time { return time.Now() }
+
+// stop implements keeper.
+func (f *folder) stop() {}
+
+// close implements keeper.
+func (f *folder) close() { _ = f.lock.Close() } // nothing was written to it
 
 // locked takes the lock of a file, which the kernel gives back when the process ends.
 func locked(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }

@@ -13,8 +13,8 @@ import (
 
 // SPEC-TOOLS 8.7: whoever follows the records sees those that are there and wanted, and every change.
 func TestT87Follow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, t.TempDir())
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
 		first := ask(t, s, question(`{"a":1}`))
 		decide(t, s, ask(t, s, question(`{"a":0}`)).ID, deny)
 		ctx, cancel := context.WithCancel(t.Context())

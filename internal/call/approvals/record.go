@@ -84,7 +84,8 @@ type Record struct {
 	Reason  string            `json:"reason,omitempty"` // of a denial or a withdrawal, for the caller
 	Proof   json.RawMessage   `json:"proof,omitempty"`  // the assertion of a passkey
 
-	Used time.Time `json:"used_at,omitzero"` // when the call that it allows went on
+	Used   time.Time `json:"used_at,omitzero"`  // when the call that it allows went on
+	UsedBy string    `json:"used_by,omitempty"` // the process where, if several have the records
 }
 
 // Digest is a hash of what is shown to who decides. It changes with anything that the approval is bound to.

@@ -3,7 +3,6 @@ package approvals
 import (
 	"cmp"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,8 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
-	"github.com/orla-project/orla/internal/observe/brief"
-	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/internal/cluster/documents"
 )
 
 const (
@@ -33,6 +31,8 @@ const (
 	// maxEnded bounds the records that are kept to be shown, and maxEndedBytes their arguments.
 	maxEnded      = 1000
 	maxEndedBytes = 16 << 20
+	// Of records that all replicas have, these bound the bytes: the API server lists all of them.
+	maxOpenBytesCommon, maxEndedBytesCommon = 24 << 20, 8 << 20
 
 	maxReason = 1000 // bytes
 )
@@ -68,8 +68,10 @@ func (e *DecidedError) Error() string {
 
 // Options configures a Store.
 type Options struct {
-	// Dir is the folder of the records. Each process that serves has one of its own in it. Required.
+	// Dir is the folder of the records. Each process that serves has one of its own in it. Required without Common.
 	Dir string
+	// Common, if not nil, has the records of all replicas. The Store serves it.
+	Common *documents.Documents
 	// Told, if not nil, is called with each Event, one at a time. It must not call the Store.
 	Told func(Event)
 	// Unrecorded, if not nil, returns why an Event could not be recorded now; nil if it could. Then nobody can decide, and
@@ -81,7 +83,7 @@ type Options struct {
 // Store holds all records. Its methods may be called from any goroutine.
 type Store struct {
 	opts Options
-	folder
+	keeper
 	ttl atomic.Int64
 	bounds
 
@@ -91,6 +93,7 @@ type Store struct {
 	ended []*entry       // the oldest first
 	size  int            // bytes of the arguments of ended
 	changes
+	policy string // of the last Withdraw
 	closed bool
 }
 
@@ -99,9 +102,10 @@ type entry struct {
 	changed chan struct{} // closed when the record changes
 	late    *time.Timer
 	counted bool // in shares and bytes
-	old     bool // the rules have changed since it was used
+	old     bool // the rules have changed since it was asked or used
 	commit
 	place
+	kept
 }
 
 // commit is how far the write of a record is that its next state waits for.
@@ -118,15 +122,22 @@ func (e *entry) bytes() int64 { return int64(len(e.Args) + len(e.Input)) }
 func Open(opts Options) (*Store, error) {
 	s := &Store{
 		opts: opts, all: map[string]*entry{}, open: map[key]*entry{}, changes: newChanges(),
-		bounds: bounds{turns.NewQueue(1, 0), turns.NewShares(maxOpen), turns.NewShares(maxOpenBytes)},
+		bounds: bounds{turns.NewQueue(1, 0), turns.NewShares(maxOpen), turns.NewShares(maxOpenBytes), maxEndedBytes},
 	}
 	s.SetTTL(DefaultTTL)
-	if err := s.claim(); err != nil {
+	if opts.Common != nil {
+		s.bytes, s.endedBytes = turns.NewShares(maxOpenBytesCommon), maxEndedBytesCommon
+		s.keeper = follow(s, opts.Common)
+		return s, nil
+	}
+	f, err := s.claim()
+	if err != nil {
 		return nil, err
 	}
+	s.keeper = f
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.readLocked()
+	s.readLocked(f)
 	return s, nil
 }
 
@@ -141,6 +152,12 @@ func (e *entry) expireAt(now time.Time) {
 // SetTTL changes how long new records wait.
 func (s *Store) SetTTL(ttl time.Duration) { s.ttl.Store(int64(ttl)) }
 
+// now returns the time by which records expire.
+func (s *Store) now() time.Time { return s.keeper.now().Round(0) }
+
+// Over reports whether the time of a record is over.
+func (s *Store) Over(r *Record) bool { return !s.now().Before(r.Expires) }
+
 // Close ends the timers, and lets another process have the records.
 func (s *Store) Close() {
 	if s == nil {
@@ -152,14 +169,23 @@ func (s *Store) Close() {
 		e.late.Stop()
 	}
 	s.mu.Unlock()
+	s.keeper.stop()
 	defer s.turn("")() // what is being written is on the disk before another process reads it
-	_ = s.lock.Close() // nothing was written to it
+	s.keeper.close()
 }
 
 // Ask returns the record of a call: that of the same call, if it waits, is approved or was denied, else a
 // new one, which is on the disk. changed is closed when the record is not as it was returned. An error is a
 // *fault.Error.
-func (s *Store) Ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
+func (s *Store) Ask(q Question) (r Record, changed <-chan struct{}, err error) {
+	err = retry(func() error {
+		r, changed, err = s.ask(q)
+		return err
+	})
+	return r, changed, err
+}
+
+func (s *Store) ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
 	k := q.key()
 	if e := s.like(k); e != nil {
 		return e.Record, e.changed, nil
@@ -170,7 +196,7 @@ func (s *Store) Ask(q Question) (_ Record, changed <-chan struct{}, _ error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now().Round(0)
+	now := s.now()
 	ttl := time.Duration(s.ttl.Load())
 	e := &entry{
 		Record:  Record{ID: newID(), Question: q, Created: now, Expires: now.Add(ttl), TTL: ttl, Phase: Pending},
@@ -202,7 +228,7 @@ func (s *Store) like(k key) *entry {
 	if e == nil {
 		return nil
 	}
-	if now := time.Now(); !now.Before(e.Expires) {
+	if now := s.now(); !now.Before(e.Expires) {
 		s.expireLocked(e, now) // before its timer
 		return nil
 	}
@@ -239,11 +265,11 @@ func (s *Store) watchLocked(e *entry) {
 	if e.late != nil {
 		e.late.Stop()
 	}
-	e.late = time.AfterFunc(time.Until(e.Expires), func() {
+	e.late = time.AfterFunc(e.Expires.Sub(s.now()), func() {
 		defer recovered.To(s.opts.Log, "end an approval", nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		now := time.Now()
+		now := s.now()
 		switch {
 		case s.closed || s.open[e.key()] != e:
 		case now.Before(e.Expires): // it was extended, or the clock was set back
@@ -282,115 +308,35 @@ func (s *Store) endLocked(e *entry) {
 	e.overtaken = e.writing
 	s.ended = append(s.ended, e)
 	s.size += int(e.bytes())
-	for len(s.ended) > maxEnded || s.size > maxEndedBytes {
+	for len(s.ended) > maxEnded || s.size > s.endedBytes {
 		oldest := s.ended[0]
 		s.ended = s.ended[1:]
 		s.size -= int(oldest.bytes())
 		delete(s.all, oldest.ID)
 		s.forgetLocked(oldest)
 		oldest.overtaken = oldest.writing
-		s.remove(oldest)
+		s.keeper.remove(oldest)
 	}
 }
 
-// Decision is what somebody has decided.
-type Decision struct {
-	Approve bool
-	By      string            // who; authenticated by the caller of Decide
-	How     manifest.Approver // with what
-	Reason  string            // of a denial, for the caller
-	TTL     time.Duration     // how long an approval is good; 0 for as long as the record waits
-	Digest  string            // of the record that was shown; "" if it is not known
-	Proof   json.RawMessage   // of a passkey
-}
-
-// Decide notes a decision on the disk. The first one counts.
-func (s *Store) Decide(id string, d Decision) (Record, error) {
-	defer s.turn(d.By)()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.all[id]
-	now := time.Now().Round(0)
-	switch {
-	case e == nil:
-		return Record{}, ErrUnknown
-	case e.Phase != Pending || !now.Before(e.Expires) || s.closed:
-		return e.Record, &DecidedError{e.Record}
-	case !e.Allows(d.How) && (d.Approve || d.How != manifest.ApproverOperator): // an operator may always deny
-		return e.Record, ErrApprover
-	case e.own(d.By):
-		return e.Record, ErrOwn
-	case d.Digest != "" && d.Digest != e.Digest():
-		return e.Record, ErrDigest
+// unendLocked takes a record out of those that have ended.
+func (s *Store) unendLocked(e *entry) {
+	if i := slices.Index(s.ended, e); i >= 0 {
+		s.ended = slices.Delete(s.ended, i, i+1)
+		s.size -= int(e.bytes())
 	}
-	if err := s.unrecorded(); err != nil {
-		return e.Record, err
-	}
-	next := e.Record
-	next.By, next.How, next.Decided, next.Proof = d.By, d.How, now, d.Proof
-	next.Reason = brief.Cut(d.Reason, maxReason)
-	next.Phase = Denied
-	if d.Approve {
-		next.Phase = Approved
-	}
-	next.Expires = now.Add(min(cmp.Or(max(d.TTL, 0), e.TTL), MaxTTL))
-	if err := s.replaceLocked(e, next); err != nil {
-		return e.Record, err
-	}
-	s.watchLocked(e)
-	s.changeLocked(e)
-	s.opts.Log.Info("an approval was decided", "approval", e.ID, "tool", e.Tool, "caller", e.Caller, "phase", string(e.Phase), "by", e.By, "how", string(e.How))
-	s.tell(Event{What: Decided, Record: e.Record})
-	return e.Record, nil
-}
-
-// replaceLocked is commitLocked for a record that waits or is good. It fails if the record has ended meanwhile.
-func (s *Store) replaceLocked(e *entry, next Record) error {
-	kept, err := s.commitLocked(e, next)
-	if err == nil && !kept {
-		err = &DecidedError{e.Record}
-	}
-	return err
-}
-
-// Extend changes how long a record that nobody has decided about waits from now on, or an approval is good: for the TTL
-// of d, or that of the record. d says who does it, and with what. How long a later approval is good stays as it is.
-func (s *Store) Extend(id string, d Decision) (Record, error) {
-	defer s.turn("")()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.all[id]
-	now := time.Now().Round(0)
-	switch {
-	case e == nil:
-		return Record{}, ErrUnknown
-	case e.ended(now) || e.Phase == Denied || s.closed:
-		return e.Record, &DecidedError{e.Record}
-	case e.own(d.By):
-		return e.Record, ErrOwn
-	}
-	if err := s.unrecorded(); err != nil {
-		return e.Record, err
-	}
-	next := e.Record
-	next.Expires = now.Add(min(cmp.Or(max(d.TTL, 0), next.TTL), MaxTTL))
-	if err := s.replaceLocked(e, next); err != nil {
-		return e.Record, err
-	}
-	s.watchLocked(e)
-	s.changeLocked(e)
-	s.tell(Event{What: Extended, ExtendedBy: d.By, ExtendedWith: d.Proof, Record: e.Record})
-	return e.Record, nil
 }
 
 // Use makes an approval be used by the call that goes on now. It fails if it is not good, or if the disk does not
 // keep that.
-func (s *Store) Use(id string) error {
+func (s *Store) Use(id string) error { return retry(func() error { return s.use(id) }) }
+
+func (s *Store) use(id string) error {
 	defer s.turn(s.callerOf(id))()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.all[id]
-	now := time.Now().Round(0)
+	now := s.now()
 	if e == nil || e.Phase != Approved || e.ended(now) || s.closed {
 		return ErrUsed
 	}
@@ -398,10 +344,15 @@ func (s *Store) Use(id string) error {
 		return err
 	}
 	next := e.Record
-	next.Used = now
-	if kept, err := s.commitLocked(e, next); err != nil || !kept {
+	next.Used, next.UsedBy = now, s.keeper.self()
+	kept, err := s.commitLocked(e, next)
+	if errors.Is(err, documents.ErrUnsure) {
+		e.unsureUse = true
+	}
+	if err != nil || !kept {
 		return cmp.Or(err, ErrUsed)
 	}
+	e.unsureUse = false
 	s.endLocked(e)
 	s.changeLocked(e)
 	return nil
@@ -411,29 +362,36 @@ func (s *Store) Use(id string) error {
 // about since, that question is withdrawn. The approval stays used if its time is over, if somebody has decided about
 // that question, or if the disk does not keep it.
 func (s *Store) GiveBack(id string) {
+	if err := retry(func() error { return s.giveBack(id) }); err != nil {
+		s.keeper.later(func() bool { return s.giveBack(id) == nil })
+	}
+}
+
+// giveBack returns nil if there is nothing more to do.
+func (s *Store) giveBack(id string) error {
 	defer s.turn(s.callerOf(id))()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.all[id]
-	if e == nil || e.Used.IsZero() || !time.Now().Before(e.Expires) || s.closed || e.old {
-		return
+	if e == nil || e.Used.IsZero() || !s.now().Before(e.Expires) || s.closed || e.old {
+		return nil
 	}
 	since := s.open[e.key()]
 	if since != nil && since.Phase != Pending || !s.countLocked(e) {
-		return
+		return nil
 	}
 	next := e.Record
-	next.Used = time.Time{}
-	if kept, _ := s.commitLocked(e, next); !kept {
+	next.Used, next.UsedBy = time.Time{}, ""
+	if kept, err := s.commitLocked(e, next); !kept {
 		s.uncountLocked(e)
-		return
+		return err
 	}
+	e.unsureUse = false
 	since = s.open[e.key()] // it may have ended meanwhile
-	s.ended = slices.DeleteFunc(s.ended, func(other *entry) bool { return other == e })
-	s.size -= int(e.bytes())
+	s.unendLocked(e)
 	if since != nil {
 		since.Phase, since.Reason = Expired, "the approval "+e.ID+" of the same call is good again"
-		_ = s.noteLocked(since) // at worst it is asked again after a restart
+		s.noteLocked(since, nil) // at worst it is asked again after a restart
 		s.endLocked(since)
 		s.tell(Event{What: Withdrawn, Was: Pending, Record: since.Record})
 	}
@@ -443,12 +401,14 @@ func (s *Store) GiveBack(id string) {
 	if since != nil {
 		s.changeLocked(since)
 	}
+	return nil
 }
 
 // Withdraw ends all records that were made under other rules than those of a version.
 func (s *Store) Withdraw(policy string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.policy = policy
 	for _, e := range s.all {
 		if e.Policy != policy && !e.Used.IsZero() {
 			e.old, e.overtaken = true, e.writing
@@ -458,15 +418,20 @@ func (s *Store) Withdraw(policy string) {
 		if e.Policy == policy {
 			continue
 		}
-		was := e.Phase
-		if was != Denied {
-			e.Phase, e.Reason = Expired, "the rules have changed"
-		}
-		_ = s.noteLocked(e) // a record of other rules is good for no call, also if the disk loses this
-		s.endLocked(e)
-		if was != Denied {
-			s.tell(Event{What: Withdrawn, Was: was, Record: e.Record})
-		}
-		s.changeLocked(e)
+		s.withdrawLocked(e)
 	}
+}
+
+// withdrawLocked ends a record of other rules.
+func (s *Store) withdrawLocked(e *entry) {
+	was := e.Phase
+	e.old = true
+	var ev *Event
+	if was != Denied {
+		e.Phase, e.Reason = Expired, "the rules have changed"
+		ev = &Event{What: Withdrawn, Was: was, Record: e.Record}
+	}
+	s.endLocked(e)
+	s.noteLocked(e, ev) // a record of other rules is good for no call, also if the disk loses this
+	s.changeLocked(e)
 }

@@ -61,114 +61,120 @@ func decide(t *testing.T, s *approvals.Store, id string, d approvals.Decision) a
 
 // SPEC-TOOLS 8.7: an approval is for one call, and for exactly that one.
 func TestT87AnApprovalIsForExactlyOneCall(t *testing.T) {
-	s := open(t, t.TempDir())
-	first := ask(t, s, question(`{"a":1}`))
-	if again := ask(t, s, question(`{"a":1}`)); again.ID != first.ID {
-		t.Errorf("the same call has another record: %s, %s", first.ID, again.ID)
-	}
-	other := question(`{"a":1}`)
-	for what, change := range map[string]func(q *approvals.Question){
-		"arguments": func(q *approvals.Question) { q.Args = json.RawMessage(`{"a":2}`) },
-		"caller":    func(q *approvals.Question) { q.Caller = "bob" },
-		"agent":     func(q *approvals.Question) { q.Agent = "bot" },
-		"tool":      func(q *approvals.Question) { q.Tool = "wipe2" },
-		"rules":     func(q *approvals.Question) { q.Policy = "2" },
-		"input":     func(q *approvals.Question) { q.Input = json.RawMessage(`{}`) },
-		"class":     func(q *approvals.Question) { q.Class = "delete" },
-		"task":      func(q *approvals.Question) { q.Task = "t2" },
-		"rule":      func(q *approvals.Question) { q.Rule = "other" },
-		"target":    func(q *approvals.Question) { q.Runs = []string{"other"} },
-		"approvers": func(q *approvals.Question) { q.Approvers = []manifest.Approver{manifest.ApproverPasskey} },
-		"borders":   func(q *approvals.Question) { q.Caller, q.Agent = "an", "n" },
-	} {
-		q := other
-		change(&q)
-		if r := ask(t, s, q); r.ID == first.ID {
-			t.Errorf("a call with another %s has the same record", what)
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
+		first := ask(t, s, question(`{"a":1}`))
+		if again := ask(t, s, question(`{"a":1}`)); again.ID != first.ID {
+			t.Errorf("the same call has another record: %s, %s", first.ID, again.ID)
 		}
-	}
-	if err := s.Use(first.ID); !errors.Is(err, approvals.ErrUsed) {
-		t.Errorf("used before anybody decided: %v", err)
-	}
-	decide(t, s, first.ID, approve)
-	if r := ask(t, s, question(`{"a":1}`)); r.Phase != approvals.Approved || r.By != "root" {
-		t.Errorf("after the decision: %+v", r)
-	}
-	if err := s.Use(first.ID); err != nil {
-		t.Error(err)
-	}
-	if err := s.Use(first.ID); !errors.Is(err, approvals.ErrUsed) {
-		t.Errorf("used twice: %v", err)
-	}
-	if r := ask(t, s, question(`{"a":1}`)); r.ID == first.ID || r.Phase != approvals.Pending {
-		t.Errorf("the next call like it: %+v", r)
-	}
+		other := question(`{"a":1}`)
+		for what, change := range map[string]func(q *approvals.Question){
+			"arguments": func(q *approvals.Question) { q.Args = json.RawMessage(`{"a":2}`) },
+			"caller":    func(q *approvals.Question) { q.Caller = "bob" },
+			"agent":     func(q *approvals.Question) { q.Agent = "bot" },
+			"tool":      func(q *approvals.Question) { q.Tool = "wipe2" },
+			"rules":     func(q *approvals.Question) { q.Policy = "2" },
+			"input":     func(q *approvals.Question) { q.Input = json.RawMessage(`{}`) },
+			"class":     func(q *approvals.Question) { q.Class = "delete" },
+			"task":      func(q *approvals.Question) { q.Task = "t2" },
+			"rule":      func(q *approvals.Question) { q.Rule = "other" },
+			"target":    func(q *approvals.Question) { q.Runs = []string{"other"} },
+			"approvers": func(q *approvals.Question) { q.Approvers = []manifest.Approver{manifest.ApproverPasskey} },
+			"borders":   func(q *approvals.Question) { q.Caller, q.Agent = "an", "n" },
+		} {
+			q := other
+			change(&q)
+			if r := ask(t, s, q); r.ID == first.ID {
+				t.Errorf("a call with another %s has the same record", what)
+			}
+		}
+		if err := s.Use(first.ID); !errors.Is(err, approvals.ErrUsed) {
+			t.Errorf("used before anybody decided: %v", err)
+		}
+		decide(t, s, first.ID, approve)
+		if r := ask(t, s, question(`{"a":1}`)); r.Phase != approvals.Approved || r.By != "root" {
+			t.Errorf("after the decision: %+v", r)
+		}
+		if err := s.Use(first.ID); err != nil {
+			t.Error(err)
+		}
+		if err := s.Use(first.ID); !errors.Is(err, approvals.ErrUsed) {
+			t.Errorf("used twice: %v", err)
+		}
+		if r := ask(t, s, question(`{"a":1}`)); r.ID == first.ID || r.Phase != approvals.Pending {
+			t.Errorf("the next call like it: %+v", r)
+		}
+	})
 }
 
 // SPEC-TOOLS 8.7: the first decision counts, whoever comes at the same time.
 func TestT87TheFirstDecisionCounts(t *testing.T) {
-	s := open(t, t.TempDir())
-	r := ask(t, s, question(`{}`))
-	var wins, late sync.Map
-	var all sync.WaitGroup
-	for i := range 16 {
-		all.Go(func() {
-			d := deny
-			d.Approve, d.By = i%2 == 0, fmt.Sprint(i)
-			if _, err := s.Decide(r.ID, d); err == nil {
-				wins.Store(d.By, true)
-			} else if e, ok := errors.AsType[*approvals.DecidedError](err); ok {
-				late.Store(e.Record.By, true)
-			} else {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	got, _, err := s.Get(r.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	wins.Range(func(by, _ any) bool { n++; return by == got.By })
-	late.Range(func(by, _ any) bool {
-		if by != got.By {
-			t.Errorf("a late decider was told of %v, and %s has decided", by, got.By)
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
+		r := ask(t, s, question(`{}`))
+		var wins, late sync.Map
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				d := deny
+				d.Approve, d.By = i%2 == 0, fmt.Sprint(i)
+				if _, err := s.Decide(r.ID, d); err == nil {
+					wins.Store(d.By, true)
+				} else if e, ok := errors.AsType[*approvals.DecidedError](err); ok {
+					late.Store(e.Record.By, true)
+				} else {
+					t.Error(err)
+				}
+			})
 		}
-		return true
+		all.Wait()
+		got, _, err := s.Get(r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		wins.Range(func(by, _ any) bool { n++; return by == got.By })
+		late.Range(func(by, _ any) bool {
+			if by != got.By {
+				t.Errorf("a late decider was told of %v, and %s has decided", by, got.By)
+			}
+			return true
+		})
+		if n != 1 {
+			t.Errorf("%d decisions counted", n)
+		}
 	})
-	if n != 1 {
-		t.Errorf("%d decisions counted", n)
-	}
 }
 
 // SPEC-TOOLS 8.7: who may not decide does not, and neither does who was shown another call.
 func TestT87WhoMayDecide(t *testing.T) {
-	s := open(t, t.TempDir())
-	q := question(`{}`)
-	q.Approvers = []manifest.Approver{manifest.ApproverPasskey}
-	r := ask(t, s, q)
-	for _, how := range []manifest.Approver{manifest.ApproverOperator, manifest.ApproverClient, ""} {
-		if _, err := s.Decide(r.ID, approvals.Decision{Approve: true, By: "x", How: how}); !errors.Is(err, approvals.ErrApprover) {
-			t.Errorf("%q: %v", how, err)
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
+		q := question(`{}`)
+		q.Approvers = []manifest.Approver{manifest.ApproverPasskey}
+		r := ask(t, s, q)
+		for _, how := range []manifest.Approver{manifest.ApproverOperator, manifest.ApproverClient, ""} {
+			if _, err := s.Decide(r.ID, approvals.Decision{Approve: true, By: "x", How: how}); !errors.Is(err, approvals.ErrApprover) {
+				t.Errorf("%q: %v", how, err)
+			}
 		}
-	}
-	other := q
-	other.Args = json.RawMessage(`{"b":1}`)
-	if got := decide(t, s, ask(t, s, other).ID, deny); got.Phase != approvals.Denied {
-		t.Errorf("an operator denies: %+v", got)
-	}
-	wrong := approvals.Decision{Approve: true, By: "x", How: manifest.ApproverPasskey, Digest: "00"}
-	if _, err := s.Decide(r.ID, wrong); !errors.Is(err, approvals.ErrDigest) {
-		t.Errorf("another digest: %v", err)
-	}
-	if _, err := s.Decide("ap-none", approve); !errors.Is(err, approvals.ErrUnknown) {
-		t.Errorf("an unknown id: %v", err)
-	}
-	wrong.Digest, wrong.Proof = r.Digest(), json.RawMessage(`{"signature":"x"}`)
-	if got := decide(t, s, r.ID, wrong); string(got.Proof) != `{"signature":"x"}` {
-		t.Errorf("the proof: %s", got.Proof)
-	}
+		other := q
+		other.Args = json.RawMessage(`{"b":1}`)
+		if got := decide(t, s, ask(t, s, other).ID, deny); got.Phase != approvals.Denied {
+			t.Errorf("an operator denies: %+v", got)
+		}
+		wrong := approvals.Decision{Approve: true, By: "x", How: manifest.ApproverPasskey, Digest: "00"}
+		if _, err := s.Decide(r.ID, wrong); !errors.Is(err, approvals.ErrDigest) {
+			t.Errorf("another digest: %v", err)
+		}
+		if _, err := s.Decide("ap-none", approve); !errors.Is(err, approvals.ErrUnknown) {
+			t.Errorf("an unknown id: %v", err)
+		}
+		wrong.Digest, wrong.Proof = r.Digest(), json.RawMessage(`{"signature":"x"}`)
+		if got := decide(t, s, r.ID, wrong); string(got.Proof) != `{"signature":"x"}` {
+			t.Errorf("the proof: %s", got.Proof)
+		}
+	})
 }
 
 // SPEC-TOOLS 8.7: what is decided survives a restart, and what was used stays used.
@@ -236,9 +242,8 @@ func TestT87EachProcessHasItsOwnRecords(t *testing.T) {
 
 // SPEC-TOOLS 8.7: nothing is good when its time is over, also over a restart.
 func TestT87RecordsExpire(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, dir)
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
 		pending, approved := ask(t, s, question(`{"a":1}`)), ask(t, s, question(`{"a":2}`))
 		time.Sleep(5 * time.Minute)
 		decide(t, s, approved.ID, approve)
@@ -272,7 +277,7 @@ func TestT87RecordsExpire(t *testing.T) {
 		}
 		s.Close()
 		time.Sleep(time.Hour)
-		s = open(t, dir)
+		s = opened()
 		if _, err := s.Decide(pending.ID, approve); err == nil {
 			t.Error("a decision after its time counts")
 		}
@@ -284,8 +289,8 @@ func TestT87RecordsExpire(t *testing.T) {
 
 // SPEC S2: a record whose time is over gives its place back, also if the same call comes before its timer.
 func TestT87ARecordThatExpiresGivesItsPlaceBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, t.TempDir())
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
 		s.SetTTL(time.Second)
 		for range 5 {
 			for i := range 200 {
@@ -308,72 +313,75 @@ func TestT87ARecordThatExpiresGivesItsPlaceBack(t *testing.T) {
 
 // SPEC-TOOLS 8.7: an approval is good again after a call that has not reached its tool, and for one call as before.
 func TestT87AnApprovalIsGivenBack(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	use := func(id string, want error) {
-		t.Helper()
-		if err := s.Use(id); !errors.Is(err, want) {
-			t.Errorf("used: %v, want %v", err, want)
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
+		use := func(id string, want error) {
+			t.Helper()
+			if err := s.Use(id); !errors.Is(err, want) {
+				t.Errorf("used: %v, want %v", err, want)
+			}
 		}
-	}
-	r := ask(t, s, question(`{}`))
-	s.GiveBack(r.ID)
-	use(r.ID, approvals.ErrUsed)
-	decide(t, s, r.ID, approve)
-	use(r.ID, nil)
-	s.GiveBack(r.ID)
-	s.GiveBack(r.ID)
-	if again := ask(t, s, question(`{}`)); again.ID != r.ID {
-		t.Errorf("the next call has the record %+v", again)
-	}
-	s.Close()
-	s = open(t, dir)
-	use(r.ID, nil)
-	use(r.ID, approvals.ErrUsed)
-	s.Withdraw("1")                              // the same rules
-	other, changed, err := s.Ask(question(`{}`)) // it has been asked about since
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.GiveBack(r.ID)
-	<-changed
-	if got, _, _ := s.Get(other.ID); got.Phase != approvals.Expired {
-		t.Errorf("the question since is %+v", got)
-	}
-	if got := ask(t, s, question(`{}`)); got.ID != r.ID {
-		t.Errorf("the next call has the record %+v", got)
-	}
-	use(r.ID, nil)
-	other = ask(t, s, question(`{}`))
-	decide(t, s, other.ID, deny)
-	s.GiveBack(r.ID)
-	use(r.ID, approvals.ErrUsed)
-	r = ask(t, s, question(`{"b":1}`))
-	decide(t, s, r.ID, approve)
-	use(r.ID, nil)
-	s.Withdraw("2")
-	s.Withdraw("1")
-	s.GiveBack(r.ID) // under these rules again, but it was approved before the others
-	use(r.ID, approvals.ErrUsed)
+		r := ask(t, s, question(`{}`))
+		s.GiveBack(r.ID)
+		use(r.ID, approvals.ErrUsed)
+		decide(t, s, r.ID, approve)
+		use(r.ID, nil)
+		s.GiveBack(r.ID)
+		s.GiveBack(r.ID)
+		if again := ask(t, s, question(`{}`)); again.ID != r.ID {
+			t.Errorf("the next call has the record %+v", again)
+		}
+		s.Close()
+		s = opened()
+		use(r.ID, nil)
+		use(r.ID, approvals.ErrUsed)
+		s.Withdraw("1")                              // the same rules
+		other, changed, err := s.Ask(question(`{}`)) // it has been asked about since
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.GiveBack(r.ID)
+		<-changed
+		if got, _, _ := s.Get(other.ID); got.Phase != approvals.Expired {
+			t.Errorf("the question since is %+v", got)
+		}
+		if got := ask(t, s, question(`{}`)); got.ID != r.ID {
+			t.Errorf("the next call has the record %+v", got)
+		}
+		use(r.ID, nil)
+		other = ask(t, s, question(`{}`))
+		decide(t, s, other.ID, deny)
+		s.GiveBack(r.ID)
+		use(r.ID, approvals.ErrUsed)
+		r = ask(t, s, question(`{"b":1}`))
+		decide(t, s, r.ID, approve)
+		use(r.ID, nil)
+		s.Withdraw("2")
+		s.Withdraw("1")
+		s.GiveBack(r.ID) // under these rules again, but it was approved before the others
+		use(r.ID, approvals.ErrUsed)
+	})
 }
 
 // SPEC-TOOLS 8.7: an approval under other rules is good for nothing.
 func TestT87RecordsOfOtherRulesEnd(t *testing.T) {
-	s := open(t, t.TempDir())
-	q := question(`{"b":1}`)
-	q.Policy = "2"
-	old, kept := ask(t, s, question(`{"a":1}`)), ask(t, s, q)
-	decide(t, s, old.ID, approve)
-	s.Withdraw("2")
-	if err := s.Use(old.ID); !errors.Is(err, approvals.ErrUsed) {
-		t.Errorf("used under other rules: %v", err)
-	}
-	if r, _, _ := s.Get(old.ID); r.Phase != approvals.Expired || !strings.Contains(r.Reason, "rules") {
-		t.Errorf("it is %+v", r)
-	}
-	if r, _, _ := s.Get(kept.ID); r.Phase != approvals.Pending {
-		t.Errorf("the record of these rules: %+v", r)
-	}
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
+		q := question(`{"b":1}`)
+		q.Policy = "2"
+		old, kept := ask(t, s, question(`{"a":1}`)), ask(t, s, q)
+		decide(t, s, old.ID, approve)
+		s.Withdraw("2")
+		if err := s.Use(old.ID); !errors.Is(err, approvals.ErrUsed) {
+			t.Errorf("used under other rules: %v", err)
+		}
+		if r, _, _ := s.Get(old.ID); r.Phase != approvals.Expired || !strings.Contains(r.Reason, "rules") {
+			t.Errorf("it is %+v", r)
+		}
+		if r, _, _ := s.Get(kept.ID); r.Phase != approvals.Pending {
+			t.Errorf("the record of these rules: %+v", r)
+		}
+	})
 }
 
 // SPEC N2: one caller does not keep others from asking, and nothing grows without an end.
@@ -477,15 +485,18 @@ func TestT87WhatIsNotKeptDoesNotCount(t *testing.T) {
 
 // SPEC-TOOLS 8.7: a call is shown with the last one of its caller and tool that was approved.
 func TestT87TheLastApprovedCallIsShown(t *testing.T) {
-	s := open(t, t.TempDir())
-	other := question(`{"of":"bob"}`)
-	other.Caller = "bob"
-	for _, q := range []approvals.Question{question(`{"n":1}`), question(`{"n":2}`), other} {
-		decide(t, s, ask(t, s, q).ID, approve)
-	}
-	decide(t, s, ask(t, s, question(`{"n":3}`)).ID, deny)
-	r := ask(t, s, question(`{"n":4}`))
-	if _, last, err := s.Get(r.ID); err != nil || last == nil || string(last.Args) != `{"n":2}` {
-		t.Errorf("the last approved one: %+v, %v", last, err)
-	}
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
+		other := question(`{"of":"bob"}`)
+		other.Caller = "bob"
+		for _, q := range []approvals.Question{question(`{"n":1}`), question(`{"n":2}`), other} {
+			time.Sleep(time.Millisecond)
+			decide(t, s, ask(t, s, q).ID, approve)
+		}
+		decide(t, s, ask(t, s, question(`{"n":3}`)).ID, deny)
+		r := ask(t, s, question(`{"n":4}`))
+		if _, last, err := s.Get(r.ID); err != nil || last == nil || string(last.Args) != `{"n":2}` {
+			t.Errorf("the last approved one: %+v, %v", last, err)
+		}
+	})
 }

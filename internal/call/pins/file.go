@@ -89,6 +89,11 @@ func readFile(path string) (*file, error) {
 	case !info.Mode().IsRegular():
 		return nil, errors.New("it is not a regular file")
 	}
+	return decodeFile(in)
+}
+
+// decodeFile reads what encode has returned, and checks it.
+func decodeFile(in io.Reader) (*file, error) {
 	raw, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	switch {
 	case err != nil:
@@ -168,6 +173,9 @@ func (f *file) bound(listed map[item]*listedItem) {
 // change reads the file of a provider, changes it and writes it, while no other process does. anew says that
 // what cannot be read is replaced. It returns what the file says now.
 func (p *Provider) change(anew bool, edit func(*file)) (*file, error) {
+	if p.store.common != nil {
+		return p.changeCommon(anew, edit)
+	}
 	if p.store.dir == "" {
 		return nil, errors.New("there is no state_dir to keep it in")
 	}
@@ -183,14 +191,7 @@ func (p *Provider) change(anew bool, edit func(*file)) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Provider, f.Source = p.name, p.source
-	if f.Tools == nil {
-		f.Tools = map[string]kept{}
-	}
-	if f.Prompts == nil {
-		f.Prompts = map[string]kept{}
-	}
-	edit(f)
+	p.edit(f, edit)
 	raw, err := f.encode(p.listed)
 	if err == nil {
 		err = wholefile.WriteSynced(p.path, raw)
@@ -204,6 +205,18 @@ func (p *Provider) change(anew bool, edit func(*file)) (*file, error) {
 	}
 	p.read = stamp{info}
 	return f, nil
+}
+
+// edit changes a file.
+func (p *Provider) edit(f *file, edit func(*file)) {
+	f.Provider, f.Source = p.name, p.source
+	if f.Tools == nil {
+		f.Tools = map[string]kept{}
+	}
+	if f.Prompts == nil {
+		f.Prompts = map[string]kept{}
+	}
+	edit(f)
 }
 
 // lock locks a file against other processes until unlock is called. It makes the file and its folder.

@@ -27,7 +27,8 @@ import (
 type Store struct {
 	dir    string
 	log    *slog.Logger
-	frozen bool // see Freeze
+	frozen bool    // see Freeze
+	common *common // nil if this process has its pins alone
 
 	mu    sync.Mutex // guards providers
 	known map[string]*Provider
@@ -57,6 +58,9 @@ func (s *Store) Of(t manifest.Tool) *Provider {
 	p := s.known[k]
 	if p == nil {
 		p = &Provider{store: s, name: t.Name, path: filepath.Join(s.dir, k+".json")}
+		if s.common != nil {
+			p.path = "what all replicas have accepted of " + t.Name
+		}
 		s.known[k] = p
 	}
 	p.mu.Lock()
@@ -117,7 +121,7 @@ func (s *Store) Prune(tools []manifest.Tool) {
 		}
 	}
 	s.mu.Unlock()
-	if s.dir == "" || s.frozen {
+	if s.dir == "" || s.frozen || s.common != nil {
 		return
 	}
 	entries, _ := os.ReadDir(s.dir) // it is made when it is needed

@@ -16,6 +16,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pins"
+	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -25,6 +26,7 @@ type world struct {
 	dir  string
 	tool manifest.Tool
 	log  bytes.Buffer
+	api  *kubetest.Objects // has the pins; nil for the folder
 	*pins.Store
 	of *pins.Provider
 }
@@ -39,7 +41,11 @@ func newWorld(t *testing.T, pin manifest.Pin) *world {
 
 // restart is a new process.
 func (w *world) restart() {
+	w.Close()
 	w.Store = pins.NewStore(w.dir, slog.New(slog.NewJSONHandler(&w.log, nil)))
+	if w.api != nil {
+		share(w.t, w.Store, w.api, func(string) {})
+	}
 	w.of = w.Of(w.tool)
 }
 
@@ -85,7 +91,17 @@ type (
 // SPEC N4: the first list is accepted. A changed definition, and a new name, are held until exactly they are approved:
 // not at a later list, and not after a restart.
 func TestN4WhatIsNotAcceptedIsHeld(t *testing.T) {
-	w := newWorld(t, manifest.PinHold)
+	for _, api := range []*kubetest.Objects{nil, new(kubetest.Objects)} {
+		t.Run(map[bool]string{true: "folder", false: "replicas"}[api == nil], func(t *testing.T) {
+			w := newWorld(t, manifest.PinHold)
+			w.api = api
+			w.restart()
+			whatIsNotAcceptedIsHeld(t, w)
+		})
+	}
+}
+
+func whatIsNotAcceptedIsHeld(t *testing.T, w *world) {
 	w.holds("the first list", texts{"add": "a", "find": "f"}, states{})
 	changed, want := texts{"add": "a", "find": "g", "wipe": "w"}, states{"find": pins.Changed, "wipe": pins.New}
 	for _, when := range []string{"a changed list", "the same list again"} {

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/cluster/documents"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
@@ -43,11 +44,12 @@ type last struct {
 
 // ledger is what a Provider knows of its file.
 type ledger struct {
-	accepted map[item]Digest // nil until there is a first list
-	stored   bool            // accepted is in the file
-	read     stamp           // the version of the file that accepted is of
-	trouble  error           // why the file cannot be read or written; nil if it can
-	unread   bool            // trouble is that it cannot be read
+	accepted map[item]Digest    // nil until there is a first list
+	stored   bool               // accepted is in the file
+	read     stamp              // the version of the file that accepted is of
+	common   documents.Document // the same of what all replicas have
+	trouble  error              // why the file cannot be read or written; nil if it can
+	unread   bool               // trouble is that it cannot be read
 }
 
 // listedItem is one item of a list.
@@ -202,6 +204,10 @@ func (p *Provider) list(tools map[string]*mcp.Tool, prompts map[string]*mcp.Prom
 
 // refresh reads the file if another version of it is there than the one that is known.
 func (p *Provider) refresh() {
+	if p.store.common != nil {
+		p.refreshCommon()
+		return
+	}
 	if p.store.dir == "" {
 		return
 	}
@@ -258,7 +264,7 @@ func (p *Provider) begin() {
 			p.adopt(f)
 			return
 		}
-		if p.hold || p.store.dir != "" {
+		if p.hold || p.store.keeps() {
 			p.fail(fmt.Errorf("%s cannot be written: %w", p.path, err))
 		}
 	}

@@ -85,7 +85,11 @@ func (p *Provider) look(c chosen, whole bool) View {
 
 // kept returns what the file says; nothing if it cannot be read.
 func (p *Provider) kept() *file {
-	f, err := readFile(p.path)
+	read := readFile
+	if p.store.common != nil {
+		read = func(string) (*file, error) { return p.store.common.read(p.name) }
+	}
+	f, err := read(p.path)
 	if err != nil {
 		return &file{}
 	}
@@ -108,7 +112,7 @@ func (p *Provider) draft(c chosen, f *file, whole bool) *draft {
 	if p.hold {
 		v.Pin = manifest.PinHold
 	}
-	if p.store.dir != "" {
+	if p.store.keeps() {
 		v.File = p.path
 	}
 	items := c.items

@@ -33,7 +33,10 @@ var definitions = []definition{
 // Files returns the definitions as YAML, by the names of their files.
 func Files() map[string][]byte {
 	schemas := schemasByKind()
-	files := make(map[string][]byte, len(definitions))
+	files := make(map[string][]byte, len(definitions)+1)
+	var own bytes.Buffer
+	writeYAML(&own, replicaRecords(), 0)
+	files["replicarecords.yaml"] = own.Bytes()
 	for _, d := range definitions {
 		var out bytes.Buffer
 		writeYAML(&out, d.definition(schemas[d.kind]), 0)
@@ -98,6 +101,37 @@ func (d definition) definition(schema object) object {
 				"name": version, "served": true, "storage": true, "subresources": object{"status": object{}},
 				"additionalPrinterColumns": columns,
 				"schema":                   object{"openAPIV3Schema": d.schema(schema)},
+			}},
+		},
+	}
+}
+
+// replicaRecords defines the objects in which replicas keep what they have in common (docs/decisions/0054).
+func replicaRecords() object {
+	column := func(name, kind, path string) object { return object{"name": name, "type": kind, "jsonPath": path} }
+	text := func(about string) object { return object{"type": "string", "description": about} }
+	return object{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": object{"name": "replicarecords." + group},
+		"spec": object{
+			"group": group, "scope": "Namespaced",
+			"names": object{
+				"kind": "ReplicaRecord", "listKind": "ReplicaRecordList", "plural": "replicarecords", "singular": "replicarecord", "categories": []any{"orla"},
+			},
+			"versions": []any{object{
+				"name": version, "served": true, "storage": true,
+				"additionalPrinterColumns": []any{column("About", "string", ".spec.about"), column("Age", "date", ".metadata.creationTimestamp")},
+				"schema": object{"openAPIV3Schema": object{
+					"type": "object", "description": "ReplicaRecord is what the replicas of Orla have in common: an approval, or what was accepted of a provider. Orla writes it.",
+					"required": []any{"spec"},
+					"properties": object{
+						"apiVersion": object{"type": "string"}, "kind": object{"type": "string"}, "metadata": object{"type": "object"},
+						"spec": object{
+							"type": "object", "required": []any{"sealed"},
+							"properties": object{"about": text("What it is, for people. Orla does not read it"), "sealed": text("The record, sealed with the key of the replicas")},
+						},
+					},
+				}},
 			}},
 		},
 	}

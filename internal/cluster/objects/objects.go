@@ -27,6 +27,7 @@ type Options struct {
 	Client    *kubeapi.Client
 	Of        kubeapi.Resource
 	Namespace string
+	Labels    string          // a selector; "" for all
 	Changed   chan<- struct{} // gets a value after a change, unless it is full; several Objects may share it
 	Log       *slog.Logger
 }

@@ -48,8 +48,8 @@ func (o Object) same(other Object) bool {
 	return o.Name == other.Name && o.UID == other.UID && o.Generation == other.Generation && bytes.Equal(o.Document, other.Document)
 }
 
-// read reads an object of the API.
-func read(raw []byte) (Object, error) {
+// Read reads an object of the API.
+func Read(raw []byte) (Object, error) {
 	var got struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -88,6 +88,9 @@ func read(raw []byte) (Object, error) {
 }
 
 func (o *Objects) request(query url.Values) kubeapi.Request {
+	if o.Labels != "" {
+		query.Set("labelSelector", o.Labels)
+	}
 	return kubeapi.Request{Method: http.MethodGet, Of: o.Of, Namespace: o.Namespace, Query: query}
 }
 
@@ -124,7 +127,7 @@ func (o *Objects) page(ctx context.Context, query url.Values, each func(Object))
 	}
 	defer func() { _ = body.Close() }() // it was only read
 	meta, err := readList(body, func(raw json.RawMessage) error {
-		one, err := read(raw)
+		one, err := Read(raw)
 		if err == nil {
 			each(one)
 		}
@@ -227,7 +230,7 @@ func (o *Objects) watch(ctx context.Context, version *string) error {
 func (o *Objects) follow(event kubeapi.Event, version *string) error {
 	switch event.Type {
 	case "ADDED", "MODIFIED", "DELETED":
-		one, err := read(event.Object)
+		one, err := Read(event.Object)
 		if err != nil {
 			*version = ""
 			return err
@@ -252,16 +255,19 @@ func (o *Objects) follow(event kubeapi.Event, version *string) error {
 	return nil
 }
 
-// explain says what to do about an error of the API.
-func (o *Objects) explain(err error) error {
+// explain says what to do about an error of a list or a watch.
+func (o *Objects) explain(err error) error { return Explain(err, o.Of, o.Namespace, "list and watch") }
+
+// Explain says what to do about an error of the API, for which Orla has to be allowed some verbs.
+func Explain(err error, of kubeapi.Resource, namespace, verbs string) error {
 	said, ok := errors.AsType[*kubeapi.StatusError](err)
 	switch {
 	case !ok:
 		return err
 	case said.Means(http.StatusForbidden, "Forbidden"):
-		return fmt.Errorf("%w; let Orla's service account list and watch %s in the namespace %s", err, o.Of.Name, o.Namespace)
+		return fmt.Errorf("%w; let Orla's service account %s %s in the namespace %s", err, verbs, of.Name, namespace)
 	case said.Code == http.StatusNotFound:
-		return fmt.Errorf("the cluster has no %s of %s (%w); install them: orla schema crds | kubectl apply -f -", o.Of.Name, o.Of.APIVersion(), err)
+		return fmt.Errorf("the cluster has no %s of %s (%w); install them: orla schema crds | kubectl apply -f -", of.Name, of.APIVersion(), err)
 	}
 	return err
 }

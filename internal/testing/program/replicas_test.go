@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
@@ -95,6 +97,10 @@ type fleet struct {
 	env   []string
 	has   string // a tool that each replica lists before it counts
 	copy  string // of the tools folder, for every other replica; "" if all have the same
+	orla  string // the configuration file of each replica; "" for none
+
+	cluster *kubetest.Cluster
+	sockets sync.Map // of control, by *running
 
 	mu   sync.Mutex // guards all
 	all  []*running
@@ -106,19 +112,28 @@ type fleet struct {
 // newFleet starts n replicas against a real API server.
 func newFleet(t *testing.T, n int, env ...string) *fleet {
 	t.Helper()
+	f := prepareFleet(t, env...)
+	for range n {
+		f.all = append(f.all, f.start())
+	}
+	return f
+}
+
+// prepareFleet starts an API server for replicas.
+func prepareFleet(t *testing.T, env ...string) *fleet {
+	t.Helper()
 	cluster := kubetest.Start(t)
 	interpreter, err := python()
 	if err != nil {
 		needs.Missing(t, "no python3: %v", err)
 	}
+	cluster.Kubectl("", "apply", "-f", "../../../deploy/helm/orla/crds/replicarecords.yaml")
 	env = append(env, "ORLA_REPLICA_CAPSULES=all")
 	f := &fleet{t: t, conf: cluster.Kubeconfig, dir: filepath.Dir(cluster.Kubeconfig), tools: t.TempDir(), notes: filepath.Join(t.TempDir(), "notes"), env: env, has: "box__pid"}
 	main := strings.NewReplacer("PYTHON", interpreter, "NOTES", f.notes).Replace(onceMain)
 	newPack(t, f.tools, "box", "handshake: mcp", map[string]string{"main.py": main}).manifest("handshake: mcp", "")
 	testkit.WriteTool(t, f.tools, "hello", "#!/bin/sh\necho hello\n")
-	for range n {
-		f.all = append(f.all, f.start())
-	}
+	f.cluster = cluster
 	return f
 }
 
@@ -132,9 +147,20 @@ func (f *fleet) start() *running {
 	if f.copy != "" && f.started.Add(1)%2 == 0 {
 		tools = f.copy
 	}
-	o := startPrepared(f.t, f.t.TempDir(), withEnv(env...), orlaBinary(f.t), "--tools-dir", tools, "--port", "0")
+	home := f.t.TempDir()
+	if f.orla != "" {
+		if err := os.WriteFile(filepath.Join(home, "orla.yaml"), []byte(f.orla), 0o600); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	o := startPrepared(f.t, home, withEnv(env...), orlaBinary(f.t), "--tools-dir", tools, "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	o.waitListed(f.has)
+	var status control.Status
+	if err := json.Unmarshal([]byte(o.mustOrla("status", "--json", "--tools-dir", tools)), &status); err != nil {
+		f.t.Fatal(err)
+	}
+	f.sockets.Store(o, status.Socket)
 	return o
 }
 

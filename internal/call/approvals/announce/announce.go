@@ -61,12 +61,14 @@ func ParseSecret(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Options configures an Announcer. All fields are required.
+// Options configures an Announcer. All fields but Mine are required.
 type Options struct {
 	// Client follows no redirects.
 	Client *http.Client
 	// Await returns the records, once there are any; nil if ctx ends before.
-	Await     func(ctx context.Context) *approvals.Store
+	Await func(ctx context.Context) *approvals.Store
+	// Mine reports whether this process announces a record, of those that have it in common; nil for all.
+	Mine      func(id string) bool
 	UserAgent string
 	Log       *slog.Logger
 }
@@ -153,6 +155,8 @@ func (a *Announcer) Serve(ctx context.Context) error {
 func (a *Announcer) worth(store *approvals.Store, e *event, now time.Time) (r approvals.Record, ok bool) {
 	r, ok = store.Record(e.id)
 	switch {
+	case ok && a.opts.Mine != nil && !a.opts.Mine(e.id):
+		return r, false
 	case !ok, e.phase != approvals.Pending && now.Sub(e.since) > useful:
 		a.opts.Log.Warn("an approval was not announced", "approval", e.id, "phase", string(e.phase), "err", e.err)
 		return r, false

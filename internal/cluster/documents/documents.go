@@ -1,0 +1,375 @@
+// Package documents keeps documents that all replicas of a group have in common (SPEC P4; docs/decisions/0054): each is
+// an object of the API server, sealed with the key of the group. A document is replaced only by who knows its last
+// version, so that of several replicas one is first.
+//
+// Its invariant: what is read was written by a replica of the group, to this object and as this version of it. Who may
+// write objects, and is no replica, can remove documents, and cannot make, change or bring back one.
+package documents
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
+	"github.com/orla-project/orla/internal/cluster/objects"
+	"github.com/orla-project/orla/internal/cluster/replicas"
+)
+
+// Resource is the kind of the objects.
+var Resource = kubeapi.Resource{Group: "orloj.dev", Version: "v1", Name: "replicarecords"}
+
+// MaxContent bounds a document, in bytes. Its object has a third more, which is below the 1 MiB that is read of an object
+// and the 1.5 MiB that etcd takes.
+const MaxContent = 760 << 10
+
+// patience is how long the API server may take for an answer.
+const patience = 3 * time.Second
+
+var (
+	// ErrConflict is for a document that is not the one that it was. Get returns what it is.
+	ErrConflict = errors.New("another replica was faster")
+	// ErrUnsure is in the chain of the error of a Put that may have been done.
+	ErrUnsure = errors.New("the API server has not answered")
+	// ErrTooLarge is for a document of more than MaxContent bytes.
+	ErrTooLarge = fmt.Errorf("it has more than %d bytes", MaxContent)
+)
+
+// Options say which documents. All fields but Now are required.
+type Options struct {
+	Client    *kubeapi.Client
+	Namespace string
+	Group     string                                           // of replicas
+	Part      string                                           // what the documents are about: one word
+	Key       func(ctx context.Context) (*replicas.Box, error) // tries for as long as ctx allows
+	Now       func() time.Time                                 // the time of the API server; nil for that of this machine
+	Log       *slog.Logger
+}
+
+// Document is a document as it was at a time.
+type Document struct {
+	Name    string
+	About   string // for people who look at the object; not sealed
+	Content []byte // nil if there is no such document
+	version
+}
+
+// version is which one it is of an object, and of which.
+type version struct {
+	uid        string
+	resource   uint64
+	generation int64
+}
+
+// After reports whether a document is a later version than another one of its name.
+func (d Document) After(other Document) bool { return d.resource > other.resource }
+
+// Same reports whether two documents of a name are versions of one: it was not removed and made again between them.
+func (d Document) Same(other Document) bool { return d.uid == other.uid }
+
+// With returns a document whose Put replaces d.
+func (d Document) With(about string, content []byte) Document {
+	d.About, d.Content = about, content
+	return d
+}
+
+// Documents are the documents of one part. Its methods may be called from any goroutine.
+type Documents struct {
+	opts    Options
+	objects *objects.Objects
+	changed chan struct{}
+
+	mu     sync.Mutex // guards the fields that follow
+	box    *replicas.Box
+	failed time.Time // when the API server has not answered
+	why    error
+}
+
+// New returns the documents of a part. It sends nothing; Serve does.
+func New(o Options) *Documents {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	d := &Documents{opts: o, changed: make(chan struct{}, 1)}
+	d.objects = objects.New(objects.Options{
+		Client: o.Client, Of: Resource, Namespace: o.Namespace, Changed: d.changed, Log: o.Log,
+		Labels: "orla.dev/replicas=" + o.Group + ",orla.dev/part=" + o.Part,
+	})
+	return d
+}
+
+// Now returns the time of the API server, as far as it is known.
+func (d *Documents) Now() time.Time { return d.opts.Now() }
+
+// Serve follows the documents until ctx ends. It calls each with every document that is new, has changed or is gone,
+// and ready once, when it was called for all that there were.
+func (d *Documents) Serve(ctx context.Context, each func(Document), ready func()) {
+	box, err := d.opts.Key(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.opts.Log.Error("what the replicas have in common cannot be read", "part", d.opts.Part, "err", err)
+		}
+		<-ctx.Done()
+		return
+	}
+	key := box.Key("documents of " + d.opts.Part)
+	if box, err = replicas.NewBox(key[:]); err != nil { // only for a key of another size
+		panic(err)
+	}
+	d.mu.Lock()
+	d.box = box
+	d.mu.Unlock()
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() {
+		defer recovered.To(d.opts.Log, "follow documents", nil)
+		d.objects.Serve(ctx)
+	})
+	last := map[string]Document{} // by the names of objects
+	for {
+		select {
+		case <-d.changed:
+		case <-ctx.Done():
+			return
+		}
+		if d.tell(last, each) && ready != nil {
+			ready()
+			ready = nil
+		}
+	}
+}
+
+// tell calls each with what differs from last. It reports whether anything is known.
+func (d *Documents) tell(last map[string]Document, each func(Document)) bool {
+	all, err := d.objects.All()
+	if err != nil {
+		return false
+	}
+	there := make(map[string]bool, len(all))
+	for _, o := range all {
+		there[o.Name] = true
+		before, known := last[o.Name]
+		if known && before.uid == o.UID && before.resource == number(o.Version) {
+			continue
+		}
+		now, err := d.open(o)
+		if err != nil {
+			d.opts.Log.Warn("a document of the replicas does not count", "part", d.opts.Part, "object", o.Name, "err", err)
+			last[o.Name] = Document{version: versionOf(o)}
+			continue
+		}
+		last[o.Name] = now
+		each(now)
+	}
+	for name, gone := range last {
+		if !there[name] {
+			delete(last, name)
+			if gone.Name != "" {
+				gone.Content = nil
+				each(gone)
+			}
+		}
+	}
+	return true
+}
+
+// Err returns why the documents may be out of date, or could not be read yet; nil if neither is so.
+func (d *Documents) Err() error {
+	_, err := d.objects.All()
+	return err
+}
+
+func versionOf(o objects.Object) version { return version{o.UID, number(o.Version), o.Generation} }
+
+// number reads a resourceVersion: a number, which grows with each change.
+func number(version string) uint64 {
+	n, _ := strconv.ParseUint(version, 10, 64) // 0 is older than all
+	return n
+}
+
+func (d *Documents) nameOf(name string) (object string, box *replicas.Box, _ error) {
+	d.mu.Lock()
+	box = d.box
+	d.mu.Unlock()
+	if box == nil {
+		return "", nil, errors.New("the API server has not told the key of the replicas yet")
+	}
+	key := box.Key("names")
+	mac := hmac.New(sha256.New, key[:])
+	_, _ = mac.Write([]byte(name)) // a hash has no errors
+	return d.opts.Group + "-" + d.opts.Part + "-" + hex.EncodeToString(mac.Sum(nil)[:16]), box, nil
+}
+
+// Get returns a document as the API server has it now. known is what is known of it.
+func (d *Documents) Get(ctx context.Context, known Document) (Document, error) {
+	object, _, err := d.nameOf(known.Name)
+	if err != nil {
+		return Document{}, err
+	}
+	var got json.RawMessage
+	err = d.do(ctx, kubeapi.Request{Method: http.MethodGet, Name: object}, &got)
+	switch {
+	case means(err, http.StatusNotFound, "NotFound"):
+		return Document{Name: known.Name, version: version{resource: known.resource}}, nil
+	case err != nil:
+		return Document{}, err
+	}
+	o, err := objects.Read(got)
+	if err != nil {
+		return Document{}, err
+	}
+	return d.open(o)
+}
+
+// Put makes a document, or replaces the version that it is With. It returns the new version.
+func (d *Documents) Put(ctx context.Context, doc Document) (Document, error) {
+	if len(doc.Content) > MaxContent {
+		return Document{}, ErrTooLarge
+	}
+	object, box, err := d.nameOf(doc.Name)
+	if err != nil {
+		return Document{}, err
+	}
+	meta := kubeapi.Object{
+		"name": object, "namespace": d.opts.Namespace,
+		"labels": kubeapi.Object{"orla.dev/replicas": d.opts.Group, "orla.dev/part": d.opts.Part},
+	}
+	next := version{generation: doc.generation + 1}
+	ask := kubeapi.Request{Method: http.MethodPost}
+	if doc.uid != "" {
+		ask.Method, ask.Name = http.MethodPut, object
+		meta["uid"], meta["resourceVersion"] = doc.uid, strconv.FormatUint(doc.resource, 10)
+		next.uid = doc.uid
+	} else {
+		next.generation = 1
+	}
+	ask.Body = kubeapi.Object{
+		"apiVersion": Resource.APIVersion(), "kind": "ReplicaRecord", "metadata": meta,
+		"spec": kubeapi.Object{"about": doc.About, "sealed": box.Seal(append([]byte(header(doc.Name, next)), doc.Content...))},
+	}
+	var got json.RawMessage
+	err = d.do(ctx, ask, &got)
+	switch {
+	case means(err, http.StatusConflict, "Conflict"), means(err, http.StatusConflict, "AlreadyExists"),
+		doc.uid != "" && means(err, http.StatusNotFound, "NotFound"):
+		return Document{}, ErrConflict
+	case err != nil:
+		return Document{}, err
+	}
+	o, err := objects.Read(got)
+	if err != nil {
+		return Document{}, fmt.Errorf("%w: %w", ErrUnsure, err)
+	}
+	return d.open(o)
+}
+
+// Remove removes a document, unless it is another version by now.
+func (d *Documents) Remove(ctx context.Context, doc Document) error {
+	object, _, err := d.nameOf(doc.Name)
+	if err != nil {
+		return err
+	}
+	err = d.do(ctx, kubeapi.Request{Method: http.MethodDelete, Name: object, Body: kubeapi.Object{
+		"preconditions": kubeapi.Object{"uid": doc.uid, "resourceVersion": strconv.FormatUint(doc.resource, 10)},
+	}}, nil)
+	if means(err, http.StatusConflict, "Conflict") || means(err, http.StatusNotFound, "NotFound") {
+		return nil
+	}
+	return err
+}
+
+// header is what begins the sealed text: it is good for one version of one document. The first version does not know
+// its uid.
+func header(name string, of version) string {
+	return fmt.Sprintf("%q %s %d\n", name, cmp.Or(of.uid, "-"), of.generation)
+}
+
+var errAway = errors.New("the API server was away just now")
+
+// again is how long the API server is not asked after it has not answered, so that those who wait for each other do
+// not all wait for it.
+const again = time.Second
+
+// do makes a request.
+func (d *Documents) do(ctx context.Context, ask kubeapi.Request, into any) error {
+	d.mu.Lock()
+	why, failed := d.why, d.failed
+	d.mu.Unlock()
+	if why != nil && time.Since(failed) < again {
+		return why
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ask.Of, ask.Namespace = Resource, d.opts.Namespace
+	err := d.opts.Client.Do(ctx, ask, into)
+	said, is := errors.AsType[*kubeapi.StatusError](err)
+	why = nil
+	switch {
+	case err == nil, is && said.Code < http.StatusInternalServerError:
+	case is:
+		err = fmt.Errorf("%w as it should: %w", ErrUnsure, err)
+	default:
+		why = fmt.Errorf("%w: %w", errAway, err)
+		err = fmt.Errorf("%w: %w", ErrUnsure, err)
+	}
+	d.mu.Lock()
+	d.why, d.failed = why, time.Now()
+	d.mu.Unlock()
+	if is && said.Code == http.StatusNotFound && ask.Method != http.MethodPost {
+		return err // of one document
+	}
+	return objects.Explain(err, Resource, d.opts.Namespace, "get, list, watch, create, update and delete")
+}
+
+func means(err error, code int, reason string) bool {
+	said, is := errors.AsType[*kubeapi.StatusError](err)
+	return is && said.Means(code, reason)
+}
+
+// open reads a document from its object.
+func (d *Documents) open(o objects.Object) (Document, error) {
+	var got struct {
+		Spec struct {
+			About  string `json:"about"`
+			Sealed string `json:"sealed"`
+		} `json:"spec"`
+	}
+	if o.Fault != nil {
+		return Document{}, o.Fault
+	}
+	if err := json.Unmarshal(o.Document, &got); err != nil {
+		return Document{}, errors.New("it is not a document")
+	}
+	d.mu.Lock()
+	box := d.box
+	d.mu.Unlock()
+	text, _ := box.Open(got.Spec.Sealed)
+	head, content, _ := strings.Cut(string(text), "\n")
+	doc := Document{About: got.Spec.About, Content: []byte(content), version: versionOf(o)}
+	if quoted, err := strconv.QuotedPrefix(head); err == nil {
+		doc.Name, _ = strconv.Unquote(quoted) // it was quoted
+	}
+	of := doc.version
+	if of.generation == 1 {
+		of.uid = ""
+	}
+	if head+"\n" != header(doc.Name, of) {
+		return Document{}, fmt.Errorf("it is not what a replica of the group %s has written; delete it: kubectl delete %s %s", d.opts.Group, Resource.Name, o.Name)
+	}
+	if object, _, err := d.nameOf(doc.Name); err != nil || object != o.Name {
+		return Document{}, fmt.Errorf("it is the copy of another document; delete it: kubectl delete %s %s", Resource.Name, o.Name)
+	}
+	return doc, nil
+}

@@ -1,0 +1,138 @@
+package documents_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/orla-project/orla/internal/cluster/documents"
+	"github.com/orla-project/orla/internal/cluster/replicas"
+	"github.com/orla-project/orla/internal/testing/kubetest"
+)
+
+// serve follows documents with a key, and returns them with what was heard.
+func serve(t *testing.T, api http.RoundTripper, part string, key byte) (*documents.Documents, *[]string) {
+	t.Helper()
+	d := documents.New(documents.Options{
+		Client: kubetest.Client(t, api), Namespace: "ops", Group: "orla", Part: part, Log: slog.New(slog.DiscardHandler),
+		Key: func(context.Context) (*replicas.Box, error) { return replicas.NewBox(bytes.Repeat([]byte{key}, 32)) },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	heard, over := new([]string), make(chan struct{})
+	go func() {
+		defer close(over)
+		d.Serve(ctx, func(one documents.Document) { *heard = append(*heard, one.Name+"="+string(one.Content)) }, func() {})
+	}()
+	t.Cleanup(func() { cancel(); <-over })
+	synctest.Wait()
+	return d, heard
+}
+
+// SPEC P4: a document is replaced by who knows its last version, and by nobody else; all replicas of the group hear of it.
+func TestP4OneWriteIsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := new(kubetest.Objects)
+		a, _ := serve(t, api, "x", 1)
+		b, heard := serve(t, api, "x", 1)
+		_, other := serve(t, api, "x", 2)
+		_, part := serve(t, api, "y", 1)
+		doc := documents.Document{Name: "n"}
+		first, err := a.Put(t.Context(), doc.With("it", []byte("1")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Put(t.Context(), doc.With("it", []byte("2"))); !errors.Is(err, documents.ErrConflict) {
+			t.Errorf("made twice: %v", err)
+		}
+		got, err := b.Get(t.Context(), doc)
+		if err != nil || string(got.Content) != "1" {
+			t.Fatalf("%s %v", got.Content, err)
+		}
+		second, err := b.Put(t.Context(), got.With("it", []byte("3")))
+		if err != nil || !second.After(first) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := a.Put(t.Context(), first.With("it", []byte("4"))); !errors.Is(err, documents.ErrConflict) {
+			t.Errorf("replaced an older version: %v", err)
+		}
+		if err := a.Remove(t.Context(), first); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if err := a.Remove(t.Context(), second); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if said := strings.Join(*heard, " "); said != "n=1 n=3 n=" && said != "n=3 n=" || len(*other)+len(*part) != 0 {
+			t.Errorf("heard %s; with another key %q, of another part %q", said, *other, *part)
+		}
+		if _, err := a.Put(t.Context(), doc.With("it", make([]byte, documents.MaxContent+1))); !errors.Is(err, documents.ErrTooLarge) {
+			t.Errorf("too large: %v", err)
+		}
+		large, err := a.Put(t.Context(), doc.With("it", bytes.Repeat([]byte("x"), documents.MaxContent)))
+		if err != nil || len(large.Content) != documents.MaxContent {
+			t.Errorf("as large as may be: %d %v", len(large.Content), err)
+		}
+	})
+}
+
+// SPEC P4: what was written to another object, or as another version, is not read.
+func TestP4WhatWasCopiedIsNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := new(kubetest.Objects)
+		a, heard := serve(t, api, "x", 1)
+		for _, name := range []string{"m", "n"} {
+			if _, err := a.Put(t.Context(), documents.Document{Name: name}.With("it", []byte(name))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		*heard = nil
+		all := api.All()
+		for name := range all {
+			for other, one := range all {
+				if other != name {
+					api.Set(name, one["spec"])
+				}
+			}
+		}
+		synctest.Wait()
+		if len(*heard) != 0 {
+			t.Errorf("heard %q", *heard)
+		}
+		if got, err := a.Get(t.Context(), documents.Document{Name: "n"}); err == nil || !strings.Contains(err.Error(), "kubectl delete") {
+			t.Errorf("%s %v", got.Content, err)
+		}
+	})
+}
+
+// dated answers with a date.
+type dated struct{ at time.Time }
+
+func (d dated) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{Header: http.Header{"Date": {d.at.UTC().Format(http.TimeFormat)}}}, nil
+}
+
+// SPEC-TOOLS 8.7, P4: the time is that of the API server, unless the clocks agree as far as its dates can say.
+func TestP4TheTimeIsThatOfTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := new(documents.Clock)
+		for off, want := range map[time.Duration]time.Duration{0: 0, time.Minute: time.Minute, -time.Hour: -time.Hour} {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api", nil)
+			resp, err := c.Wrap(dated{time.Now().Add(off)}).RoundTrip(req)
+			if err != nil || resp == nil {
+				t.Fatal(err)
+			}
+			if got := c.Now().Sub(time.Now()) - want; got.Abs() > documents.Tolerance/2 {
+				t.Errorf("a clock that is %s off is corrected by %s", off, got+want)
+			}
+		}
+	})
+}
