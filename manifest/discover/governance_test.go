@@ -28,6 +28,7 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 	const head = "apiVersion: orloj.dev/v1\n"
 	const rule = head + "kind: ToolPermission\nmetadata: {name: a, faulty: 1}\n"
 	const tool = head + "kind: Tool\nmetadata: {name: tool}\nspec: {endpoint: 'http://127.0.0.1:1'}\n"
+	const whole = head + "kind: ToolPermission\nmetadata: {name: no-rm}\nspec: {tool_ref: rm, operation_rules: [{operation_class: '*', verdict: deny}]}\n"
 	const described = "name: pack\nversion: 1.0.0\ndescription: A package.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n"
 	large := strings.Repeat("- {data: here}\n", 5000) // 14 of it are a large file
 	long := strings.Repeat("words ", 80)              // and so are 2500 of it
@@ -62,19 +63,23 @@ func TestT83WhatDeniesCalls(t *testing.T) {
 			"b.yaml": "kind: !!%62inary QWdlbnRSb2xl\n", "c.yaml": "kind: !<tag:yaml.org,2002:%62inary> QWdlbnRSb2xl\n",
 			"d.yaml": large + large + "---\nkind: !!b%69nary QWdlbnRSb2xl\n",
 		}, []string{"a.yaml:3:7", "b.yaml:1:7", "c.yaml:1:7", "d.yaml:10002:7"}},
-		"a list of Kubernetes":                     {map[string]string{"a.yaml": "apiVersion: v1\nkind: List\nitems:\n- kind: ToolPermission\n"}, []string{"a.yaml:4:9"}},
-		"misspelt":                                 {map[string]string{"a.yaml": head + "kind: ToolPermision\n"}, []string{"a.yaml:2:7"}},
-		"with what nobody sees":                    {map[string]string{"a.yaml": head + "kind: Agent\u200bRole\n", "b.yaml": "kind\ufeff: ToolPermission\n", "c.yaml": head + "kind: ToolPermision\u00ad\n"}, []string{"a.yaml:2:7", "b.yaml:1:8", "c.yaml:2:7"}},
-		"of full width":                            {map[string]string{"a.yaml": head + "kind: \uff34oolPermission\n"}, []string{"a.yaml:2:7"}},
-		"a kind that is a list":                    {map[string]string{"a.yaml": head + "kind: [ToolPermission]\n"}, []string{"a.yaml:2:8"}},
-		"broken":                                   {map[string]string{"a.yaml": rule + "spec: {\n"}, nil},
-		"broken, and only named":                   {map[string]string{"a.yaml": "a: {\n# for an AgentPolicy\n"}, nil},
-		"two kinds":                                {map[string]string{"a.yaml": tool + "kind: ToolPermission\n"}, []string{"a.yaml:5:7"}},
-		"after a tool":                             {map[string]string{"a.yaml": tool + "---\n" + rule}, []string{"a.yaml:7:7"}},
-		"after a broken tool":                      {map[string]string{"a.yaml": strings.Replace(tool, "}", "", 1) + "---\n" + rule}, []string{"a.yaml:7:7"}},
-		"far below":                                {map[string]string{"a.yaml": large + "---\n" + rule}, []string{"a.yaml:5003:7"}},
-		"in too large a file":                      {map[string]string{"a.yaml": rule + strings.Repeat(large, 14)}, []string{"a.yaml:1:1"}},
-		"after too many documents":                 {map[string]string{"a.yaml": strings.Repeat("---\n"+tool, maxDocuments) + "---\n" + rule}, []string{"a.yaml:5003:7"}},
+		"a list of Kubernetes":     {map[string]string{"a.yaml": "apiVersion: v1\nkind: List\nitems:\n- kind: ToolPermission\n"}, []string{"a.yaml:4:9"}},
+		"misspelt":                 {map[string]string{"a.yaml": head + "kind: ToolPermision\n"}, []string{"a.yaml:2:7"}},
+		"with what nobody sees":    {map[string]string{"a.yaml": head + "kind: Agent\u200bRole\n", "b.yaml": "kind\ufeff: ToolPermission\n", "c.yaml": head + "kind: ToolPermision\u00ad\n"}, []string{"a.yaml:2:7", "b.yaml:1:8", "c.yaml:2:7"}},
+		"of full width":            {map[string]string{"a.yaml": head + "kind: \uff34oolPermission\n"}, []string{"a.yaml:2:7"}},
+		"a kind that is a list":    {map[string]string{"a.yaml": head + "kind: [ToolPermission]\n"}, []string{"a.yaml:2:8"}},
+		"broken":                   {map[string]string{"a.yaml": rule + "spec: {\n"}, nil},
+		"broken, and only named":   {map[string]string{"a.yaml": "a: {\n# for an AgentPolicy\n"}, nil},
+		"two kinds":                {map[string]string{"a.yaml": tool + "kind: ToolPermission\n"}, []string{"a.yaml:5:7"}},
+		"after a tool":             {map[string]string{"a.yaml": tool + "---\n" + rule}, []string{"a.yaml:7:7"}},
+		"after a broken tool":      {map[string]string{"a.yaml": strings.Replace(tool, "}", "", 1) + "---\n" + rule}, []string{"a.yaml:7:7"}},
+		"far below":                {map[string]string{"a.yaml": large + "---\n" + rule}, []string{"a.yaml:5003:7"}},
+		"in too large a file":      {map[string]string{"a.yaml": rule + strings.Repeat(large, 14)}, []string{"a.yaml:1:1"}},
+		"after too many documents": {map[string]string{"a.yaml": strings.Repeat("---\n"+tool, maxDocuments) + "---\n" + rule}, []string{"a.yaml:5003:7"}},
+		"in order, after too many documents": {map[string]string{
+			"a.yaml": strings.Repeat("---\n"+tool, maxDocuments) + "---\n" + whole, "b.yaml": strings.Repeat("---\n", maxDocuments+1) + whole,
+			"c.yaml": strings.Repeat("---\na: 1\n", maxDocuments+200) + "---\n" + whole,
+		}, []string{"a.yaml:5001:1", "b.yaml:1001:1", "c.yaml:2001:1"}},
 		"in a package":                             {map[string]string{"pack/tool.yaml": described, "pack/main.sh": "#!/bin/sh\n", "pack/policy.yaml": rule}, []string{"pack/policy.yaml:2:7"}},
 		"as a package":                             {map[string]string{"pack/tool.yaml": rule}, []string{"pack/tool.yaml:2:7"}},
 		"beside tool.yml":                          {map[string]string{"pack/tool.yml": "", "pack/policy.yaml": rule}, []string{"pack/policy.yaml:2:7"}},

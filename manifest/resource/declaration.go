@@ -73,7 +73,8 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 		doc := yamldoc.Parse(f.Display, document.Data, yamldoc.Options{Position: document.Position, Hide: true})
 		d, declares := declare(f, doc, document.Data)
 		switch {
-		case more > 0 && (!declares || !d.Rule):
+		case more > 0 && (!declares || !d.Rule): // a governance document that is not in force closes the gate
+			unsure = unsure || mayRule(doc, document.Data)
 		case declares:
 			resources++
 			list = append(list, d)
@@ -84,13 +85,13 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 			list = append(list, &Declaration{Description: keys.Description{Doc: doc}, File: f})
 		}
 	}
-	if resources == 0 {
+	if resources == 0 && !unsure {
 		return nil, false, nil
 	}
 	if more > 0 {
 		err = yamldoc.Faults{{File: f.Display, Line: more, Column: 1, Msg: fmt.Sprintf("a file may hold %d documents; this one and those below it are not read", maxDocuments)}}
 	}
-	return list, false, err
+	return list, unsure, err
 }
 
 // ParseObject reads one custom resource of a cluster, as JSON. Nothing that it says has a line.
