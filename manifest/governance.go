@@ -111,6 +111,11 @@ const (
 	ApproverPasskey  Approver = "passkey"
 )
 
+// In reports whether an approver may decide where a list says who may. A passkey is good for what an operator may decide.
+func (a Approver) In(who []Approver) bool {
+	return slices.Contains(who, a) || a == ApproverPasskey && slices.Contains(who, ApproverOperator)
+}
+
 // Values lists what approvers may hold.
 func (Approver) Values() []string {
 	return []string{string(ApproverClient), string(ApproverOperator), string(ApproverPasskey)}

@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/orla-project/orla/manifest"
@@ -95,12 +94,8 @@ func (r *Record) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Allows reports whether somebody may decide with one of the means. A passkey is good for what an operator
-// may decide.
-func (r *Record) Allows(how manifest.Approver) bool {
-	return slices.Contains(r.Approvers, how) ||
-		how == manifest.ApproverPasskey && slices.Contains(r.Approvers, manifest.ApproverOperator)
-}
+// Allows reports whether somebody may decide with one of the means.
+func (r *Record) Allows(how manifest.Approver) bool { return how.In(r.Approvers) }
 
 // own reports whether somebody makes the call, or is the agent that it is made for.
 func (r *Record) own(by string) bool { return by == r.Caller || r.Agent != "" && by == r.Agent }

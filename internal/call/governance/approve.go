@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -210,7 +209,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 		}
 		record, decided, err := a.store.Ask(approvals.Question{ //nolint:contextcheck // a write is not given up
 			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Runs: a.target.Names(), Args: call.Args, Input: a.input, Policy: s.version,
-			Task: a.caller.Task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: approvers(d, a.caller.Name, a.target),
+			Task: a.caller.Task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: d.Approvers,
 		})
 		if err != nil {
 			return nil, err
@@ -316,20 +315,6 @@ func pending(r *approvals.Record, tool string) error {
 	return fault.New(fault.ApprovalPending,
 		"the call of %s waits for an approval, %s: a person has to decide, with orla approvals show %s. Make the same call again to go on; it runs when it has been approved, until %s",
 		tool, r.ID, r.ID, r.Expires.UTC().Format(time.TimeOnly+" MST"))
-}
-
-// approvers returns who may decide about a call. If no rule says it, a client may only where Orla was started by
-// it, and not about what deletes or administers (SPEC-TOOLS 8.7).
-func approvers(d rules.Decision, caller string, target *rules.Target) []manifest.Approver {
-	if len(d.Approvers) > 0 {
-		return d.Approvers
-	}
-	all := []manifest.Approver{manifest.ApproverOperator}
-	severe := func(c manifest.OperationClass) bool { return c == manifest.ClassDelete || c == manifest.ClassAdmin }
-	if caller == "stdio" && !slices.ContainsFunc(target.Classes(), severe) {
-		all = append(all, manifest.ApproverClient)
-	}
-	return all
 }
 
 // ask asks the person at the client about a record, once. It reports whether it does.

@@ -47,6 +47,9 @@ func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
 	for _, f := range set.Nameless(known) {
 		found.Problems = append(found.Problems, problemOf(f))
 	}
+	for _, f := range set.Opening() {
+		found.Problems = append(found.Problems, manifest.Problem{Path: f.File(), Severity: manifest.Warning, Err: f})
+	}
 }
 
 func problemOf(f rules.Fault) manifest.Problem {

@@ -167,3 +167,42 @@ func TestT83NamesAreCheckedBeforeAnythingRuns(t *testing.T) {
 		}
 	}
 }
+
+// SPEC-TOOLS 8.3: a ToolPermission decides in place of roles. One that requires nothing is a warning where callers have roles.
+func TestT83APermissionThatOpensAToolIsAWarning(t *testing.T) {
+	right := []manifest.Right{{Tool: "a"}}
+	op := func(class manifest.OperationClass, verdict manifest.Verdict) []manifest.OperationRule {
+		return []manifest.OperationRule{{Class: class, Verdict: verdict}}
+	}
+	roles := config.CallerConfig{Name: "ann", Roles: []string{"reader"}}
+	for name, c := range map[string]struct {
+		callers    []config.CallerConfig
+		required   []manifest.Right
+		operations []manifest.OperationRule
+		warned     bool
+	}{
+		"asks":                    {[]config.CallerConfig{roles}, nil, op("delete", manifest.ApprovalRequired), true},
+		"denies a class":          {[]config.CallerConfig{roles}, nil, op("delete", manifest.Deny), true},
+		"denies all":              {[]config.CallerConfig{roles}, nil, op("*", manifest.Deny), false},
+		"requires the permission": {[]config.CallerConfig{roles}, right, op("delete", manifest.ApprovalRequired), false},
+		"nobody has roles":        {[]config.CallerConfig{{Name: "ann"}}, nil, op("delete", manifest.Deny), false},
+	} {
+		all := &manifest.Result{Tools: []manifest.Tool{{Name: "a", Kind: manifest.Simple}}, Rules: manifest.Rules{
+			Roles: []manifest.Role{{Reference: manifest.Reference{Name: "reader", At: "r.yaml:1:1"}, Permissions: right}},
+			Permissions: []manifest.Permission{{
+				Reference: manifest.Reference{Name: "p", At: "p.yaml:4:9"}, Tool: manifest.Reference{Name: "a", At: "p.yaml:6:3"}, Required: c.required, Operations: c.operations,
+			}},
+		}}
+		governance.Check(all, configured(t, c.callers...), nil)
+		warned := false
+		for _, p := range all.Problems {
+			if p.Severity != manifest.Warning || p.Denies || p.Path != "p.yaml" {
+				t.Errorf("%s: %+v", name, p)
+			}
+			warned = true
+		}
+		if warned != c.warned {
+			t.Errorf("%s: warned: %t", name, warned)
+		}
+	}
+}

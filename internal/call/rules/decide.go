@@ -24,6 +24,7 @@ func (s *Set) Decide(c Caller, t *Target) Decision {
 		return Decision{Verdict: manifest.Deny, Why: fmt.Sprintf("%s may not act for the agent %s: no entry in callers lists it in may_speak_for", c.Name, c.Agent)}
 	}
 	agent := s.identify(Caller{Name: c.Agent, Task: c.Task})
+	agent.started = who.started
 	return stricter(d, s.judge(&agent, t, c.Agent))
 }
 
@@ -145,6 +146,9 @@ func (p *permission) judge(who *identity, t *Target, name string) Decision {
 		if rule.Verdict != manifest.Allow {
 			one.Why = fmt.Sprintf("the ToolPermission %s says %s for the class %s", p.Name, rule.Verdict, rule.Class)
 		}
+		if rule.Verdict == manifest.ApprovalRequired && len(rule.Approvers) == 0 {
+			one.Approvers = usual(who, t)
+		}
 		d = stricter(d, one)
 	}
 	return d
@@ -185,17 +189,27 @@ func stricter(a, b Decision) Decision {
 	return a
 }
 
-// common returns who is in both lists; an empty list is the default.
-func common(a, b []manifest.Approver) []manifest.Approver {
-	switch {
-	case len(a) == 0:
-		return b
-	case len(b) == 0:
-		return a
+// usual returns who may decide about a call where the rule does not say it: the client only where it has started Orla,
+// and not about what deletes or administers (SPEC-TOOLS 8.7).
+func usual(who *identity, t *Target) []manifest.Approver {
+	all := []manifest.Approver{manifest.ApproverOperator}
+	severe := func(c manifest.OperationClass) bool { return c == manifest.ClassDelete || c == manifest.ClassAdmin }
+	if who.started && !slices.ContainsFunc(t.classes, severe) {
+		all = append(all, manifest.ApproverClient)
 	}
-	both := slices.DeleteFunc(slices.Clone(a), func(one manifest.Approver) bool { return !slices.Contains(b, one) })
+	return all
+}
+
+// common returns who may decide where each of two rules says who may. If nobody is named by both, it takes a passkey:
+// that is good for most, and a program has none.
+func common(a, b []manifest.Approver) (both []manifest.Approver) {
+	for _, how := range []manifest.Approver{manifest.ApproverOperator, manifest.ApproverClient, manifest.ApproverPasskey} {
+		if how.In(a) && how.In(b) && !how.In(both) {
+			both = append(both, how)
+		}
+	}
 	if len(both) == 0 {
-		return []manifest.Approver{manifest.ApproverOperator} // there is always one
+		return []manifest.Approver{manifest.ApproverPasskey}
 	}
 	return both
 }

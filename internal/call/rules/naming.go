@@ -2,6 +2,8 @@ package rules
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/manifest"
@@ -50,6 +52,40 @@ func (s *Set) Nameless(known Known) (list []Fault) {
 		list = append(list, Fault{At: r.At, Msg: fmt.Sprintf("there is no AgentRole or toolset %q; correct the name, or define it", r.Name)})
 	}
 	return list
+}
+
+// Opening returns a sentence for each ToolPermission that lets callers call a tool that none of their roles allows: where one
+// applies, it decides in place of the roles (SPEC-TOOLS 8.3), and this one requires nothing.
+func (s *Set) Opening() (list []Fault) {
+	if s == nil || !s.anyRoles() {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.required)) {
+		for _, p := range s.required[name] {
+			if len(p.Required) == 0 && !p.deniesAll() {
+				list = append(list, Fault{At: p.At, Msg: fmt.Sprintf("the ToolPermission %s decides in place of roles and requires no permission, so that callers may call %s whatever their roles allow; add required_permissions: [tool:%s:invoke]", p.Name, p.Tool.Name, p.Tool.Name)})
+			}
+		}
+	}
+	return list
+}
+
+// anyRoles reports whether a caller or a group has roles.
+func (s *Set) anyRoles() bool {
+	has := func(of map[string]*binding) bool {
+		for _, b := range of {
+			if b.hasRoles {
+				return true
+			}
+		}
+		return false
+	}
+	return has(s.byCaller) || has(s.byGroup)
+}
+
+// deniesAll reports whether a ToolPermission denies each call that it is for.
+func (p *permission) deniesAll() bool {
+	return slices.ContainsFunc(p.Operations, func(r manifest.OperationRule) bool { return r.Class == "*" && r.Verdict == manifest.Deny })
 }
 
 // Fault is what is wrong with a rule, and where.

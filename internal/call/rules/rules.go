@@ -43,7 +43,7 @@ type Decision struct {
 	Why string
 	// Class is the operation class that the verdict is about; "" if it is about all.
 	Class manifest.OperationClass
-	// Approvers may decide, with ApprovalRequired; empty for the default.
+	// Approvers may decide, with ApprovalRequired: at least one.
 	Approvers []manifest.Approver
 }
 
@@ -211,9 +211,11 @@ type identity struct {
 	bindings []*binding
 	task     string
 	hasRoles bool
+	started  bool // it has started Orla, over stdio
 }
 
 func (s *Set) identify(c Caller) (who identity) {
+	who.started = c.Name == "stdio"
 	if name := fold(c.Name); s.mentioned[name] {
 		who.names = append(who.names, name)
 	}
