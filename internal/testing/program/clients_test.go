@@ -33,6 +33,7 @@ type client struct {
 
 // reply is one line of a driver.
 type reply struct {
+	Event  string          `json:"event"` // of a line that answers nothing; that of progress has an ID
 	ID     int             `json:"id"`
 	OK     bool            `json:"ok"`
 	Result json.RawMessage `json:"result"`
@@ -48,6 +49,8 @@ type sdk struct {
 	era  string
 	via  string // http, sse or stdio
 	argv []string
+	// stdio has the arguments of an Orla on stdio; nil for those that serve a tools folder.
+	stdio []string
 }
 
 // sdks lists every combination that exists. Those whose SDK is not installed
@@ -70,7 +73,7 @@ func sdks(t *testing.T) []sdk {
 		}
 		for _, era := range []string{"legacy", "modern"} {
 			for _, via := range eras[era] {
-				all = append(all, sdk{name, era, via, append(argv, "--era", era)})
+				all = append(all, sdk{name: name, era: era, via: via, argv: append(argv, "--era", era)})
 			}
 		}
 	}
@@ -92,7 +95,11 @@ func (s sdk) connect(t *testing.T, o *running, tools string) *client {
 	case "sse":
 		argv = append(argv, "--sse", strings.TrimSuffix(o.url, "/mcp")+"/sse")
 	case "stdio":
-		argv = append(argv, "--stdio", "--", orlaBinary(t), "--stdio", "--tools-dir", tools)
+		flags := s.stdio
+		if flags == nil {
+			flags = []string{"--stdio", "--tools-dir", tools}
+		}
+		argv = append(append(argv, "--stdio", "--", orlaBinary(t)), flags...)
 	}
 	c := &client{t: t, waiting: map[int]chan reply{}}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
@@ -138,8 +145,8 @@ func (c *client) read(r *bufio.Reader) {
 			return
 		}
 		var a reply
-		if json.Unmarshal(line, &a) != nil || a.ID == 0 {
-			continue // an event
+		if json.Unmarshal(line, &a) != nil || a.ID == 0 || a.Event != "" {
+			continue
 		}
 		c.mu.Lock()
 		if w := c.waiting[a.ID]; w != nil {

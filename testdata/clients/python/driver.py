@@ -32,6 +32,7 @@ from mcp.client.subscriptions import (
     SubscriptionLost,
     ToolsListChanged,
 )
+from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 
 warnings.simplefilter("ignore")
 
@@ -65,6 +66,7 @@ class Args:
     timeout_ms = 60_000.0
     log_level: str | None = None
     answer = False
+    sdk_timeouts = False
 
     def __init__(self, argv: list[str]) -> None:
         self.headers: dict[str, str] = {}
@@ -92,6 +94,8 @@ class Args:
                 self.log_level = value(flag)
             elif flag == "--answer":
                 self.answer = True
+            elif flag == "--sdk-timeouts":
+                self.sdk_timeouts = True
             elif flag == "--header":
                 name, colon, text = value(flag).partition(":")
                 if not colon or not name.strip():
@@ -310,9 +314,10 @@ class Driver:
             if response.status_code >= 400 and (response.request.method != "GET" or self.args.kind == "sse"):
                 self.refusal = response.status_code
 
+        read = MCP_DEFAULT_SSE_READ_TIMEOUT if self.args.sdk_timeouts else None
         return httpx2.AsyncClient(
             headers=self.args.headers,
-            timeout=timeout or httpx2.Timeout(30, read=None),
+            timeout=timeout or httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=read),
             trust_env=False,
             event_hooks={"response": [opened]},
         )

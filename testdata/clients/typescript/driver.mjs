@@ -30,7 +30,7 @@ class TimeoutError extends Error {}
 class UnsupportedError extends Error {}
 
 function parseArgs(argv) {
-  const args = { era: undefined, sdk: '2', headers: {}, timeoutMs: 60_000, logLevel: undefined, answer: false };
+  const args = { era: undefined, sdk: '2', headers: {}, timeoutMs: 60_000, logLevel: undefined, answer: false, sdkTimeouts: false };
   const targets = [];
   for (let i = 0; i < argv.length; i++) {
     const flag = argv[i];
@@ -46,6 +46,7 @@ function parseArgs(argv) {
     else if (flag === '--timeout') args.timeoutMs = Number(value());
     else if (flag === '--log-level') args.logLevel = value();
     else if (flag === '--answer') args.answer = true;
+    else if (flag === '--sdk-timeouts') args.sdkTimeouts = true;
     else if (flag === '--header') {
       const header = value();
       const colon = header.indexOf(':');
@@ -414,8 +415,8 @@ async function main() {
     try {
       const handler = Object.hasOwn(ops, op) ? ops[op] : undefined;
       if (!handler) throw new UsageError(`unknown op ${op}`);
-      // Without a timeoutMs nothing times out; the SDK's own default is 60 s.
-      const result = await handler(command, { signal: entry.controller.signal, timeout: command.timeoutMs ?? MAX_TIMEOUT });
+      // Without a timeoutMs nothing times out, unless the SDK's own default is asked for: 60 s.
+      const result = await handler(command, { signal: entry.controller.signal, timeout: command.timeoutMs ?? (args.sdkTimeouts ? undefined : MAX_TIMEOUT) });
       emit({ id, ok: true, result });
     } catch (error) {
       emit({ id, ok: false, error: describeError(error, { cancelled: entry.cancelled, closing: closing !== undefined }) });
