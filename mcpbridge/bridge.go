@@ -88,8 +88,9 @@ type Options struct {
 	// context and the name of its caller, which is "" without authentication.
 	Admitted func(ctx context.Context, caller string)
 	// HeadersRead, if not nil, is called for each HTTP request, with its context, when its
-	// headers are not needed any more, before it is answered.
-	HeadersRead func(ctx context.Context)
+	// headers are not needed any more, before it is answered. stream says that the answer is a
+	// stream, which ends with its session or when its client leaves.
+	HeadersRead func(ctx context.Context, stream bool)
 	// Observe, if not nil, is called for each call, also for one that is refused. It may put
 	// a trace into the context. The function that it returns is called with how the call
 	// ended, before the answer is sent.
@@ -165,7 +166,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 		opts.Admitted = func(context.Context, string) {}
 	}
 	if opts.HeadersRead == nil {
-		opts.HeadersRead = func(context.Context) {}
+		opts.HeadersRead = func(context.Context, bool) {}
 	}
 	b := &Bridge{
 		catalog:       catalog,

@@ -18,7 +18,7 @@ import (
 // long, whatever kind of request it is.
 func TestS2HeadersAreDroppedBeforeARequestIsAnswered(t *testing.T) {
 	told := map[context.Context]int{}
-	w := newWorld(t, func(o *mcpbridge.Options) { o.HeadersRead = func(ctx context.Context) { told[ctx]++ } })
+	w := newWorld(t, func(o *mcpbridge.Options) { o.HeadersRead = func(ctx context.Context, _ bool) { told[ctx]++ } })
 	h := httpfront.New(w.bridge, httpfront.Settings{Loopback: true})
 	var asked *http.Request
 	kept := 0

@@ -25,7 +25,7 @@ func (b *Bridge) Answers() *turns.Room { return b.room }
 func (b *Bridge) Admitted(ctx context.Context, caller string) { b.opts.Admitted(ctx, caller) }
 
 // HeadersRead calls Options.HeadersRead.
-func (b *Bridge) HeadersRead(ctx context.Context) { b.opts.HeadersRead(ctx) }
+func (b *Bridge) HeadersRead(ctx context.Context, stream bool) { b.opts.HeadersRead(ctx, stream) }
 
 // Metrics returns Options.Metrics.
 func (b *Bridge) Metrics() http.Handler { return b.opts.Metrics }

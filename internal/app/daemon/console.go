@@ -39,7 +39,7 @@ func (s *server) serveConsole(cfg *config.Loaded, settings *httpfront.Settings) 
 	s.page = console.New(console.Options{
 		API: s.decisions.Page(s.control.PageAPI()), Instance: control.Name(cfg.Folder()), Log: s.log.Logger, As: s.asVisitor,
 		Admitted:    func(ctx context.Context, g console.Guest) { listen.Admitted(ctx, callerOf(g).Name) },
-		HeadersRead: listen.HeadersRead,
+		HeadersRead: func(ctx context.Context) { listen.HeadersRead(ctx, true) },
 	})
 	s.openConsole(cfg, settings)
 	for _, pattern := range console.Patterns() {

@@ -31,12 +31,8 @@ type follow struct{ *upgrade.Document }
 
 func (f follow) Error() string { return "an upgrade to " + f.Executes.Path }
 
-const (
-	// givePatience bounds the time in which capsules are given.
-	givePatience = 10 * time.Second
-	// lastPatience bounds the time in which connections whose answer was written end.
-	lastPatience = 500 * time.Millisecond
-)
+// givePatience bounds the time in which capsules are given.
+const givePatience = 10 * time.Second
 
 // keep has the next program take what was counted and logged.
 func (s *server) keep(next *upgrade.Document) {
@@ -69,9 +65,7 @@ func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *
 	}
 	s.Supervisor.Drain(limited)
 	s.http.CloseSessions()
-	last, cancel := context.WithTimeout(lasting, lastPatience)
-	defer cancel()
-	next.HTTP = moment.Close(last)
+	next.HTTP = s.web.End(lasting)
 	s.control.Leave()
 	tree.endFront() // no reload changes what is given
 	giving, cancel := context.WithTimeout(lasting, givePatience)
@@ -82,7 +76,7 @@ func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *
 	next.Ended = len(signals.end) > 0
 	next.StateKey = s.bridge.StateKey()
 	s.upgrades.Next = next
-	s.log.Info("executing", "binary", next.Executes.Path, "capsules", len(s.capsules), "connections", len(next.HTTP.Conns),
+	s.log.Info("executing", "binary", next.Executes.Path, "capsules", len(s.capsules), "connections", next.HTTP.Len(),
 		"paused_ms", time.Since(began).Milliseconds())
 	return true
 }

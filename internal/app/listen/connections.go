@@ -27,7 +27,7 @@ type connections struct {
 	open    int
 	pending holders // by address
 	callers holders // by caller
-	away    []int   // the descriptors of connections that were given away
+	away    []gift  // connections that were given away
 }
 
 // holders is connections by who has them.
@@ -199,6 +199,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	l.fresh.Add(1)
 	one := &conn{Conn: c, used: sync.OnceFunc(l.fresh.Done), all: l.all}
+	if before, ok := c.(*from); ok {
+		one.Conn, one.gift, one.received = before.Conn, before.gift, true
+	}
 	l.all.add(one)
 	return one, nil
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
-	"sync"
+	"slices"
 	"syscall"
 	"time"
 
@@ -21,6 +21,9 @@ type State struct {
 	Given   []int  `json:"given,omitempty"`   // the sockets that systemd gave
 	Instead string `json:"instead,omitempty"` // the address that these stand for
 	Conns   []int  `json:"conns,omitempty"`   // connections on which no request has begun
+	Served  []int  `json:"served,omitempty"`  // those of Conns on which requests were answered
+	// Ahead are connections of which the first byte of the next request was read.
+	Ahead map[int][]byte `json:"ahead,omitempty"`
 }
 
 // Pause accepts no more connections, and begins no more requests on those that there are: both wait in the kernel.
@@ -59,18 +62,19 @@ func (w *Server) Hold() {
 // Resume takes back what Pause and Hold have done: connections are accepted again, and requests begin on those that there
 // are. The error says what is lost.
 func (w *Server) Resume(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, heldHeaders)
-	defer cancel()
-	for w.conns.resume() > 0 && pace.Sleep(ctx, time.Millisecond) {
+	for looks := 0; w.conns.resume() > 0 && looks < patience[idle] && pace.Sleep(ctx, endPause); looks++ {
 	}
 	w.mu.Lock()
 	s := w.left
-	s.Conns = w.conns.takeGiven()
+	s.add(w.conns.takeGiven())
 	w.stopping, w.left, w.current, w.beside, w.given = false, nil, nil, nil, nil
 	w.mu.Unlock()
 	given, err := s.Sockets()
 	return errors.Join(err, w.Take(s, given))
 }
+
+// endPause is the time between two looks at connections that end.
+const endPause = 2 * time.Millisecond
 
 func dupListener(l net.Listener) (int, error) {
 	if wrapped, ok := l.(*listener); ok {
@@ -83,50 +87,69 @@ func dupListener(l net.Listener) (int, error) {
 	return carry.Dup(open)
 }
 
-const (
-	// heldHeaders and heldBody are how long a held connection may take for the rest of the headers of a request, and until
-	// a front has taken the request. A client that takes longer is not waited for (SPEC S2).
-	heldHeaders = 500 * time.Millisecond
-	heldBody    = 2 * time.Second
-)
-
-// Asking returns how many connections there are that are about to be given away, or whose request no front has taken yet.
-func (w *Server) Asking() (n int) {
+// Looks returns how many held connections have to be waited for: asks are those that are about to be given away, those
+// whose request no front has taken yet, and those whose answer is not written yet; answers are those whose request is
+// being answered, without streams. Each call counts as one look at each of them, and there is a limit for what a client
+// can draw out (SPEC S2). A time would pass as well while this process gets no processor.
+func (w *Server) Looks() (asks, answers int) {
 	for _, c := range w.conns.all() {
-		if c.asks() {
-			n++
+		ask, answer := c.look()
+		if ask {
+			asks++
+		}
+		if answer {
+			answers++
 		}
 	}
-	return n
-}
-
-func (c *conn) asks() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch held := time.Since(c.heldSince); {
-	case !c.begun:
-		return true
-	case c.taken:
-		return false
-	case c.called:
-		return held < heldBody
-	default:
-		return held < heldHeaders
-	}
+	return asks, answers
 }
 
 // Cut closes the connections that there still are.
 func (w *Server) Cut() { _ = w.server.Close() }
 
-// Open returns how many connections there are that are not given away yet.
-func (w *Server) Open() int { return len(w.conns.all()) }
-
-// Give returns what the program that follows takes. Cut must have returned.
-func (w *Server) Give() *State {
+// End waits for the connections that there still are, cuts those that a client draws out, and returns what the program
+// that follows takes. No request is answered any more, and all streams end.
+func (w *Server) End(ctx context.Context) *State {
+	w.conns.pause() // counts looks from here
+	for w.conns.lastLooks() > 0 && pace.Sleep(ctx, endPause) {
+	}
+	w.Cut()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.left.Conns = w.conns.takeGiven()
+	w.left.add(w.conns.takeGiven())
 	return w.left
+}
+
+// add adds connections that were given away.
+func (s *State) add(given []gift) {
+	for _, g := range given {
+		switch {
+		case len(g.ahead) > 0:
+			if s.Ahead == nil {
+				s.Ahead = map[int][]byte{}
+			}
+			s.Ahead[g.fd] = g.ahead
+		case g.served:
+			s.Served = append(s.Served, g.fd)
+			s.Conns = append(s.Conns, g.fd)
+		default:
+			s.Conns = append(s.Conns, g.fd)
+		}
+	}
+}
+
+// Len returns how many connections there are.
+func (s *State) Len() int { return len(s.Conns) + len(s.Ahead) }
+
+// gifts returns the connections as they were given away.
+func (s *State) gifts() (given []gift) {
+	for _, fd := range s.Conns {
+		given = append(given, gift{fd: fd, served: slices.Contains(s.Served, fd)})
+	}
+	for fd, ahead := range s.Ahead {
+		given = append(given, gift{fd: fd, served: true, ahead: ahead})
+	}
+	return given
 }
 
 // Sockets returns the sockets of State.Given.
@@ -162,18 +185,24 @@ func (w *Server) Take(s *State, given []net.Listener) (problems error) {
 		problems = errors.Join(problems, err)
 	}
 	before := &accepted{}
-	for _, fd := range s.Conns {
-		c, err := carry.Conn(fd)
+	for _, g := range s.gifts() {
+		c, err := carry.Conn(g.fd)
 		if err != nil {
 			problems = errors.Join(problems, err)
 			continue
 		}
-		before.conns = append(before.conns, c)
+		before.conns = append(before.conns, &from{Conn: c, gift: g})
 	}
 	if len(before.conns) > 0 {
 		w.serve(before)
 	}
 	return problems
+}
+
+// from is a connection of the program before, or of before a pause.
+type from struct {
+	net.Conn
+	gift
 }
 
 // accepted is a listener whose connections were accepted before.
@@ -195,92 +224,16 @@ func (*accepted) Close() error { return nil }
 // Addr implements net.Listener.
 func (*accepted) Addr() net.Addr { return &net.TCPAddr{} }
 
-// between is what is known of a connection between two requests.
-type between struct {
-	mu        sync.Mutex // guards the fields that follow
-	holds     bool       // no further request is to begin
-	heldSince time.Time  // when holds was set
-	peeked    bool       // net/http has read a byte to see whether the client is there
-	begun     bool       // a byte of a request was read, and the request has not ended
-	called    bool       // its headers were read
-	taken     bool       // its front has taken it
-	held      bool       // no request is to begin; Close gives the connection away
-}
-
-// free lets further requests begin. It reports true if it is too late: the connection is about to be given away.
-func (c *conn) free() (late bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	late = c.holds && !c.begun
-	c.holds = late
-	return late
-}
-
-// errHeld ends the wait for a request. net/http closes the connection then, without an answer.
-var errHeld = os.ErrDeadlineExceeded
-
-// hold waits for no further request. It wakes who waits for one.
-func (c *conn) hold() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.holds, c.heldSince = true, time.Now()
-	if !c.begun {
-		_ = c.SetReadDeadline(time.Unix(1, 0))
-	}
-}
-
-// readNext reads from the connection, unless a request would begin while it is held.
-func (c *conn) readNext(p []byte) (int, error) {
-	c.mu.Lock()
-	if c.holds && !c.begun {
-		c.held = true
-		c.mu.Unlock()
-		return 0, errHeld
-	}
-	c.mu.Unlock()
-	n, err := c.Conn.Read(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.begun:
-		c.peeked = c.peeked || n > 0 && len(p) == 1
-	case n > 0:
-		c.begun = true
-		if c.holds { // hold has set the deadline
-			_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
-		}
-	case c.holds && os.IsTimeout(err):
-		c.held = true
-	}
-	return n, err
-}
-
-// ended notes that a request has been answered. ahead says that something of the next one may have been read.
-func (c *conn) ended(ahead bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.begun, c.called, c.taken, c.peeked = ahead || c.peeked, false, false, false
-}
-
-// giveAway keeps a duplicate of a connection that is held.
-func (c *conn) giveAway() {
-	c.mu.Lock()
-	held := c.held
-	c.mu.Unlock()
-	if open, ok := c.Conn.(syscall.Conn); ok && held {
-		c.all.keep(open)
-	}
-}
-
 // keep gives a connection away.
-func (c *connections) keep(open syscall.Conn) {
+func (c *connections) keep(open syscall.Conn, g gift) {
 	fd, err := carry.Dup(open)
 	if err != nil {
 		return // its client sees that it is closed
 	}
+	g.fd = fd
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.away = append(c.away, fd)
+	c.away = append(c.away, g)
 }
 
 // all returns the connections.
@@ -319,8 +272,18 @@ func (c *connections) resume() (late int) {
 	return late
 }
 
-// takeGiven returns the descriptors of the connections that were given away since the last time.
-func (c *connections) takeGiven() []int {
+// lastLooks looks at all connections, and returns for how many there is patience left.
+func (c *connections) lastLooks() (left int) {
+	for _, one := range c.all() {
+		if one.lastLook() {
+			left++
+		}
+	}
+	return left
+}
+
+// takeGiven returns the connections that were given away since the last time.
+func (c *connections) takeGiven() []gift {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	away := c.away

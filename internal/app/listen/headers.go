@@ -218,9 +218,8 @@ func (c *conn) refuse(status int, buf []byte) error {
 // serve has next answer a request whose headers have come.
 func (c *conn) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	c.used()
-	c.mu.Lock()
-	c.called = true
-	c.mu.Unlock()
+	c.enters(called)
+	defer c.enters(answered)
 	c.headers.answered(r)
 	if r.ContentLength < 0 { // there may be trailers, which nobody needs
 		r.Trailer = nil
@@ -243,15 +242,15 @@ func (c *conn) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 }
 
 // HeadersRead drops the headers of a request, which are not needed any more: it may be
-// answered for a long time.
-func HeadersRead(ctx context.Context) {
+// answered for a long time. A stream is answered until its client leaves, or its session ends.
+func HeadersRead(ctx context.Context, stream bool) {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	if !ok {
 		return
 	}
-	c.mu.Lock()
-	c.taken = true
-	c.mu.Unlock()
+	if c.enters(taken); stream {
+		c.enters(streaming)
+	}
 	if c.headers.request == nil {
 		return
 	}

@@ -256,7 +256,7 @@ func TestS2HeadersAreNotKeptForAsLongAsARequest(t *testing.T) {
 	s := serveTest(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		copied := r.WithContext(r.Context())
-		HeadersRead(r.Context())
+		HeadersRead(r.Context(), false)
 		answering <- r
 		<-end
 		if len(copied.Header) > 0 {

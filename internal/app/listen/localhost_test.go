@@ -66,11 +66,10 @@ func TestO3LocalhostIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Hold()
-	given := w.Give()
+	given := w.End(t.Context())
 	if free() {
 		t.Error("another program can listen there between two Orlas")
 	}
-	w.Cut()
 	w = New(w.server.Handler, w.log)
 	if err := w.Take(given, nil); err != nil {
 		t.Fatal(err)

@@ -87,26 +87,24 @@ func (m *Moment) stuck() int {
 	return max(asked, m.Calls.Older(m.Grace)) // a call may be both
 }
 
-// quiet waits, and reports true if later did so before.
+// quiet waits, and reports true if later did so before. When ctx ends, it still waits for requests that have begun to
+// arrive: this process may have had no processor, and Looks has a limit of its own.
 func (m *Moment) quiet(ctx context.Context, later func() bool) bool {
-	const sure = 2 // looks in a row: a request goes from one count to the next
-	for quiet := 0; quiet < sure && pace.Sleep(ctx, quietPause); quiet++ {
+	const sure = 2 // looks in a row: a call goes from one count to the next
+	asks := 1      // before the first look
+	for quiet := 0; quiet < sure; quiet++ {
+		if !pace.Sleep(ctx, quietPause) && (asks == 0 || !pace.Sleep(context.WithoutCancel(ctx), quietPause)) {
+			return false
+		}
 		if later() {
 			return true
 		}
 		parked := m.Calls.Parked() + m.stuck()
-		if m.Web.Asking() > 0 || m.Answering() > parked || m.Calls.InFlight() > parked {
+		var answers int
+		asks, answers = m.Web.Looks()
+		if asks > 0 || max(answers, m.Answering()) > parked || m.Calls.InFlight() > parked {
 			quiet = -1
 		}
 	}
 	return false
-}
-
-// Close waits until the connections whose answer was written have ended, until ctx ends, closes what is left, and returns
-// what the program that follows takes.
-func (m *Moment) Close(ctx context.Context) *listen.State {
-	for m.Web.Open() > 0 && pace.Sleep(ctx, quietPause) {
-	}
-	m.Web.Cut()
-	return m.Web.Give()
 }

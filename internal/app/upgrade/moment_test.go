@@ -1,8 +1,12 @@
 package upgrade
 
 import (
+	"bufio"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -61,5 +65,46 @@ func TestQ1TheMomentOfAnUpgrade(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// SPEC Q1: a request that has begun to arrive is answered before an upgrade, also if all of the grace passes in which the
+// process gets no processor.
+func TestQ1ARequestThatArrivesAtTheMoment(t *testing.T) {
+	var answered atomic.Int64
+	web := listen.New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { answered.Add(1) }), slog.New(slog.DiscardHandler))
+	defer web.Cut()
+	if err := web.Listen(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimSuffix(strings.TrimPrefix(web.URL(), "http://"), "/mcp")
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	const request = "GET / HTTP/1.1\r\nHost: localhost\r\n"
+	_, _ = io.WriteString(c, request+"\r\n"+request) // with the first one, the server reads what there is of the second one
+	first, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Body.Close()
+	l, looks := &load{}, 0
+	m := Moment{
+		Web: web, Calls: l, Grace: time.Nanosecond,
+		Asked: func() (int, int) {
+			if looks++; looks == 10 {
+				_, _ = io.WriteString(c, "\r\n")
+			}
+			return 0, 0
+		},
+		Answering: l.InFlight, Ended: func() bool { return false }, Log: slog.New(slog.DiscardHandler),
+	}
+	if _, err := m.Find(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := answered.Load(); n != 2 {
+		t.Errorf("%d requests were answered; want 2", n)
 	}
 }

@@ -330,7 +330,7 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 		}
 		defer leave()
 		from := originOf(r, subject(r), hostOf(r), client.LegacySSE)
-		h.headersRead(r)
+		h.headersRead(r, true)
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
 		h.sse.stream(w, r, settings.MaxRequest, from)

@@ -74,7 +74,7 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.O
 			h.sessions.kept.Used(u.ID)
 		}
 	}()
-	h.headersRead(r)
+	h.headersRead(r, true)
 	out.Header().Set("X-Accel-Buffering", "no")
 	if out.beginStream() != nil {
 		return // the client has left
@@ -214,7 +214,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		defer leave()
 		asked.Begin(stream.Context())
 	}
-	h.headersRead(r)
+	h.headersRead(r, m.Method == wire.MethodListen)
 	out.small.room, out.small.owner = h.bridge.Answers(), by.Owner()
 	out.keepAlive(true)
 	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) {
@@ -326,7 +326,7 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 		defer h.leave(from.own)
 		s, by.Session = from.own.Session, from.session
 	}
-	h.headersRead(r)
+	h.headersRead(r, false)
 	h.calls.Add(1)
 	defer h.calls.Add(-1)
 	var answers sync.WaitGroup

@@ -68,11 +68,11 @@ func hostOf(r *http.Request) string {
 }
 
 // headersRead drops the headers of a request when they are not needed any more, so that they do
-// not use memory until it is answered.
-func (h *Front) headersRead(r *http.Request) {
+// not use memory until it is answered. The answer may be a stream.
+func (h *Front) headersRead(r *http.Request, stream bool) {
 	clear(r.Header) // copies of the request share the map
 	r.Header = nil
-	h.bridge.HeadersRead(r.Context())
+	h.bridge.HeadersRead(r.Context(), stream)
 }
 
 // header returns the first value of a header of a request.

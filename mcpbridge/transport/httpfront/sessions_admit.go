@@ -127,7 +127,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 		return
 	}
 	asked.Begin(r.Context())
-	h.headersRead(r)
+	h.headersRead(r, false)
 	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
 		defer release()
 		if code == 0 {
