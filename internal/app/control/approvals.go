@@ -56,10 +56,10 @@ func peerOf(r *http.Request) (Peer, error) {
 }
 
 // approvals lists records, or follows them.
-func (s *Server) approvals(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) approvals(w http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := parseApprovalQuery(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	records := s.opts.Backend.Approvals(r.Context(), q)
 	if q.Follow {
@@ -74,10 +74,9 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) error {
 				}
 			}
 		})
-		return nil
+		return nil, nil
 	}
-	send(w, http.StatusOK, Approvals{Approvals: append([]Approval{}, slices.Collect(records)...)})
-	return nil
+	return Approvals{Approvals: append([]Approval{}, slices.Collect(records)...)}, nil
 }
 
 func parseApprovalQuery(r *http.Request) (q ApprovalQuery, err error) {
@@ -98,16 +97,11 @@ func parseApprovalQuery(r *http.Request) (q ApprovalQuery, err error) {
 	return q, nil
 }
 
-func (s *Server) approval(w http.ResponseWriter, r *http.Request) error {
-	a, err := s.opts.Backend.Approval(r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, a)
-	return nil
+func (s *Server) approval(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.opts.Backend.Approval(r.PathValue("id"))
 }
 
-func (s *Server) approve(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) approve(w http.ResponseWriter, r *http.Request) (any, error) {
 	var asked ApproveRequest
 	return s.decide(w, r, &asked, func(by Peer, id string) (Approval, error) {
 		if asked.Digest == "" {
@@ -120,12 +114,12 @@ func (s *Server) approve(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-func (s *Server) deny(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) deny(w http.ResponseWriter, r *http.Request) (any, error) {
 	var asked DenyRequest
 	return s.decide(w, r, &asked, func(by Peer, id string) (Approval, error) { return s.opts.Backend.Deny(by, id, asked) })
 }
 
-func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) extend(w http.ResponseWriter, r *http.Request) (any, error) {
 	var asked ExtendRequest
 	return s.decide(w, r, &asked, func(by Peer, id string) (Approval, error) {
 		if asked.TTL == "" {
@@ -136,24 +130,19 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) error {
 }
 
 // decide reads what a peer has decided, and notes it.
-func (s *Server) decide(w http.ResponseWriter, r *http.Request, asked any, note func(by Peer, id string) (Approval, error)) error {
+func (s *Server) decide(w http.ResponseWriter, r *http.Request, asked any, note func(by Peer, id string) (Approval, error)) (any, error) {
 	by, err := peerOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	body, err := s.body(w, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := decodeDecision(body, asked); err != nil {
-		return err
+		return nil, err
 	}
-	a, err := note(by, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, a)
-	return nil
+	return note(by, r.PathValue("id"))
 }
 
 // decodeDecision reads a request that decides. Who decides, and with what, is not for the request to say.

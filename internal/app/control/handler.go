@@ -24,9 +24,12 @@ const (
 // route is one thing that can be asked.
 type route struct {
 	pattern string // as http.ServeMux takes it
-	handle  func(*Server, http.ResponseWriter, *http.Request) error
+	handle  handle
 	of      audience
 }
+
+// handle returns the answer to a request, or why there is none. The answer is nil if it has written one.
+type handle func(*Server, http.ResponseWriter, *http.Request) (any, error)
 
 // audience is who may ask.
 type audience int
@@ -77,8 +80,8 @@ func (s *Server) handler(of audience) http.Handler {
 			continue
 		}
 		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
-			if err := r.handle(s, w, req); err != nil {
-				refuse(w, asError(err))
+			if v, err := r.handle(s, w, req); v != nil || err != nil {
+				Send(w, v, err)
 			}
 		})
 	}
@@ -125,7 +128,7 @@ func Send(w http.ResponseWriter, v any, err error) {
 // send writes one JSON value. A client that is gone needs no answer.
 func send(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
-	if err != nil { // a schema or a result that is no JSON
+	if err != nil { // a schema or a result that is not JSON
 		status, body = http.StatusInternalServerError, []byte(`{"code":"internal","message":"the answer is not JSON"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -134,42 +137,26 @@ func send(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) error {
-	send(w, http.StatusOK, s.opts.Backend.Status())
-	return nil
+func (s *Server) status(http.ResponseWriter, *http.Request) (any, error) {
+	return s.opts.Backend.Status(), nil
 }
 
-func (s *Server) toolStatus(w http.ResponseWriter, r *http.Request) error {
-	tool, err := s.opts.Backend.Tool(r.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, tool)
-	return nil
+func (s *Server) toolStatus(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.opts.Backend.Tool(r.PathValue("name"))
 }
 
-func (s *Server) tools(w http.ResponseWriter, r *http.Request) error {
-	list := s.opts.Backend.Tools(r.Context())
-	if list == nil {
-		list = []ListedTool{}
-	}
-	send(w, http.StatusOK, ListedTools{Tools: list})
-	return nil
+func (s *Server) tools(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return ListedTools{Tools: append([]ListedTool{}, s.opts.Backend.Tools(r.Context())...)}, nil
 }
 
-func (s *Server) manifest(w http.ResponseWriter, r *http.Request) error {
-	m, err := s.opts.Backend.Manifest(r.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, m)
-	return nil
+func (s *Server) manifest(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.opts.Backend.Manifest(r.PathValue("name"))
 }
 
-func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) call(w http.ResponseWriter, r *http.Request) (any, error) {
 	var asked CallRequest
 	if err := s.read(w, r, &asked); err != nil {
-		return err
+		return nil, err
 	}
 	by, ok := r.Context().Value(callerKey{}).(Caller)
 	if !ok {
@@ -177,14 +164,9 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
 	}
 	if asked.Stream {
 		s.callStreaming(w, r, by, asked)
-		return nil
+		return nil, nil
 	}
-	result, err := s.opts.Backend.Call(r.Context(), by, r.PathValue("name"), asked.Arguments, nil)
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, result)
-	return nil
+	return s.opts.Backend.Call(r.Context(), by, r.PathValue("name"), asked.Arguments, nil)
 }
 
 // read decodes the body of a request into v. An empty one is an empty object.
@@ -218,42 +200,29 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 }
 
 // operation does something to a capsule, and answers with what it is then.
-func operation(action Action) func(*Server, http.ResponseWriter, *http.Request) error {
-	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
+func operation(action Action) handle {
+	return func(s *Server, w http.ResponseWriter, r *http.Request) (any, error) {
 		if err := s.opts.Backend.Operate(r.Context(), r.PathValue("name"), action); err != nil {
-			return err
+			return nil, err
 		}
 		return s.toolStatus(w, r)
 	}
 }
 
-func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {
-	diff, err := s.opts.Backend.Reload(r.Context())
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, diff)
-	return nil
+func (s *Server) reload(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.opts.Backend.Reload(r.Context())
 }
 
 // logs streams lines of the log: by default all that are kept, and then it ends.
-func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
-	q, err := parseQuery(r.URL.Query(), Query{})
-	if err != nil {
-		return err
-	}
-	return s.stream(w, r, q)
+func (s *Server) logs(w http.ResponseWriter, r *http.Request) (any, error) {
+	return s.stream(w, r, Query{})
 }
 
 // events streams what happens: by default from now on, without an end.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) events(w http.ResponseWriter, r *http.Request) (any, error) {
 	q := Query{Events: Events(), Follow: true, Last: -1}
 	if r.URL.Query().Has("since") {
 		q.Last = 0
-	}
-	q, err := parseQuery(r.URL.Query(), q)
-	if err != nil {
-		return err
 	}
 	return s.stream(w, r, q)
 }
@@ -312,14 +281,18 @@ func parseLast(text string) (int, error) {
 	return n, nil
 }
 
-// stream writes lines of the log as they come.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Query) error {
+// stream writes lines of the log as they come. What the request does not say is as in q.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Query) (any, error) {
+	q, err := parseQuery(r.URL.Query(), q)
+	if err != nil {
+		return nil, err
+	}
 	lines, err := s.opts.Backend.Lines(r.Context(), q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pour(w, q.Follow, lines)
-	return nil
+	return nil, nil
 }
 
 // pour writes lines, each with the number of lines that were dropped before it, until there are no more, the

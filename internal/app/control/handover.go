@@ -120,15 +120,10 @@ func (c *Client) Upgrade(ctx context.Context, binary string) (*Upgrade, error) {
 	return ask[Upgrade](ctx, c, http.MethodPost, "/v1/upgrade", UpgradeRequest{Binary: binary})
 }
 
-func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) upgrade(w http.ResponseWriter, r *http.Request) (any, error) {
 	var asked UpgradeRequest
 	if err := s.read(w, r, &asked); err != nil {
-		return err
+		return nil, err
 	}
-	next, err := s.opts.Backend.Upgrade(r.Context(), asked.Binary)
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, next)
-	return nil
+	return s.opts.Backend.Upgrade(r.Context(), asked.Binary)
 }

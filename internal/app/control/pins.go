@@ -64,47 +64,36 @@ type PinApproval struct {
 	Digest string `json:"digest,omitempty" jsonschema:"The digest that was shown. If something else would be accepted, nothing is, and the code is digest_mismatch. Absent: whatever is listed."`
 }
 
-func (s *Server) pins(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) pins(http.ResponseWriter, *http.Request) (any, error) {
 	list := s.opts.Backend.Pins()
-	if list.Providers == nil {
-		list.Providers = []PinnedProvider{}
-	}
+	list.Providers = append([]PinnedProvider{}, list.Providers...)
 	for i := range list.Providers {
 		list.Providers[i].complete()
 	}
-	send(w, http.StatusOK, list)
-	return nil
+	return list, nil
 }
 
 // complete makes no list null.
 func (p *PinnedProvider) complete() { p.Items = append([]PinnedItem{}, p.Items...) }
 
-func (s *Server) pinned(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) pinned(_ http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := s.opts.Backend.Pinned(r.PathValue("name"))
-	if err != nil {
-		return err
-	}
 	p.complete()
-	send(w, http.StatusOK, p)
-	return nil
+	return p, err
 }
 
-func (s *Server) approvePins(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) approvePins(w http.ResponseWriter, r *http.Request) (any, error) {
 	var asked PinApproval
 	if err := s.read(w, r, &asked); err != nil {
-		return err
+		return nil, err
 	}
 	by, err := peerOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p, err := s.opts.Backend.ApprovePins(r.Context(), by, r.PathValue("name"), asked)
-	if err != nil {
-		return err
-	}
 	p.complete()
-	send(w, http.StatusOK, p)
-	return nil
+	return p, err
 }
 
 // Pins asks which definitions are pinned.

@@ -127,9 +127,8 @@ type Package struct {
 	Lock        string   `json:"lock" jsonschema:"The lock that has it."`
 }
 
-func (s *Server) numbers(w http.ResponseWriter, _ *http.Request) error {
-	send(w, http.StatusOK, s.opts.Backend.Numbers())
-	return nil
+func (s *Server) numbers(http.ResponseWriter, *http.Request) (any, error) {
+	return s.opts.Backend.Numbers(), nil
 }
 
 // How many lines of the audit log are shown.
@@ -138,40 +137,29 @@ const (
 	maxAuditLines   = 1000
 )
 
-func (s *Server) auditLog(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) auditLog(_ http.ResponseWriter, r *http.Request) (any, error) {
 	n := usualAuditLines
 	for key, values := range r.URL.Query() {
 		if key != "n" {
-			return &Error{Code: CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there is n"}
+			return nil, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("there is no parameter %q", key), Hint: "there is n"}
 		}
 		var err error
 		if n, err = strconv.Atoi(values[len(values)-1]); err != nil || n < 1 || n > maxAuditLines {
-			return &Error{Code: CodeBadRequest, Message: fmt.Sprintf("n: wants a number from 1 to %d", maxAuditLines)}
+			return nil, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("n: wants a number from 1 to %d", maxAuditLines)}
 		}
 	}
-	log, err := s.opts.Backend.AuditLog(n)
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, log)
-	return nil
+	return s.opts.Backend.AuditLog(n)
 }
 
 // verifyAudit checks the audit log. One request at a time does, since it may read a large file.
-func (s *Server) verifyAudit(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) verifyAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if !s.verifying.TryLock() {
-		return &Error{Code: CodeRefused, Message: "the audit log is being checked for another request", Hint: "try again"}
+		return nil, &Error{Code: CodeRefused, Message: "the audit log is being checked for another request", Hint: "try again"}
 	}
 	defer s.verifying.Unlock()
-	report, err := s.opts.Backend.VerifyAudit(r.Context())
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, report)
-	return nil
+	return s.opts.Backend.VerifyAudit(r.Context())
 }
 
-func (s *Server) packages(w http.ResponseWriter, _ *http.Request) error {
-	send(w, http.StatusOK, s.opts.Backend.Packages())
-	return nil
+func (s *Server) packages(http.ResponseWriter, *http.Request) (any, error) {
+	return s.opts.Backend.Packages(), nil
 }

@@ -166,26 +166,25 @@ func (s *Server) callStreaming(w http.ResponseWriter, r *http.Request, by Caller
 }
 
 // answer answers a question of a call.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 	var said QuestionAnswer
 	if err := s.read(w, r, &said); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := oneOf(said.Action, []string{"accept", "decline", "cancel"}); err != nil {
-		return &Error{Code: CodeBadRequest, Message: "action: " + err.Error()}
+		return nil, &Error{Code: CodeBadRequest, Message: "action: " + err.Error()}
 	}
 	if said.Action == "accept" != rawjson.IsObject(said.Content) {
-		return &Error{Code: CodeBadRequest, Message: "content: wants an object with accept, and nothing otherwise"}
+		return nil, &Error{Code: CodeBadRequest, Message: "content: wants an object with accept, and nothing otherwise"}
 	}
 	raw, err := json.Marshal(said)
 	if err != nil { // content is JSON
-		return err
+		return nil, err
 	}
 	waiting := s.questions.take(r.PathValue("id"))
 	if waiting == nil {
-		return &Error{Code: CodeNotFound, Message: "this question was answered, or is over"}
+		return nil, &Error{Code: CodeNotFound, Message: "this question was answered, or is over"}
 	}
 	waiting <- raw
-	send(w, http.StatusOK, struct{}{})
-	return nil
+	return struct{}{}, nil
 }

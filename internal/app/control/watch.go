@@ -52,17 +52,12 @@ func (s *Server) PageAPI() http.Handler {
 	})
 }
 
-func (s *Server) consoleLink(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) consoleLink(_ http.ResponseWriter, r *http.Request) (any, error) {
 	by, err := peerOf(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	link, err := s.opts.Backend.ConsoleLink(r.Context(), by)
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, link)
-	return nil
+	return s.opts.Backend.ConsoleLink(r.Context(), by)
 }
 
 // ConsoleLink asks for a link that lets one browser into the console.
@@ -77,22 +72,22 @@ func changing() []string {
 }
 
 // watch streams what is new in the status, and lines of the log.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) watch(w http.ResponseWriter, r *http.Request) (any, error) {
 	q, wanted, err := parseWatch(r.URL.Query())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	watched := watcher{server: s, sent: map[string]uint64{}, dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
 	news, err := s.opts.Backend.Lines(ctx, Query{Events: changing(), Last: -1, Follow: true, Pace: watchPace})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var lines iter.Seq2[json.RawMessage, int]
 	if wanted {
 		if lines, err = s.opts.Backend.Lines(ctx, q); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	var feeding sync.WaitGroup
@@ -111,7 +106,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		feed(lines, watched.log)
 	}
 	watched.run(ctx, w)
-	return nil
+	return nil, nil
 }
 
 // parseWatch reads the parameters of a watch: those of logs, without follow. lines is how many of the past are wanted, and
