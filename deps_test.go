@@ -66,7 +66,7 @@ var imports = map[string][]string{
 	"manifest/discover":         {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/permission": {},                                                                                                 // what they ask for, and were granted
+	"internal/packages/permission": {"internal/file/regularfile"},                                                                      // what they ask for, and were granted
 	"internal/packages/lockfile":   {"internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "manifest"}, // orla.lock, and the record in a package
 
 	"internal/packages": {"internal/file/wholefile", "internal/file/regularfile", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "manifest", "manifest/discover", "manifest/toolfile"}, // install, update, remove, verify
@@ -131,8 +131,8 @@ var imports = map[string][]string{
 	"internal/launch/guard":      {"internal/launch/carry", "internal/launch/cgroup", "internal/launch/procfs", "internal/launch/trees"},
 
 	// Where processes live (docs/decisions/0019).
-	"internal/launch/sandbox":    {"internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
-	"internal/launch/shim":       {},                                                                                           // runs before all else in a sandbox's first process: it imports next to nothing
+	"internal/launch/sandbox":    {"internal/file/regularfile", "internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
+	"internal/launch/shim":       {},                                                                                                                        // runs before all else in a sandbox's first process: it imports next to nothing
 	"internal/launch/container":  {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
 	"internal/cluster/kubeapi":   {"internal/file/yamldoc"},                                                                                                                                                                                                                                                           // the requests that Jobs need, and kubeconfigs
 	"internal/cluster/lease":     {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi"},                                                                                                                                                                                                       // at most one process holds a Lease
@@ -197,7 +197,7 @@ var imports = map[string][]string{
 	"internal/app/decisions":           {"internal/app/control", "internal/call/approvals", "internal/call/approvals/passkey", "manifest"},                                                                                                                                                                                                                                                        // people decide, at the socket and on the page
 	"internal/call/approvals/announce": {"internal/call/approvals", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/service/outbound", "manifest"},                                                                                                                                                                                                             // tells a webhook of them
 	"internal/call/governance":         {"internal/app/terminal", "internal/file/wholefile", "internal/call/rejudge", "internal/file/yamldoc", "internal/call/approvals", "internal/call/recovered", "internal/call/turns", "internal/app/config", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/audit", "manifest", "supervisor"}, // the rules in force, and the gate
-	"internal/app/discovery":           {"internal/packages/lockfile", "internal/packages/permission", "internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
+	"internal/app/discovery":           {"internal/file/regularfile", "internal/packages/lockfile", "internal/packages/permission", "internal/app/config", "internal/app/control", "internal/call/governance", "internal/app/terminal", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/toolfile", "capsule/records"},
 	"internal/app/listen":              {"internal/launch/carry", "internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/sources":             {"internal/app/config", "internal/app/discovery", "internal/call/recovered", "internal/file/watch"}, // says when tools may have changed
 	"internal/app/wiring": {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest"
@@ -49,7 +50,7 @@ func foldersOf(cfg *config.Loaded, home string) (list []toolsIn) {
 	dirs := Folders(cfg, home)
 	for _, dir := range []string{dirs.ToolsDir, dirs.UserDir} {
 		if dir = config.Absolute(dir); dir != "" {
-			list = append(list, toolsIn{dir: dir, real: withoutLinks(dir), file: lockfile.Path(dir, config.Absolute(cfg.File), home)})
+			list = append(list, toolsIn{dir: dir, real: regularfile.Real(dir), file: lockfile.Path(dir, config.Absolute(cfg.File), home)})
 		}
 	}
 	return list

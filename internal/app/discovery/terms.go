@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/manifest"
 )
@@ -68,9 +69,9 @@ func ApplyTerms(t *manifest.Tool, cfg *config.Loaded) error {
 func watchesOutside(t *manifest.Tool, cfg *config.Loaded) error {
 	var real []string
 	for _, path := range t.Runtime.HotLoad.Outside {
-		path = withoutLinks(path)
+		path = regularfile.Real(path)
 		allows := func(folder string) bool {
-			rel, err := filepath.Rel(withoutLinks(folder), path)
+			rel, err := filepath.Rel(regularfile.Real(folder), path)
 			return err == nil && filepath.IsLocal(rel)
 		}
 		if !slices.ContainsFunc(cfg.HotLoadFolders, allows) {
@@ -80,17 +81,6 @@ func watchesOutside(t *manifest.Tool, cfg *config.Loaded) error {
 	}
 	t.Runtime.HotLoad.Outside = real
 	return nil
-}
-
-// withoutLinks is a path without links, as far as it exists.
-func withoutLinks(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(withoutLinks(dir), filepath.Base(path))
-	}
-	return path
 }
 
 // allowed checks a command that runs as Orla's user, and is at a key of its document. It has to be listed exactly as it

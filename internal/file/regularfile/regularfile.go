@@ -194,12 +194,12 @@ func ResolveBelow(dir, rel string) (string, error) {
 	return path, nil
 }
 
-// Real returns the absolute path of a folder, with links resolved as far as
-// it exists.
-func Real(folder string) string {
-	path, err := filepath.Abs(folder)
+// Real returns an absolute path, with links resolved as far as it exists.
+func Real(path string) string {
+	given := path
+	path, err := filepath.Abs(given)
 	if err != nil { // there is no working directory
-		path = filepath.Clean(folder)
+		path = filepath.Clean(given)
 	}
 	missing := ""
 	for {

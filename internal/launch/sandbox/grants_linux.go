@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/launch/shim"
 )
 
@@ -22,7 +23,7 @@ var resolvers = [...]string{"/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf
 // open adds what was granted. exposed are paths of the tool itself, which stay visible and cannot be changed.
 func (v view) open(opts Options, exposed []string) error {
 	for _, path := range opts.Hidden {
-		v.hidden = append(v.hidden, place(path))
+		v.hidden = append(v.hidden, regularfile.Real(path))
 	}
 	for _, grant := range [...]struct {
 		paths    []string
@@ -131,17 +132,6 @@ func (v view) around(folder string) error {
 		}
 	}
 	return nil
-}
-
-// place is a path without links, as far as it exists.
-func place(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(place(dir), filepath.Base(path))
-	}
-	return path
 }
 
 // identify returns which file a path is, and of what kind. It follows no link.

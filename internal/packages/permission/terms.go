@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 // Machine is what matters of this machine for a permission.
@@ -52,7 +54,7 @@ func (m Machine) Of(granted []Permission) (t Terms, err error) {
 				t.Writes = append(t.Writes, path)
 			}
 			if err == nil && m.Home != "" && (p.Target == "" || strings.HasPrefix(p.Target, "~")) {
-				t.Home = withoutLinks(m.Home)
+				t.Home = regularfile.Real(m.Home)
 			}
 		}
 	}
@@ -80,7 +82,7 @@ func outermost(paths, others []string) []string {
 // notOwn returns an error for a path in a folder of Orla itself.
 func (m Machine) notOwn(path string) error {
 	for _, private := range m.Private {
-		if private = withoutLinks(private); Below(path, private) {
+		if private = regularfile.Real(private); Below(path, private) {
 			return fmt.Errorf("%s belongs to Orla itself, and is not granted", private)
 		}
 	}
@@ -93,7 +95,7 @@ func (m Machine) real(target string) (string, error) {
 	if err != nil || path == "/" {
 		return path, err
 	}
-	if real := withoutLinks(path); real != path {
+	if real := regularfile.Real(path); real != path {
 		return "", fmt.Errorf("leads through a link, to %s", real)
 	}
 	return path, nil
@@ -108,7 +110,7 @@ func (m Machine) expand(target string) (string, error) {
 	case ok && m.Home == "":
 		return "", errors.New("there is no home")
 	case ok:
-		return filepath.Join(withoutLinks(m.Home), rest), nil
+		return filepath.Join(regularfile.Real(m.Home), rest), nil
 	}
 	return target, nil
 }
@@ -122,23 +124,12 @@ func (m Machine) Resolve(p Permission) (Permission, error) {
 	if err != nil {
 		return p, err
 	}
-	real := withoutLinks(path)
+	real := regularfile.Real(path)
 	if real == path {
 		return p, nil
 	}
 	q := Permission{p.Kind, real}
 	return q, q.check()
-}
-
-// withoutLinks is a path without links, as far as it exists.
-func withoutLinks(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(withoutLinks(dir), filepath.Base(path))
-	}
-	return path
 }
 
 // Unenforced returns which permissions Orla cannot hold a process to, each with the reason. They have to be
@@ -170,18 +161,18 @@ func (m Machine) reaches(target string) string {
 	if err != nil {
 		return ""
 	}
-	path = withoutLinks(path)
+	path = regularfile.Real(path)
 	for _, private := range m.Private {
-		if private = withoutLinks(private); Below(private, path) {
+		if private = regularfile.Real(private); Below(private, path) {
 			return fmt.Sprintf("the tool could change files of Orla itself, such as %s, and so what it may do", private)
 		}
 	}
 	for _, folder := range m.Programs {
-		if folder = withoutLinks(folder); Below(folder, path) || Below(path, folder) {
+		if folder = regularfile.Real(folder); Below(folder, path) || Below(path, folder) {
 			return fmt.Sprintf("the tool could change programs, or what programs keep, in %s, and so run anything as this user", folder)
 		}
 	}
-	home := withoutLinks(m.Home)
+	home := regularfile.Real(m.Home)
 	rest, inside := strings.CutPrefix(path, home+"/")
 	settings := inside && strings.HasPrefix(rest, ".")
 	if path == "/" || m.Home != "" && (Below(home, path) || settings) {
