@@ -237,29 +237,27 @@ var imports = map[string][]string{
 		"internal/app/exit", "internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/call/callid", "internal/app/clientconf", "internal/service/contract", "internal/app/doctor", "internal/call/fault",
 		"internal/deps/versions", "internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
-	"internal/app/cli/approve": {"manifest", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
-	"internal/app/cli/logins":  {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
-	"internal/app/cli/pinned":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
+	"internal/app/cli/running": {"internal/app/config", "internal/app/control", "internal/app/exit", "internal/call/fault", "internal/file/yamldoc"},                                                                                          // the Orla that a command asks
+	"internal/app/cli/approve": {"manifest", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
+	"internal/app/cli/logins":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
+	"internal/app/cli/pinned":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
 	"internal/app/cli/packaged": {
-		"internal/deps/versions",
+		"internal/app/cli/running", "internal/deps/versions",
 		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version", "internal/app/wiring",
 		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/toolfile",
 	},
 	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
-	"internal/app/cli/upgrading":  {"internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/pace"},
+	"internal/app/cli/upgrading":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/pace"},
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
-	"internal/app/cli/top":        {"internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
+	"internal/app/cli/top":        {"internal/app/cli/running", "internal/app/config", "internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
 		"internal/deps/versions",
-		"internal/app/cli/upgrading", "internal/app/upgrade", "internal/cluster/crd",
-		"internal/app/cli/statuspage", "internal/file/wholefile",
-		"internal/app/cli/upgrading", "internal/app/upgrade",
+		"internal/app/cli/running", "internal/app/cli/upgrading", "internal/app/upgrade", "internal/cluster/crd",
 		"internal/app/cli/statuspage", "internal/file/wholefile", "internal/file/regularfile",
 		"internal/deps", "internal/launch/environ", // which packages tools need
 		"internal/packages/permission", // validate reads those of packages
 		"internal/call/rules",
-		"internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
-		"internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/packaged", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
+		"internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/packaged", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
 		"capsule/files",       // which rules of a capsule are too many
@@ -300,7 +298,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"internal/observe/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/mcp/schema"},
 	"github.com/segmentio/encoding":            {"internal/mcp/rawjson"},
-	"github.com/spf13/cobra":                   {"internal/app/cli/packaged", "internal/app/cli/upgrading", "internal/app/cli", "internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned"},
+	"github.com/spf13/cobra":                   {"internal/app/cli/running", "internal/app/cli/packaged", "internal/app/cli/upgrading", "internal/app/cli", "internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned"},
 	"github.com/spf13/pflag":                   {"internal/app/config", "internal/app/cli"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with

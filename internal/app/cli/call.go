@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/cli/pinned"
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/daemon"
@@ -61,9 +62,9 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := serving(cmd.Context(), cfg, l)
+			client, err := running.Serving(cmd.Context(), cfg, l)
 			if client == nil && err == nil {
-				client = developing(cmd.Context(), cfg, l, args[0])
+				client = running.Developing(cmd.Context(), cfg, l, args[0])
 			}
 			switch {
 			case err != nil:
@@ -125,7 +126,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 	defer stop()
 	tools, err := client.Tools(ctx)
 	if err != nil {
-		return talk(err)
+		return running.Explain(err)
 	}
 	i := slices.IndexFunc(tools, func(t control.ListedTool) bool { return t.Name == name })
 	if i < 0 {
@@ -148,7 +149,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 	case err != nil && ctx.Err() != nil: // Orla cancels the call when this client leaves
 		return &exit.Error{Code: exit.Failed, Err: context.Cause(ctx)}
 	case err != nil:
-		return talk(err)
+		return running.Explain(err)
 	}
 	return f.finish(name, raw, std)
 }
@@ -157,7 +158,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 func noSuchToolRunning(ctx context.Context, client *control.Client, name string, tools []control.ListedTool) error {
 	status, err := client.Status(ctx)
 	if err != nil {
-		return talk(err)
+		return running.Explain(err)
 	}
 	var found manifest.Result
 	for _, t := range status.Tools {

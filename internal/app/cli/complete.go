@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/cli/statuspage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
@@ -30,7 +31,7 @@ func completeManifests(flags *config.Flags, most int, fits func(control.ToolStat
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
 		cmd.SetContext(ctx)
-		client, err := anyOrla(flags, cmd)
+		client, err := running.Any(flags, cmd)
 		if err != nil {
 			return completeFolder(flags, cmd), cobra.ShellCompDirectiveNoFileComp
 		}
@@ -56,11 +57,11 @@ func completeTools(flags *config.Flags) completion {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
-		cfg, l, err := whatThereIs(flags, cmd)
+		cfg, l, err := running.Load(flags, cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		if client, err := ownOrla(ctx, cfg, l); err == nil {
+		if client, err := running.Own(ctx, cfg, l); err == nil {
 			if tools, err := client.Tools(ctx); err == nil {
 				var names []string
 				for _, t := range tools {
@@ -75,7 +76,7 @@ func completeTools(flags *config.Flags) completion {
 
 // completeFolder returns the names of the tools in the folder of tools.
 func completeFolder(flags *config.Flags, cmd *cobra.Command) []string {
-	cfg, l, err := whatThereIs(flags, cmd)
+	cfg, l, err := running.Load(flags, cmd)
 	if err != nil {
 		return nil
 	}

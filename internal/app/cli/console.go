@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/cli/logins"
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -27,13 +28,13 @@ func newConsole(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Example: "  orla console\n  orla console --no-browser",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := anyOrla(flags, cmd)
+			client, err := running.Any(flags, cmd)
 			if err != nil {
 				return err
 			}
 			link, err := client.ConsoleLink(cmd.Context())
 			if err != nil {
-				return talk(err)
+				return running.Explain(err)
 			}
 			if _, err := fmt.Fprintln(std.Out, link.URL); err != nil || noBrowser {
 				return err

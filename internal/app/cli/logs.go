@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -108,7 +109,7 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--stream %s: wants stdout or stderr", q.Stream)}
 	}
 	q.Tools = names
-	client, err := anyOrla(flags, cmd)
+	client, err := running.Any(flags, cmd)
 	if err != nil {
 		return err
 	}
@@ -117,14 +118,14 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 		write = (&lineWriter{colours: terminal.Colourful(std.Out), onlySome: q.Level != "" || q.Grep != "" || len(q.Events) > 0}).write
 	}
 	err = pour(cmd.Context(), client, q, func(line []byte) error { return write(std.Out, line) })
-	return nearName(cmd.Context(), client, names, err)
+	return running.NearName(cmd.Context(), client, names, err)
 }
 
 // pour passes on lines as they come, until Orla ends.
 func pour(ctx context.Context, client *control.Client, q control.Query, write func([]byte) error) error {
 	for line, err := range client.Logs(ctx, q) {
 		if err != nil {
-			return talk(err)
+			return running.Explain(err)
 		}
 		if err := write(line); err != nil {
 			return err

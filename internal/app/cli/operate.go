@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -46,13 +47,13 @@ func operateCommand(flags *config.Flags, std terminal.Streams, action control.Ac
 		},
 		ValidArgsFunction: completeManifests(flags, 0, func(t control.ToolStatus) bool { return t.State != "" }),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			client, err := orlaHere(flags, cmd)
+			client, err := running.Here(flags, cmd)
 			if err != nil {
 				return err
 			}
 			if all {
 				if names, err = capsulesOf(cmd.Context(), client); err != nil {
-					return talk(err)
+					return running.Explain(err)
 				}
 			}
 			return operateAll(cmd.Context(), client, action, names, std.Out)
@@ -109,7 +110,7 @@ func operateAll(ctx context.Context, client *control.Client, action control.Acti
 	case 0:
 		return nil
 	case 1:
-		return nearName(ctx, client, names, talk(failed[0]))
+		return running.NearName(ctx, client, names, running.Explain(failed[0]))
 	}
 	return &exit.Error{Code: exit.Failed, Err: errors.Join(failed...)}
 }

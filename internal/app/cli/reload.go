@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -25,13 +26,13 @@ func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Example: "  orla reload\n  orla reload --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := orlaHere(flags, cmd)
+			client, err := running.Here(flags, cmd)
 			if err != nil {
 				return err
 			}
 			diff, err := client.Reload(cmd.Context())
 			if err != nil {
-				return talk(err)
+				return running.Explain(err)
 			}
 			if asJSON {
 				return terminal.WriteJSON(std.Out, diff)

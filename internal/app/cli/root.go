@@ -15,7 +15,6 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/top"
 	"github.com/orla-project/orla/internal/app/cli/upgrading"
 	"github.com/orla-project/orla/internal/app/config"
-	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -71,29 +70,16 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		newTools(flags, std),
 		newCall(flags, std),
 		newCan(flags, std),
-		approve.New(approve.Orla{
-			Any:     func(cmd *cobra.Command) (*control.Client, error) { return anyOrla(flags, cmd) },
-			Here:    func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) },
-			Explain: talk,
-		}, std),
+		approve.New(flags, std),
 		newStatus(flags, std),
-		top.New(top.Orla{
-			Any:     func(cmd *cobra.Command) (*control.Client, error) { return anyOrla(flags, cmd) },
-			Here:    func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) },
-			Explain: talk, Readable: readableLine,
-		}, std),
+		top.New(flags, readableLine, std),
 		newLogs(flags, std),
 		newEvents(flags, std),
 		newConsole(flags, std),
 		auditlog.New(flags, std),
-		pinned.New(pinned.Running{
-			Any:  func(cmd *cobra.Command) (*control.Client, error) { return anyOrla(flags, cmd) },
-			Here: func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) }, Explain: talk,
-		}, std),
+		pinned.New(flags, std),
 		newReload(flags, std),
-		upgrading.New(upgrading.Orla{
-			Here: func(cmd *cobra.Command) (*control.Client, error) { return orlaHere(flags, cmd) }, Explain: talk,
-		}, std),
+		upgrading.New(flags, std),
 		newValidate(flags, std),
 		newConfig(flags, std),
 		newSchema(std),
@@ -105,8 +91,8 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		newDocs(),
 	)
 	root.AddCommand(newOperate(flags, std)...)
-	root.AddCommand(logins.New(flags, std, serving)...)
-	root.AddCommand(packaged.New(flags, std, serving)...)
+	root.AddCommand(logins.New(flags, std)...)
+	root.AddCommand(packaged.New(flags, std)...)
 	root.AddCommand(newTool(flags, std))
 	endWell(root)
 	addVersionFlag(root)

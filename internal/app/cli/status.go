@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/cli/statuspage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
@@ -30,7 +31,7 @@ func newStatus(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeManifests(flags, 1, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := anyOrla(flags, cmd)
+			client, err := running.Any(flags, cmd)
 			if err != nil {
 				return err
 			}
@@ -65,7 +66,7 @@ const statusTimeout = 10 * time.Second
 func (v *view) show(ctx context.Context) error {
 	text, err := v.text(ctx)
 	if err != nil {
-		return nearName(ctx, v.client, []string{v.name}, talk(err))
+		return running.NearName(ctx, v.client, []string{v.name}, running.Explain(err))
 	}
 	_, err = v.out.Write(text)
 	return err
@@ -112,7 +113,7 @@ func (v *view) watch(ctx context.Context) error {
 	for first := true; ; first = false {
 		text, err := v.text(ctx)
 		if err != nil {
-			return talk(err)
+			return running.Explain(err)
 		}
 		if v.asJSON {
 			var line bytes.Buffer

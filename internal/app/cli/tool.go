@@ -34,7 +34,7 @@ func newTool(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	cmd.AddCommand(packaged.New(flags, std, serving)...)
+	cmd.AddCommand(packaged.New(flags, std)...)
 	cmd.AddCommand(author.Tool(flags, std).Commands()...)
 	return cmd
 }

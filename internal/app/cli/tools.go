@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -34,7 +35,7 @@ func newTools(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := serving(cmd.Context(), cfg, l)
+			client, err := running.Serving(cmd.Context(), cfg, l)
 			switch {
 			case err != nil:
 				return err
@@ -86,11 +87,11 @@ func listTools(tools []manifest.Tool) []listedTool {
 func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std terminal.Streams) error {
 	tools, err := client.Tools(ctx)
 	if err != nil {
-		return talk(err)
+		return running.Explain(err)
 	}
 	status, err := client.Status(ctx)
 	if err != nil {
-		return talk(err)
+		return running.Explain(err)
 	}
 	discovery.PrintReported(std.Err, status.Problems)
 	list := make([]listedTool, 0, len(tools))

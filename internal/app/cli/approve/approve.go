@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -19,23 +21,15 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Orla is how the commands reach a running Orla.
-type Orla struct {
-	// Any finds one for a command that only shows something, and Here one for a command that changes something.
-	Any, Here func(cmd *cobra.Command) (*control.Client, error)
-	// Explain returns the error of a command whose request failed or was refused.
-	Explain func(error) error
-}
-
 // commands are the commands, and what they share.
 type commands struct {
-	Orla
-	std terminal.Streams
+	flags *config.Flags
+	std   terminal.Streams
 }
 
 // New returns the command approvals.
-func New(orla Orla, std terminal.Streams) *cobra.Command {
-	c := &commands{orla, std}
+func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
+	c := &commands{flags, std}
 	cmd := &cobra.Command{
 		Use:   "approvals",
 		Short: "Decide about calls that need an approval",
@@ -91,7 +85,7 @@ func (c *commands) list() *cobra.Command {
 			if watch && output == "yaml" {
 				return &exit.Error{Code: exit.Usage, Err: errors.New("--watch does not go with -o yaml")}
 			}
-			client, err := c.Any(cmd)
+			client, err := running.Any(c.flags, cmd)
 			if err != nil {
 				return err
 			}
@@ -119,7 +113,7 @@ func (c *commands) show() *cobra.Command {
 		Args:              oneApproval,
 		ValidArgsFunction: c.complete(""),
 		RunE: func(cmd *cobra.Command, words []string) error {
-			client, err := c.Any(cmd)
+			client, err := running.Any(c.flags, cmd)
 			if err != nil {
 				return err
 			}
@@ -211,7 +205,7 @@ func (c *commands) find(ctx context.Context, client *control.Client, begin strin
 	defer cancel()
 	list, err := client.Approvals(ctx, control.ApprovalQuery{})
 	if err != nil {
-		return nil, c.Explain(err)
+		return nil, running.Explain(err)
 	}
 	var found []string
 	for _, a := range list {
@@ -236,7 +230,7 @@ func (c *commands) find(ctx context.Context, client *control.Client, begin strin
 func (c *commands) read(ctx context.Context, client *control.Client, id string) (*control.Approval, error) {
 	a, err := client.Approval(ctx, id)
 	if err != nil {
-		return nil, c.Explain(err)
+		return nil, running.Explain(err)
 	}
 	canonical := func(raw json.RawMessage) json.RawMessage {
 		if form, ok := rawjson.Canonical(raw); ok && len(raw) > 0 {
@@ -255,7 +249,7 @@ func (c *commands) read(ctx context.Context, client *control.Client, id string) 
 func (c *commands) decide(cmd *cobra.Command, id string,
 	note func(context.Context, *control.Client, *control.Approval) (*control.Approval, error),
 ) error {
-	client, err := c.Here(cmd)
+	client, err := running.Here(c.flags, cmd)
 	if err != nil {
 		return err
 	}
@@ -265,7 +259,7 @@ func (c *commands) decide(cmd *cobra.Command, id string,
 	}
 	now, err := note(cmd.Context(), client, a)
 	if err != nil {
-		return withSudo(cmd, client, c.Explain(err))
+		return withSudo(cmd, client, running.Explain(err))
 	}
 	p := &page{now: time.Now()}
 	p.printf("%s: %s\n", now.ID, p.sentence(now))
@@ -316,7 +310,7 @@ func (c *commands) complete(phase string) cobra.CompletionFunc {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		cmd.SetContext(ctx)
-		client, err := c.Any(cmd)
+		client, err := running.Any(c.flags, cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/approvals"
@@ -22,7 +23,7 @@ func (c *commands) print(ctx context.Context, client *control.Client, q control.
 	defer cancel()
 	list, err := client.Approvals(bounded, q)
 	if err != nil {
-		return c.Explain(err)
+		return running.Explain(err)
 	}
 	switch format {
 	case "json":
@@ -73,7 +74,7 @@ func (c *commands) print(ctx context.Context, client *control.Client, q control.
 func (c *commands) watch(ctx context.Context, client *control.Client, q control.ApprovalQuery, asJSON bool) error {
 	for line, err := range client.FollowApprovals(ctx, q) {
 		if err != nil {
-			return c.Explain(err)
+			return running.Explain(err)
 		}
 		if asJSON {
 			if terminal.IsTerminal(c.std.Out) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -29,19 +30,15 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Running finds the Orla that serves the configured folder; nil if none does.
-type Running func(context.Context, *config.Loaded, *config.Loader) (*control.Client, error)
-
 // command is what both commands share.
 type command struct {
-	flags   *config.Flags
-	std     terminal.Streams
-	running Running
+	flags *config.Flags
+	std   terminal.Streams
 }
 
 // New returns the commands login and logout.
-func New(flags *config.Flags, std terminal.Streams, running Running) []*cobra.Command {
-	c := command{flags, std, running}
+func New(flags *config.Flags, std terminal.Streams) []*cobra.Command {
+	c := command{flags, std}
 	return []*cobra.Command{c.login(), c.logout()}
 }
 
@@ -318,7 +315,7 @@ func OpenBrowser(ctx context.Context, url string) error {
 
 // notify has the running Orla use a new login, if it waits for one.
 func (c command) notify(ctx context.Context, cfg *config.Loaded, l *config.Loader, name string) error {
-	client, err := c.running(ctx, cfg, l)
+	client, err := running.Serving(ctx, cfg, l)
 	if err != nil || client == nil {
 		return nil //nolint:nilerr // the login is there for the next start
 	}

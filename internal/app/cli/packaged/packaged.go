@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -28,19 +29,15 @@ import (
 	"github.com/orla-project/orla/internal/packages/origin"
 )
 
-// Running finds the Orla that serves the configured folder; nil if none does.
-type Running func(context.Context, *config.Loaded, *config.Loader) (*control.Client, error)
-
 // command is what all commands share.
 type command struct {
-	flags   *config.Flags
-	std     terminal.Streams
-	running Running
+	flags *config.Flags
+	std   terminal.Streams
 }
 
 // New returns the commands.
-func New(flags *config.Flags, std terminal.Streams, running Running) []*cobra.Command {
-	c := command{flags, std, running}
+func New(flags *config.Flags, std terminal.Streams) []*cobra.Command {
+	c := command{flags, std}
 	return []*cobra.Command{c.install(), c.list(), c.search(), c.info(), c.uninstall(), c.update(), c.use(), c.verify(), c.pack(), c.cache()}
 }
 
@@ -177,7 +174,7 @@ func failed(ctx context.Context, err error) error {
 
 // reload has the running Orla notice what has changed. It returns nil without one.
 func (c command) reload(ctx context.Context, p *place) (*control.Client, *control.Reload) {
-	client, err := c.running(ctx, p.cfg, p.loader)
+	client, err := running.Serving(ctx, p.cfg, p.loader)
 	if err != nil || client == nil {
 		return nil, nil
 	}

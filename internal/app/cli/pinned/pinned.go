@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -19,15 +21,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// Running finds the Orla that a command asks, and explains errors of asking it.
-type Running struct {
-	Any     func(*cobra.Command) (*control.Client, error) // for a command that only shows something
-	Here    func(*cobra.Command) (*control.Client, error) // for one that changes something
-	Explain func(error) error
-}
-
 // New returns the command pins.
-func New(running Running, std terminal.Streams) *cobra.Command {
+func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pins",
 		Short: "Show and accept changed definitions of tools",
@@ -35,11 +30,11 @@ func New(running Running, std terminal.Streams) *cobra.Command {
 			"Orla accepts the first list of each by itself. What differs later is reported (pin: warn)\n" +
 			"or not served (pin: hold) until it is accepted here. docs/GOVERNANCE.md has more.",
 	}
-	cmd.AddCommand(newList(running, std), newDiff(running, std), newApprove(running, std))
+	cmd.AddCommand(newList(flags, std), newDiff(flags, std), newApprove(flags, std))
 	return cmd
 }
 
-func newList(running Running, std terminal.Streams) *cobra.Command {
+func newList(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -48,7 +43,7 @@ func newList(running Running, std terminal.Streams) *cobra.Command {
 		Example: "  orla pins list\n  orla pins list --json | jq '.providers[].items[] | select(.state != \"accepted\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := running.Any(cmd)
+			client, err := running.Any(flags, cmd)
 			if err != nil {
 				return err
 			}
@@ -114,7 +109,7 @@ func findings(i control.PinnedItem) string {
 	return text.String()
 }
 
-func newDiff(running Running, std terminal.Streams) *cobra.Command {
+func newDiff(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "diff NAME",
@@ -123,7 +118,7 @@ func newDiff(running Running, std terminal.Streams) *cobra.Command {
 		Example: "  orla pins diff github\n  orla pins diff github--create-issue",
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := running.Any(cmd)
+			client, err := running.Any(flags, cmd)
 			if err != nil {
 				return err
 			}
@@ -234,7 +229,7 @@ func whereLongTextsDiffer(before, after json.RawMessage) string {
 	return fmt.Sprintf("    they differ from character %d on:\n      - %s\n      + %s\n", n+1, show(x), show(y))
 }
 
-func newApprove(running Running, std terminal.Streams) *cobra.Command {
+func newApprove(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
 	var asked control.PinApproval
 	cmd := &cobra.Command{
@@ -246,7 +241,7 @@ func newApprove(running Running, std terminal.Streams) *cobra.Command {
 		Example: "  orla pins approve github\n  orla pins approve github--create-issue --digest sha256:…",
 		Args:    oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := running.Here(cmd)
+			client, err := running.Here(flags, cmd)
 			if err != nil {
 				return err
 			}

@@ -9,21 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
-// Orla is how the command finds a running Orla.
-type Orla struct {
-	Any      func(*cobra.Command) (*control.Client, error) // one to look at
-	Here     func(*cobra.Command) (*control.Client, error) // one to change
-	Explain  func(error) error                             // says of a failed request what the user can do
-	Readable func(line []byte) string                      // a line of the log, for people, and for a terminal
-}
-
-// New returns the command.
-func New(orla Orla, std terminal.Streams) *cobra.Command {
+// New returns the command. readable returns a line of the log for people, and for a terminal.
+func New(flags *config.Flags, readable func(line []byte) string, std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "top",
 		Short: "Watch the tools of a running Orla on a terminal, and operate them",
@@ -37,12 +31,12 @@ func New(orla Orla, std terminal.Streams) *cobra.Command {
 			if !isIn || !isOut || !terminal.IsTerminal(in) || !terminal.IsTerminal(out) {
 				return errNoTerminal
 			}
-			client, err := orla.Any(cmd)
+			client, err := running.Any(flags, cmd)
 			if err != nil {
 				return err
 			}
 			p := &program{
-				orla: orla, client: client, change: func() (*control.Client, error) { return orla.Here(cmd) }, in: in, out: out,
+				readable: readable, client: client, change: func() (*control.Client, error) { return running.Here(flags, cmd) }, in: in, out: out,
 				news: make(chan func(), 64),
 			}
 			p.screen.colours = terminal.Colourful(out)
@@ -58,14 +52,14 @@ var errNoTerminal = &exit.Error{
 
 // program is a running orla top. Only run uses the screen.
 type program struct {
-	orla   Orla
-	client *control.Client
-	change func() (*control.Client, error)
-	in     *os.File
-	out    *os.File
-	screen screen
-	news   chan func() // changes of the screen, from other goroutines
-	stop   func()      // ends the reading of a log; nil for none
+	readable func(line []byte) string
+	client   *control.Client
+	change   func() (*control.Client, error)
+	in       *os.File
+	out      *os.File
+	screen   screen
+	news     chan func() // changes of the screen, from other goroutines
+	stop     func()      // ends the reading of a log; nil for none
 }
 
 const (
@@ -227,7 +221,7 @@ func (p *program) readStatus(ctx context.Context, done func()) {
 		switch {
 		case err != nil:
 			p.screen.status, p.screen.tools = nil, nil
-			p.screen.said = terminal.Printable(terminal.OneLine(p.orla.Explain(err).Error()))
+			p.screen.said = terminal.Printable(terminal.OneLine(running.Explain(err).Error()))
 		default:
 			if p.screen.status == nil {
 				p.screen.said = ""
@@ -245,14 +239,14 @@ func (p *program) readLogs(ctx context.Context, tool string) {
 			wrong = err
 			break
 		}
-		text := p.orla.Readable(line)
+		text := p.readable(line)
 		p.tell(ctx, func() { p.screen.line(tool, text) })
 	}
 	if ctx.Err() == nil {
 		p.tell(ctx, func() {
 			p.screen.said = "its log has ended; q goes back"
 			if wrong != nil {
-				p.screen.said = terminal.Printable(terminal.OneLine(p.orla.Explain(wrong).Error()))
+				p.screen.said = terminal.Printable(terminal.OneLine(running.Explain(wrong).Error()))
 			}
 		})
 	}
@@ -268,7 +262,7 @@ func (p *program) operate(ctx context.Context, action control.Action, tool strin
 		}
 	}
 	if err != nil {
-		said = p.orla.Explain(err).Error()
+		said = running.Explain(err).Error()
 	}
 	p.tell(ctx, func() { p.screen.said = terminal.Printable(terminal.OneLine(said)) })
 }

@@ -10,22 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/pace"
 )
 
-// Orla finds the running Orla.
-type Orla struct {
-	// Here finds the one that belongs to the current folder.
-	Here func(*cobra.Command) (*control.Client, error)
-	// Explain makes an error of a Client one for people.
-	Explain func(error) error
-}
-
 // New makes a running Orla execute a new binary.
-func New(orla Orla, std terminal.Streams) *cobra.Command {
+func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	binary := ""
 	cmd := &cobra.Command{
 		Use:   "upgrade",
@@ -44,11 +38,11 @@ func New(orla Orla, std terminal.Streams) *cobra.Command {
 				}
 				binary = path
 			}
-			client, err := orla.Here(cmd)
+			client, err := running.Here(flags, cmd)
 			if err != nil {
 				return err
 			}
-			return orla.upgrade(cmd.Context(), client, binary, std)
+			return upgrade(cmd.Context(), client, binary, std)
 		},
 	}
 	cmd.Flags().StringVar(&binary, "binary", "", "the new binary, if it is not where the running one was started from")
@@ -56,21 +50,21 @@ func New(orla Orla, std terminal.Streams) *cobra.Command {
 }
 
 // upgrade asks for an upgrade, and waits until the new binary serves.
-func (o Orla) upgrade(ctx context.Context, client *control.Client, binary string, std terminal.Streams) error {
+func upgrade(ctx context.Context, client *control.Client, binary string, std terminal.Streams) error {
 	before, err := client.Status(ctx)
 	if err != nil {
-		return o.Explain(err)
+		return running.Explain(err)
 	}
 	next, err := client.Upgrade(ctx, binary)
 	if err != nil {
-		return o.Explain(err)
+		return running.Explain(err)
 	}
 	const pause = 20 * time.Millisecond
 	for {
 		now, err := client.Status(ctx)
 		switch {
 		case err != nil && errors.Is(err, control.ErrNotRunning):
-			return o.Explain(err)
+			return running.Explain(err)
 		case err != nil: // the connection was closed before the answer; the next one waits for the new binary
 		case now.Upgrades >= next.Number:
 			_, err := fmt.Fprintf(std.Out, "upgraded from %s to %s; process %d\n", before.Version, now.Version, now.Pid)

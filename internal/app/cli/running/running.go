@@ -1,4 +1,5 @@
-package cli
+// Package running finds the Orla that a command asks, and explains errors of asking it.
+package running
 
 import (
 	"context"
@@ -16,27 +17,27 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
-// anyOrla finds the Orla for a command that only shows something: the one whose socket was given; else the
+// Any finds the Orla for a command that only shows something: the one whose socket was given; else the
 // one that serves the configured folder; else, if no folder was set and the current folder is not a
 // project, the only one that runs.
-func anyOrla(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
-	return findOrla(flags, cmd, func(*control.Running) bool { return true })
+func Any(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
+	return find(flags, cmd, func(*control.Running) bool { return true })
 }
 
-// orlaHere finds the Orla for a command that changes something. The only one that runs may be that of
+// Here finds the Orla for a command that changes something. The only one that runs may be that of
 // another project, so it also has to belong to the current folder.
-func orlaHere(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
-	return findOrla(flags, cmd, config.BelongsHere)
+func Here(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
+	return find(flags, cmd, config.BelongsHere)
 }
 
-func findOrla(flags *config.Flags, cmd *cobra.Command, may func(*control.Running) bool) (*control.Client, error) {
-	cfg, l, err := whatThereIs(flags, cmd)
+func find(flags *config.Flags, cmd *cobra.Command, may func(*control.Running) bool) (*control.Client, error) {
+	cfg, l, err := Load(flags, cmd)
 	if err != nil {
 		return nil, err
 	}
-	client, err := ownOrla(cmd.Context(), cfg, l)
+	client, err := Own(cmd.Context(), cfg, l)
 	if !errors.Is(err, control.ErrNotRunning) || cfg.Socket != "" && cfg.GivenHere("socket") {
-		return client, talk(err)
+		return client, Explain(err)
 	}
 	if cfg.GivenHere("tools_dir") {
 		return nil, notRunning(fmt.Errorf("no Orla serves %s", config.Absolute(cfg.Folder())))
@@ -44,7 +45,7 @@ func findOrla(flags *config.Flags, cmd *cobra.Command, may func(*control.Running
 	all, err := control.All(cmd.Context(), cfg.SocketDirs(l))
 	switch {
 	case err != nil:
-		return nil, talk(err)
+		return nil, Explain(err)
 	case len(all) == 0:
 		_, fault := l.Load() // it may hide where the socket is
 		return nil, notRunning(errors.Join(errors.New("no Orla is running"), fault))
@@ -63,9 +64,9 @@ func findOrla(flags *config.Flags, cmd *cobra.Command, may func(*control.Running
 	return nil, &exit.Error{Code: exit.Usage, Err: errors.Join(lines...), Hint: "say which with --tools-dir"}
 }
 
-// ownOrla finds the Orla of a configuration. The error matches control.ErrNotRunning if there is none. The
+// Own finds the Orla of a configuration. The error matches control.ErrNotRunning if there is none. The
 // running Orla may not have read the file's present setting of the socket yet.
-func ownOrla(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
+func Own(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
 	if cfg.Socket == config.NoSocket && cfg.GivenHere("socket") {
 		return nil, fmt.Errorf("%w that this command can reach: socket is set to none", control.ErrNotRunning)
 	}
@@ -85,18 +86,18 @@ func ownOrla(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*contro
 	return nil, control.ErrNotRunning
 }
 
-// serving returns the Orla that serves the configured folder; nil if none does.
-func serving(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
-	client, err := ownOrla(ctx, cfg, l)
+// Serving returns the Orla that serves the configured folder; nil if none does.
+func Serving(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
+	client, err := Own(ctx, cfg, l)
 	if errors.Is(err, control.ErrNotRunning) {
 		return nil, nil
 	}
-	return client, talk(err)
+	return client, Explain(err)
 }
 
-// developing returns the Orla that serves only one tool of the configured folder, as orla dev does, if it is
+// Developing returns the Orla that serves only one tool of the configured folder, as orla dev does, if it is
 // the tool with this name; nil if none does.
-func developing(ctx context.Context, cfg *config.Loaded, l *config.Loader, tool string) *control.Client {
+func Developing(ctx context.Context, cfg *config.Loaded, l *config.Loader, tool string) *control.Client {
 	if cfg.GivenHere("socket") {
 		return nil
 	}
@@ -114,9 +115,9 @@ func developing(ctx context.Context, cfg *config.Loaded, l *config.Loader, tool 
 	return nil
 }
 
-// whatThereIs loads the configuration, and ignores faults in it: a running Orla can be asked while its
+// Load loads the configuration, and ignores faults in it: a running Orla can be asked while its
 // configuration is being fixed. Faults in flags are errors.
-func whatThereIs(flags *config.Flags, cmd *cobra.Command) (*config.Loaded, *config.Loader, error) {
+func Load(flags *config.Flags, cmd *cobra.Command) (*config.Loaded, *config.Loader, error) {
 	l := flags.Loader(cmd.Flags())
 	cfg, err := l.Load()
 	if usage, ok := errors.AsType[*exit.Error](config.NotLoaded(err)); ok && err != nil && usage.Code == exit.Usage {
@@ -125,8 +126,8 @@ func whatThereIs(flags *config.Flags, cmd *cobra.Command) (*config.Loaded, *conf
 	return cfg, l, nil
 }
 
-// nearName adds a hint to the error about an unknown tool: a tool with a similar name.
-func nearName(ctx context.Context, client *control.Client, names []string, err error) error {
+// NearName adds a hint to the error about an unknown tool: a tool with a similar name.
+func NearName(ctx context.Context, client *control.Client, names []string, err error) error {
 	f, _ := errors.AsType[*exit.Error](err)
 	refused, isRefused := errors.AsType[*control.Error](err)
 	if f == nil || f.Hint != "" || !isRefused || refused.Code != string(fault.UnsupportedTool) {
@@ -152,8 +153,8 @@ func notRunning(err error) error {
 	return &exit.Error{Code: exit.NotRunning, Err: err, Hint: "orla starts one here, orla --tools-dir DIR elsewhere"}
 }
 
-// talk returns the error of a command whose request failed or was refused.
-func talk(err error) error {
+// Explain returns the error of a command whose request failed or was refused.
+func Explain(err error) error {
 	var f *exit.Error
 	refused, isRefused := errors.AsType[*control.Error](err)
 	switch {
