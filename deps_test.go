@@ -66,8 +66,8 @@ var imports = map[string][]string{
 	"manifest/discover":         {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/permission": {"internal/file/regularfile"},                                                                      // what they ask for, and were granted
-	"internal/packages/lockfile":   {"internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "manifest"}, // orla.lock, and the record in a package
+	"internal/packages/permission": {"internal/file/regularfile"},                                                                                                 // what they ask for, and were granted
+	"internal/packages/lockfile":   {"internal/file/wholefile", "internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "manifest"}, // orla.lock, and the record in a package
 
 	"internal/packages": {"internal/file/wholefile", "internal/file/regularfile", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "manifest", "manifest/discover", "manifest/toolfile"}, // install, update, remove, verify
 
@@ -310,7 +310,7 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},                                         // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},                                         // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit", "internal/packages/origin"}, // versions; signed notes; digests of trees
-	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/deps", "internal/launch/carry", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
+	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/file/wholefile", "internal/launch/carry", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/call/rules", "internal/packages/origin"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},

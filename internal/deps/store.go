@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/deps/envlock"
+	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/internal/launch"
 )
 
@@ -395,17 +396,13 @@ func replaceBy(path string, mode fs.FileMode) error {
 
 // publish makes a whole environment visible. It survives a crash of the machine from then on.
 func publish(part, at string) error {
-	if err := syncAll(part); err != nil {
+	if err := wholefile.SyncTree(part); err != nil {
 		return err
 	}
 	if err := os.Rename(part, at); err != nil {
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(at))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return wholefile.SyncNames(filepath.Dir(at))
 }
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

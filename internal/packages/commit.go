@@ -170,7 +170,7 @@ func (c *Candidate) seal() error {
 	if err := c.session.step("sync"); err != nil {
 		return err
 	}
-	return syncTree(c.stage.dir)
+	return wholefile.SyncTree(c.stage.dir)
 }
 
 // place moves a stage to its folder.
@@ -197,7 +197,7 @@ func (s *Session) place(stage string, entry lockfile.Package) error {
 	if err := s.step("sync the folders"); err != nil {
 		return nil //nolint:nilerr // it is installed; only a crash of the machine could undo it
 	}
-	return errors.Join(lockfile.SyncDir(above), lockfile.SyncDir(s.store.Dir))
+	return errors.Join(wholefile.SyncNames(above), wholefile.SyncNames(s.store.Dir))
 }
 
 // replace puts a stage in the place of the same version. If that needs two steps, the next Session undoes the first

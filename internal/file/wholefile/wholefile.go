@@ -49,6 +49,11 @@ func write(path string, data []byte, synced bool) error {
 	if !synced {
 		return nil
 	}
+	return SyncNames(dir)
+}
+
+// SyncNames makes the names in a folder survive a crash of the machine.
+func SyncNames(dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
 const head = "# What is installed, which version serves, and what was granted. Written by orla install:\n" +
@@ -137,14 +139,5 @@ func Write(file string, l *Lock) error {
 		_ = os.Remove(next) // err is more useful
 		return err
 	}
-	return SyncDir(filepath.Dir(file))
-}
-
-// SyncDir makes the names in a folder survive a crash of the machine.
-func SyncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return wholefile.SyncNames(filepath.Dir(file))
 }

@@ -1,4 +1,4 @@
-package deps
+package wholefile
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncAll writes everything in a folder to the disk.
-func syncAll(dir string) error {
+// SyncTree writes everything in a folder to the disk.
+func SyncTree(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
