@@ -163,7 +163,7 @@ func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
 		o.Tools = list("tools/list", "tools", before.Tools)
 	}
 	if caps.Resources != nil {
-		o.Reads, o.Subscribes = true, caps.Resources.Subscribe
+		o.Reads = true
 		o.Resources = list("resources/list", "resources", before.Resources)
 		o.Templates = list("resources/templates/list", "resourceTemplates", before.Templates)
 	}

@@ -131,7 +131,7 @@ func TestServesAnMCPServer(t *testing.T) {
 		t.Errorf("it offers %q", got)
 	}
 	if len(offers.Resources) != 1 || len(offers.Templates) != 1 || len(offers.Prompts) != 1 ||
-		!offers.Reads || !offers.Subscribes || !offers.Completes || !offers.Logs || !offers.Talks {
+		!offers.Reads || !offers.Completes || !offers.Logs || !offers.Talks {
 		t.Errorf("it offers %+v", offers)
 	}
 	res, err := l.result(t.Context(), "capsule__two", capsuletest.Args{}.JSON())

@@ -114,7 +114,7 @@ func everything() peer.Offers {
 		Resources: []*mcp.Resource{{URI: "mem://a", Name: "a"}, {URI: "mem://b", Name: "b"}},
 		Templates: peer.Templates([]*mcp.ResourceTemplate{{URITemplate: "mem://x/{id}", Name: "x"}}, nil),
 		Prompts:   []*mcp.Prompt{{Name: "greet", Arguments: []*mcp.PromptArgument{{Name: "who"}}}},
-		Reads:     true, Subscribes: true, Completes: true, Logs: true, Talks: true, Known: true,
+		Reads:     true, Completes: true, Logs: true, Talks: true, Known: true,
 	}
 }
 

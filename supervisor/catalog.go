@@ -310,8 +310,7 @@ func (s *Supervisor) Lives() map[string]peer.Life {
 
 // Served is a manifest that is being served.
 type Served struct {
-	Tool  manifest.Tool
-	Lives bool // its provider lives: a new one means a new process
+	Tool manifest.Tool
 	// Listed are those of its tools that clients can call, by name. They must
 	// not be modified.
 	Listed []*mcp.Tool
@@ -325,7 +324,7 @@ func (s *Supervisor) Manifests() []Served {
 	var served []Served
 	for _, name := range slices.Sorted(maps.Keys(s.living)) {
 		l := s.living[name]
-		one := Served{Tool: l.tool, Lives: l.peer != nil}
+		one := Served{Tool: l.tool}
 		for _, t := range l.tools {
 			if e, ok := catalog.entries[t.Name]; ok && e.provider == l.provider {
 				one.Listed = append(one.Listed, t)

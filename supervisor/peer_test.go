@@ -354,7 +354,7 @@ func TestRequestsFindTheirPeer(t *testing.T) {
 // nobody's permission.
 func TestT83RequestsAreAdmittedAsCallsAre(t *testing.T) {
 	p := newFakePeer("p", peer.Offers{
-		Known: true, Reads: true, Subscribes: true, Completes: true, Logs: true,
+		Known: true, Reads: true, Completes: true, Logs: true,
 		Resources: []*mcp.Resource{{URI: "file:///a", Name: "a"}}, Prompts: []*mcp.Prompt{{Name: "p__a"}},
 	})
 	s := supervisor.New(supervisor.Options{

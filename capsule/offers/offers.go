@@ -164,7 +164,7 @@ func (o *Offering) named() *named {
 	n := &named{Offers: peer.Offers{Talks: true}, tools: map[string]string{}, prompts: map[string]string{}}
 	said := o.said
 	if said != nil && !t.Runtime.Declared {
-		n.Reads, n.Subscribes, n.Completes, n.Logs = said.Reads, said.Subscribes, said.Completes, said.Logs
+		n.Reads, n.Completes, n.Logs = said.Reads, said.Completes, said.Logs
 		n.Resources = decoded[mcp.Resource](o, said.Resources, func(r *mcp.Resource) bool { return r.URI != "" && r.Name != "" })
 		n.Templates = o.templates(said.Templates)
 		seen := map[string]bool{"": true}

@@ -52,10 +52,9 @@ type Offered struct {
 	Templates []json.RawMessage `json:"templates,omitempty"`
 	Prompts   []json.RawMessage `json:"prompts,omitempty"`
 
-	Reads      bool `json:"reads,omitempty"`
-	Subscribes bool `json:"subscribes,omitempty"`
-	Completes  bool `json:"completes,omitempty"`
-	Logs       bool `json:"logs,omitempty"`
+	Reads     bool `json:"reads,omitempty"`
+	Completes bool `json:"completes,omitempty"`
+	Logs      bool `json:"logs,omitempty"`
 }
 
 const (

@@ -25,7 +25,7 @@ func TestListsAreKept(t *testing.T) {
 	here, there := listedTool("/here/tool.yaml"), listedTool("/there/tool.yaml")
 	said := Offered{
 		Tools: raws(`{"name":"a","inputSchema":{"type":"object","maximum":12345678901234567890}}`), Prompts: raws(`{"name":"p"}`),
-		Resources: raws(`{"uri":"x:"}`), Templates: raws(`{"uriTemplate":"x:{y}"}`), Reads: true, Subscribes: true, Completes: true, Logs: true,
+		Resources: raws(`{"uri":"x:"}`), Templates: raws(`{"uriTemplate":"x:{y}"}`), Reads: true, Completes: true, Logs: true,
 	}
 	lists := NewLists(dir)
 	if got, ok := lists.Load(here); ok {

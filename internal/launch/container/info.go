@@ -45,7 +45,6 @@ type said struct {
 
 	ServerVersion   string
 	CgroupVersion   string
-	OSType          string
 	MemoryLimit     bool
 	CPUCfsQuota     bool `json:"CpuCfsQuota"`
 	PidsLimit       bool

@@ -167,10 +167,9 @@ type Offers struct {
 	// Withheld is what is listed and must not be served; see Withheld.
 	Withheld []Withheld
 
-	Reads      bool // it answers resources/read
-	Subscribes bool // it answers resources/subscribe
-	Completes  bool // it answers completion/complete
-	Logs       bool // it answers logging/setLevel
+	Reads     bool // it answers resources/read
+	Completes bool // it answers completion/complete
+	Logs      bool // it answers logging/setLevel
 	// Talks says that the peer may send its clients log messages and requests
 	// while it answers them.
 	Talks bool
