@@ -18,7 +18,7 @@ type giving struct {
 }
 
 // errGiven ends what still waits for a process that was given away.
-var errGiven = errors.New("another program goes on with the process")
+var errGiven = errors.New("another program has taken over the process")
 
 // Give gives the process of a capsule that is READY to the program that follows, and returns its handover.State. No
 // call may be in flight, and none may come. If it reports false, nothing is given.

@@ -210,7 +210,7 @@ type Problem struct {
 }
 
 // ErrNowhere is in the chain of the Err of a link that leads nowhere.
-var ErrNowhere = errors.New("is a link to what does not exist")
+var ErrNowhere = errors.New("is a link to something that does not exist")
 
 // Unreadable reports whether the entry could not be read, so that nobody knows
 // what is in it.

@@ -116,7 +116,7 @@ func (b *Bridge) settle(ctx context.Context, r *Request) (*listed, *jsonrpc.Erro
 type pageOf func(l *listed, after string) (page wire.Parts, next string, keeps int)
 
 // page returns a page of a list when there is room for it among the answers. A request that
-// waits for room keeps no page: the list may change meanwhile, and so may its length.
+// waits for room keeps no page: the list may change in the meantime, and so may its length.
 func (b *Bridge) page(ctx context.Context, r *Request, after string, of pageOf) (wire.Parts, string, *jsonrpc.Error) {
 	counted := 0
 	for {

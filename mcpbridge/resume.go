@@ -37,7 +37,7 @@ func (b *Bridge) Resume(ctx context.Context, s *client.Session, says wire.Declar
 		}
 		f := b.subscriptions.Use(uri)
 		if err := b.subscriptions.Add(f, s.Inbox, from.As); err != nil {
-			b.log.Warn("a client that comes back does not follow a resource any more", "uri", uri, "err", err)
+			b.log.Warn("a client that came back no longer follows a resource", "uri", uri, "err", err)
 		}
 		b.subscriptions.Done(f)
 		news = append(news, subscription.Left{URI: uri})

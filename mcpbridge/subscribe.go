@@ -89,7 +89,7 @@ func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri stri
 	if err != nil {
 		b.subscriptions.Remove(f, who)
 	}
-	// Whoever left meanwhile may not have waited for the turn.
+	// Whoever left in the meantime may not have waited for the turn.
 	if err := b.amend(context.WithoutCancel(ctx), f, owner); err != nil {
 		b.log.Debug("tell a peer who follows its resource", "uri", f.URI, "err", err)
 	}

@@ -91,9 +91,9 @@ func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 		switch {
 		case c.err != nil:
 		case objects > maxObjects:
-			c.err = fmt.Errorf("it is over what one provider's schemas may have together, %d objects", maxObjects)
+			c.err = fmt.Errorf("the schemas of one provider may have at most %d objects together", maxObjects)
 		case weight > maxWeight:
-			c.err = fmt.Errorf("it is over what one provider's schemas may take together, %d bytes when they are compiled", maxWeight)
+			c.err = fmt.Errorf("the compiled schemas of one provider may take at most %d bytes together", maxWeight)
 		case was && known.schema != nil:
 			c = known
 		default:
@@ -226,7 +226,7 @@ func (k *keeper) Serve(ctx context.Context) error {
 	return err
 }
 
-// errFollower is why a provider is served anew whose follower panicked.
+// errFollower is why a provider is served again whose follower panicked.
 var errFollower = errors.New("its lists made Orla panic")
 
 // follow publishes a new catalog whenever the peer offers something else, and

@@ -23,7 +23,7 @@ type Operator interface {
 
 // Operate returns what an operator can do to the provider of a manifest. The
 // error is a *fault.Error; that of an unknown name matches ErrUnknownTool. What
-// is done to a provider whose manifest changes meanwhile is done to its
+// is done to a provider whose manifest changes in the meantime is done to its
 // successor.
 func (s *Supervisor) Operate(name string) (Operator, error) {
 	if _, err := s.operator(name); err != nil {
@@ -70,7 +70,7 @@ func (o operated) Start(ctx context.Context) error   { return o.do(ctx, Operator
 func (o operated) Restart(ctx context.Context) error { return o.do(ctx, Operator.Restart) }
 
 // do does something to the provider, and again to its successor when it is
-// replaced meanwhile.
+// replaced in the meantime.
 func (o operated) do(ctx context.Context, what func(Operator, context.Context) error) error {
 	now, err := o.in.operator(o.name)
 	for err == nil {

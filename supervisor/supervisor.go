@@ -7,7 +7,7 @@
 // when it is out of date.
 //
 // Its invariant: a call that has begun ends by its provider's word, the deadline
-// of its attempts, its caller's leave or Orla's stop, whatever Apply does meanwhile.
+// of its attempts, its caller's leave or Orla's stop, whatever Apply does in the meantime.
 package supervisor
 
 import (

@@ -142,7 +142,7 @@ func (w *Watcher) Reloads(change watch.Change) (reason string, reload bool) {
 	}
 	reload, suspended := w.flaps.count(name, time.Now())
 	if suspended {
-		w.log.Error("one file has made the capsule reload too often; does it write the file itself? Changes count again after a quiet minute; orla restart takes what is there now. To leave the file out, list it under runtime.hot_load.ignore",
+		w.log.Error("one file has made the capsule reload too often; does it write the file itself? Changes count again after a quiet minute; orla restart loads the current files. To leave the file out, list it under runtime.hot_load.ignore",
 			"tool", w.tool.Name, "file", name, "reloads", maxFlaps, "within_ms", flapWindow.Milliseconds())
 	}
 	return name + " changed", reload

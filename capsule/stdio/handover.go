@@ -24,7 +24,7 @@ const leavePatience = 2 * time.Second
 var ErrElsewhere = errors.New("it has an isolation mode")
 
 var (
-	errBusy   = errors.New("it has not read what was sent, or writes without a pause")
+	errBusy   = errors.New("it does not read its input, or writes without a pause")
 	errEnding = errors.New("it has ended, or is being ended")
 )
 

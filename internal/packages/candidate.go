@@ -247,14 +247,14 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	c.Same, c.More, c.Unenforced, c.Reasons, c.Entry.Unenforced = false, nil, nil, nil, nil
 	for _, old := range s.Lock.Versions(name) {
 		if !old.Source.Same(c.Entry.Source) {
-			return fmt.Errorf("%s was installed from %s, and would come from %s now, which does not get the name, its permissions and its secrets; orla uninstall %s comes first", name, old.Source, c.Entry.Source, name)
+			return fmt.Errorf("%s was installed from %s, and %s may not take over its name, permissions and secrets; run orla uninstall %s first", name, old.Source, c.Entry.Source, name)
 		}
 	}
 	if err := s.signed(c, c.shown.from); err != nil {
 		return err
 	}
 	if c.Before != nil && c.Before.Version != c.Entry.Version && c.Tool.Runtime.Generated {
-		return fmt.Errorf("%s %s is installed, and two versions of a server cannot stand side by side; orla uninstall %s comes first", name, c.Before.Version, name)
+		return fmt.Errorf("%s %s is installed, and only one version of a server can be installed; run orla uninstall %s first", name, c.Before.Version, name)
 	}
 	if old := s.Lock.Find(name, c.Entry.Version); old != nil {
 		switch {

@@ -143,7 +143,7 @@ func (c *Candidate) TakeBack(ctx context.Context) error {
 // restore writes the lock of before.
 func (s *Session) restore(before *lockfile.Lock) error {
 	if err := lockfile.Write(s.store.Lock, before); err != nil {
-		return fmt.Errorf("the lock could not be set back: %w", err)
+		return fmt.Errorf("the lock could not be restored: %w", err)
 	}
 	s.Lock = before
 	return nil

@@ -188,7 +188,7 @@ func TestM5LockedInstalls(t *testing.T) {
 	r.wants(locked(all), "the tree is not the one that the lock has")
 	other := p.repository()
 	other.release("2.0.0", "v2.0.0", "")
-	r.wants(other.install(nil), "orla uninstall say comes first")
+	r.wants(other.install(nil), "run orla uninstall say first")
 }
 
 // SPEC M6: the signer is remembered; another one, and a version without a signature, are refused unless that is
@@ -317,7 +317,7 @@ func TestM3ServersAndTheirSecrets(t *testing.T) {
 	if text, _ := os.ReadFile(p.store.Lock); strings.Contains(string(text), "hunter2") {
 		t.Error("the lock has the secret")
 	}
-	if err := made(map[string]string{"server.yaml": far}, "2.0.0"); err == nil || !strings.Contains(err.Error(), "cannot stand side by side") {
+	if err := made(map[string]string{"server.yaml": far}, "2.0.0"); err == nil || !strings.Contains(err.Error(), "only one version") {
 		t.Errorf("a second version: %v", err)
 	}
 	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "far", ""); return err }))

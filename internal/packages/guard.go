@@ -121,7 +121,7 @@ func (s *Session) stage() (stage, error) {
 		}
 		_ = f.Close() // it was only locked
 	}
-	return stage{}, fmt.Errorf("%s: no folder that is made there stays", filepath.Join(s.store.Dir, work))
+	return stage{}, fmt.Errorf("%s: another process removes each folder that is made there", filepath.Join(s.store.Dir, work))
 }
 
 // removeLeft removes a stage whose process is not there any more, and anything else that has the name of one. What cannot

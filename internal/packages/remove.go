@@ -127,7 +127,7 @@ func (s *Session) use(name, version string) error {
 		return fmt.Errorf("%w: %s %s", ErrNotInstalled, name, version)
 	}
 	if !s.IsThere(*entry) {
-		return fmt.Errorf("%s %s is in the lock, and its folder is not there; orla install puts it there", name, version)
+		return fmt.Errorf("%s %s is in the lock, but its folder is missing; orla install restores it", name, version)
 	}
 	next := s.Lock.Clone()
 	next.Use(name, version)

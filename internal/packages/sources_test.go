@@ -68,7 +68,7 @@ func TestM7AnotherSourceDoesNotTakeOverAName(t *testing.T) {
 			switch {
 			case c.same && err != nil:
 				t.Errorf("it is refused: %v", err)
-			case !c.same && (err == nil || !strings.Contains(err.Error(), "orla uninstall say comes first") || string(lock) != string(before)):
+			case !c.same && (err == nil || !strings.Contains(err.Error(), "run orla uninstall say first") || string(lock) != string(before)):
 				t.Errorf("it ends with %v and the lock\n%s", err, lock)
 			}
 		})

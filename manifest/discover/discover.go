@@ -70,7 +70,7 @@ func Tools(opts Options) manifest.Result {
 		project := c.names
 		c.names = map[string]found{}
 		if _, err := os.Stat(dir); err != nil {
-			// Another user's home is nothing to be mended.
+			// Another user's home is nothing to be fixed.
 			w.problem(dir, "", manifest.Warning, regularfile.ReadError(err))
 		} else {
 			w.tree(dir)

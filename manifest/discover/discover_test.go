@@ -141,7 +141,7 @@ func TestA2LinksStayInsideAndSpecialFilesAreNotOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifesttest.Expect(t, r, []string{"alias", "real"}, []string{
-		"warning tools/dangling: is skipped: it is a link to what does not exist",
+		"warning tools/dangling: is skipped: it is a link to something that does not exist",
 		"warning tools/fifo: is skipped: it is a FIFO, not a file",
 		"error tools/lib/fifo.tool.yaml: is not a regular file but a FIFO" + manifesttest.MayBeRule,
 		"warning tools/loop1: is skipped: it is a link that cannot be followed: too many links",
@@ -202,7 +202,7 @@ func TestA2PackagesAreOpaqueAndTheHighestVersionServes(t *testing.T) {
 	manifesttest.Expect(t, r, []string{"caps", "faulty", "first", "many", "odd", "plain"}, []string{
 		"error tools/faulty/2.0.0/tool.yaml: tools/faulty/2.0.0/tool.yaml:1:1: version: is required\n" +
 			"tools/faulty/2.0.0/tool.yaml:1:1: description: is required\ntools/faulty/2.0.0/tool.yaml:1:1: entrypoint: is required",
-		"warning tools/odd/1.0.0/tool.yaml: says version 1.0.1 and is in the folder of version 1.0.0",
+		"warning tools/odd/1.0.0/tool.yaml: has version 1.0.1 but is in the folder of version 1.0.0",
 	})
 	if r.Tools[0].Kind != manifest.Capsule || r.Tools[3].Version != "1.10.0" || r.Tools[1].Version != "1.0.0" {
 		t.Errorf("got %+v", r.Tools)

@@ -29,7 +29,7 @@ func (c *catalog) addRules(w *walker) {
 			if first.id != f.id {
 				c.problems = append(c.problems, manifest.Problem{
 					Path: f.entry, Severity: manifest.Fault, Denies: true,
-					Err: f.fault("conflict: the %s %q stands in %s as well, so that every call is denied; rename one of the two, or take it out", kind, name, first),
+					Err: f.fault("conflict: the %s %q is also in %s, so every call is denied; rename or remove one of them", kind, name, first),
 				})
 			}
 			continue

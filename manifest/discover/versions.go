@@ -41,10 +41,10 @@ func (w *walker) versions(in listing, versions []string) {
 		}
 		t := w.found[before].tool
 		if folder := strings.TrimPrefix(version, "v"); t.Version != folder {
-			w.problem(t.Source, t.Name, manifest.Warning, fmt.Errorf("says version %s and is in the folder of version %s", t.Version, folder))
+			w.problem(t.Source, t.Name, manifest.Warning, fmt.Errorf("has version %s but is in the folder of version %s", t.Version, folder))
 		}
 		if folder := filepath.Base(in.abs); t.Name != folder {
-			w.problem(t.Source, t.Name, manifest.Warning, fmt.Errorf("is served as %q, as it says, though its folder is called %q", t.Name, folder))
+			w.problem(t.Source, t.Name, manifest.Warning, fmt.Errorf("is served as %q, the name in its manifest, although its folder is called %q", t.Name, folder))
 		}
 		for _, other := range versions[i+1:] {
 			if manifest.CompareVersions(other, version) == 0 {

@@ -150,6 +150,6 @@ func TestVersionsThatAreEquallyHighConflict(t *testing.T) {
 	manifesttest.Expect(t, r, []string{"other", "pack"}, []string{
 		"error tools/pack/1.0.0+b/tool.yaml: conflict: 1.0.0+b" + conflict,
 		"error tools/pack/v1.0.0/tool.yaml: conflict: v1.0.0" + conflict,
-		`warning tools/renamed/1.0.0/tool.yaml: is served as "other", as it says, though its folder is called "renamed"`,
+		`warning tools/renamed/1.0.0/tool.yaml: is served as "other", the name in its manifest, although its folder is called "renamed"`,
 	})
 }

@@ -165,7 +165,7 @@ func grpcURL(text string) (string, error) {
 	case err != nil, strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		return text, errors.New("is not a host:port")
 	case u.User != nil:
-		return text, errors.New("must hold no user and no password: auth is for these")
+		return text, errors.New("must not have a user or a password: use auth")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || strings.ContainsAny(text, "?#"):
 		return text, errors.New("must be a host and a port and nothing more")
 	case u.Hostname() == "" || u.Port() == "":

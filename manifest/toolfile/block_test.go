@@ -134,7 +134,7 @@ func TestT7ManifestsThatAreMisnamedAreErrors(t *testing.T) {
 			manifesttest.Write(t, "tools", "a.sh", manifesttest.Script, 0o755)
 			manifesttest.Write(t, "tools", name, "isolation_mode: sandboxed\n", 0o644)
 		})
-		manifesttest.Expect(t, r, nil, []string{"error tools/a.sh: " + name + " is not read, and what it says would have no effect: call it a.tool.yaml"})
+		manifesttest.Expect(t, r, nil, []string{"error tools/a.sh: " + name + " is not read and has no effect; rename it to a.tool.yaml"})
 	}
 	r := search(t, func() {
 		manifesttest.Write(t, "tools", "pack/tool.yml", "runtime: {isolation_mode: sandboxed}\n", 0o644)

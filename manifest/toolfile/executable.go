@@ -146,7 +146,7 @@ func (e Executable) describe(t *manifest.Tool, b *block) (warnings []error, err 
 	case b != nil && len(e.Sidecars) > 0:
 		return nil, fmt.Errorf("is described twice, by the block on its line %d and by %s; keep one", b.line, e.Sidecars[0])
 	case e.Misnamed != "":
-		return nil, fmt.Errorf("%s is not read, and what it says would have no effect: call it %s", e.Misnamed, Stem(e.Base)+SidecarSuffix)
+		return nil, fmt.Errorf("%s is not read and has no effect; rename it to %s", e.Misnamed, Stem(e.Base)+SidecarSuffix)
 	case len(e.Sidecars) > 1:
 		return nil, fmt.Errorf("is described twice, by %s; keep one", strings.Join(e.Sidecars, " and "))
 	case b != nil:

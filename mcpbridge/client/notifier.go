@@ -36,7 +36,7 @@ func (n *Notifier) add(caller turns.Owner, i *Inbox) {
 }
 
 // serve gives the clients of a caller their turns while any wait. It runs while the caller is
-// in queue, and rests for as long as it has worked: a change that repeats meanwhile is told once.
+// in queue, and rests for as long as it has worked: a change that repeats in the meantime is told once.
 func (n *Notifier) serve(caller turns.Owner) {
 	patience := time.NewTimer(slowTurn)
 	defer patience.Stop()

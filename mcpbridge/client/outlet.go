@@ -50,7 +50,7 @@ func Joined(of, with context.Context) (context.Context, func()) {
 }
 
 // ErrCannotBeAsked is the error of a question to a client whose connection takes no requests.
-var ErrCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection takes no requests"}
+var ErrCannotBeAsked = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the client cannot be asked: its connection accepts no requests"}
 
 // ErrHungUp is why nothing is sent any more.
 var ErrHungUp = errors.New("the connection is closed")

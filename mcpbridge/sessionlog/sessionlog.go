@@ -401,7 +401,7 @@ func (l *Log) Close() {
 	l.failed = time.Time{}
 	for id := range l.ended {
 		if err := l.writeLocked(fmt.Appendf(nil, `{"id":%q,"end":true}`+"\n", id)); err != nil {
-			l.log.Warn("no session is kept: it cannot be written which have ended", "path", l.path, "err", err)
+			l.log.Warn("sessions are not kept: cannot store which ones have ended", "path", l.path, "err", err)
 			_ = errors.Join(os.Remove(l.path), os.Remove(l.changesPath(l.changes.number))) // there is nothing else to try
 			break
 		}

@@ -40,7 +40,7 @@ func dependenciesOf(tools []manifest.Tool) (list []dependency, problems []manife
 		}
 		need, err := files.Detect(source)
 		if err != nil {
-			problems = append(problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: fmt.Errorf("what it needs cannot be read: %w", err)})
+			problems = append(problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: fmt.Errorf("cannot read its dependencies: %w", err)})
 		} else if !need.IsZero() {
 			program, there := need.Installer(clean)
 			list = append(list, dependency{t, need, program, there})

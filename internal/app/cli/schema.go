@@ -18,7 +18,7 @@ import (
 func newSchema(std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [tool.yaml|resource|contract|orla.yaml|orla-tool.json|crds]",
-		Short: "Print the JSON Schemas of files, and of what services are told",
+		Short: "Print the JSON Schemas of files and of messages to services",
 		Long: "Print a JSON Schema for your editor: of tool.yaml, of a resource (Tool, McpServer and\n" +
 			"Secret; one document of its file), of orla.yaml and of orla-tool.json; and the two of the\n" +
 			"tool contract v1, which services and Orla speak. Without a name, all of them. crds prints the\n" +

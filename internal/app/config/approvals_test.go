@@ -27,7 +27,7 @@ func TestT87Configuration(t *testing.T) {
 		"{webhook: {url: https://x.y/z}}":   "approvals.webhook: wants either secret_file or secret_credential",
 		"{approvers: [client]}":             "approvals.approvers: unknown",
 		"{webhook: {url: ftp://x.y}}":       "approvals.webhook.url: must be a URL that begins with",
-		"{webhook: {url: https://u:p@x.y}}": "approvals.webhook.url: must hold no user and no password",
+		"{webhook: {url: https://u:p@x.y}}": "approvals.webhook.url: must not have a user or a password",
 		"{webhook: {url: 'http://169.254.169.254/', secret_file: key}}":           "approvals.webhook.url: leads to an address that is link-local",
 		"{webhook: {url: https://x.y, secret_file: key, secret_credential: key}}": "approvals.webhook: wants either",
 	} {

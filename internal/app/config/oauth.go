@@ -84,7 +84,7 @@ func publicURL(text string) error {
 	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || strings.ContainsAny(text, "?#\"\\ "):
 		return errors.New("is not an address such as https://orla.example.com")
 	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/mcp"):
-		return errors.New("must be without /mcp at its end, which Orla adds")
+		return errors.New("must not end with /mcp, which Orla adds")
 	}
 	return address.CheckHost(u)
 }

@@ -25,7 +25,7 @@ func TestN3Configuration(t *testing.T) {
 		"{issuer: login.example.com, public_url: https://x.example}":             "auth.oauth.issuer: is not an address such as",
 		"{issuer: http://login.example.com, public_url: https://x.example}":      "auth.oauth.issuer: must begin with https://",
 		"{issuer: https://u:p@login.example.com, public_url: https://x.example}": "auth.oauth.issuer: is not an address such as",
-		"{issuer: https://login.example.com, public_url: https://x.example/mcp}": "auth.oauth.public_url: must be without /mcp",
+		"{issuer: https://login.example.com, public_url: https://x.example/mcp}": "auth.oauth.public_url: must not end with /mcp",
 		"{issuer: https://login.example.com, public_url: 'https://x.example?a'}": "auth.oauth.public_url: is not an address such as",
 		"{issuer: https://login.example.com, public_url: 'https://u@x.example'}": "auth.oauth.public_url: is not an address such as",
 		"{" + good + ", scopes: [a b]}":                                          `auth.oauth.scopes: "a b" is not a scope`,

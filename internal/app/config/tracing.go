@@ -23,9 +23,9 @@ func CollectorURL(text string) (*url.URL, error) {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(text, unicode.IsSpace):
 		return nil, errors.New("wants an http or https address, such as http://127.0.0.1:4318")
 	case u.User != nil:
-		return nil, errors.New("must hold no password; headers are for that")
+		return nil, errors.New("must not have a password; use headers")
 	case strings.Contains(text, "#"):
-		return nil, errors.New("must hold no fragment (#), which no collector would see")
+		return nil, errors.New("must not have a fragment (#), which is never sent")
 	}
 	return u, address.CheckHost(u)
 }

@@ -52,7 +52,7 @@ func peerOf(r *http.Request) (Peer, error) {
 	if by, ok := r.Context().Value(peerKey{}).(Peer); ok {
 		return by, nil
 	}
-	return Peer{}, &Error{Code: CodeForbidden, Message: "it is not known who you are"} // a listener that is not a doorman
+	return Peer{}, &Error{Code: CodeForbidden, Message: "Orla cannot tell who you are"} // a listener that is not a doorman
 }
 
 // approvals lists records, or follows them.
@@ -157,7 +157,7 @@ func decodeDecision(body []byte, asked any) error {
 	for name := range given {
 		switch strings.ToLower(name) {
 		case "decided_by", "decided_how":
-			return &Error{Code: CodeBadRequest, Message: name + " is not accepted: who decides is known from the connection"}
+			return &Error{Code: CodeBadRequest, Message: name + " is not accepted: the connection says who decides"}
 		case "proof":
 			return &Error{Code: CodeBadRequest, Message: "proof is not accepted: passkeys are for the page of the console"}
 		}

@@ -194,7 +194,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, &Error{Code: CodeTooLarge, Message: fmt.Sprintf("the request is larger than max_request, which is %d bytes", tooLarge.Limit)}
 	}
 	if err != nil {
-		return nil, &Error{Code: CodeBadRequest, Message: "the request ends before its end: " + err.Error()}
+		return nil, &Error{Code: CodeBadRequest, Message: "the request's body is cut off: " + err.Error()}
 	}
 	return body, nil
 }

@@ -304,7 +304,7 @@ func (d *doorman) Accept() (net.Conn, error) {
 		}
 		uid, err := mayEnter(conn)
 		if err != nil {
-			d.log.Warn("a process of another user was sent away from the control socket", "err", err)
+			d.log.Warn("refused a process of another user at the control socket", "err", err)
 			_ = conn.Close()
 			continue
 		}

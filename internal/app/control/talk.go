@@ -175,7 +175,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, &Error{Code: CodeBadRequest, Message: "action: " + err.Error()}
 	}
 	if said.Action == "accept" != rawjson.IsObject(said.Content) {
-		return nil, &Error{Code: CodeBadRequest, Message: "content: wants an object with accept, and nothing otherwise"}
+		return nil, &Error{Code: CodeBadRequest, Message: "content: must be an object if action is accept, and absent otherwise"}
 	}
 	raw, err := json.Marshal(said)
 	if err != nil { // content is JSON

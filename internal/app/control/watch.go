@@ -120,7 +120,7 @@ func parseWatch(given url.Values) (q Query, wanted bool, err error) {
 	}
 	given = maps.Clone(given)
 	if given.Has("n") || given.Has("follow") {
-		return q, false, &Error{Code: CodeBadRequest, Message: "a watch takes lines in place of n, and always follows"}
+		return q, false, &Error{Code: CodeBadRequest, Message: "use lines instead of n; a watch always follows"}
 	}
 	given["n"] = given["lines"]
 	delete(given, "lines")

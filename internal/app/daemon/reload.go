@@ -366,7 +366,7 @@ func hostOf(address string) string {
 func (s *server) reportWeaker(cfg *config.Loaded) {
 	ways := discovery.Weaker(cfg)
 	if len(ways) > 0 && !slices.Equal(ways, s.weaker) {
-		s.log.Warn("the operator has tools held less than by default", "ways", ways)
+		s.log.Warn("the configuration isolates tools less than by default", "ways", ways)
 	}
 	s.weaker = ways
 }

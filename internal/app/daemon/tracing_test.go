@@ -48,7 +48,7 @@ func TestWhereTracesGo(t *testing.T) {
 			file: config.TracingConfig{Endpoint: file + "/otlp/v1/traces/?key=x"},
 			want: telemetry.Tracing{Endpoint: file + "/otlp/v1/traces?key=x", Sampled: true},
 		},
-		"to a fragment":                   {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://env#x"}, warning: "OTEL_EXPORTER_OTLP_ENDPOINT: must hold no fragment"},
+		"to a fragment":                   {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://env#x"}, warning: "OTEL_EXPORTER_OTLP_ENDPOINT: must not have a fragment"},
 		"to a blank":                      {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://env/ x"}, warning: "OTEL_EXPORTER_OTLP_ENDPOINT: wants an http"},
 		"for traces to no address":        {environ: []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=env:4318"}, warning: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: wants an http"},
 		"for traces by another protocol":  {environ: []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc"}, file: config.TracingConfig{Endpoint: file}, warning: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: only"},
@@ -63,7 +63,7 @@ func TestWhereTracesGo(t *testing.T) {
 		"in batches of less than none":    {environ: []string{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=-1"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},
 		"from a queue without an end":     {environ: []string{"OTEL_BSP_MAX_QUEUE_SIZE=99999999999999"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},
 		"without a pause":                 {environ: []string{"OTEL_BSP_SCHEDULE_DELAY=0"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},
-		"to an address with its password": {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://me:s3cret@collector"}, warning: "must hold no password"},
+		"to an address with its password": {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://me:s3cret@collector"}, warning: "must not have a password"},
 	} {
 		cfg := &config.Loaded{Config: config.Config{Tracing: c.file}}
 		got, warning, err := tracing(cfg, c.environ)

@@ -192,7 +192,7 @@ func NameOf(by control.Peer) string {
 }
 
 func noApproval(id string) error {
-	return &control.Error{Code: control.CodeNotFound, Message: fmt.Sprintf("there is no approval %q", id), Hint: "orla approvals list --all shows those that there are"}
+	return &control.Error{Code: control.CodeNotFound, Message: fmt.Sprintf("there is no approval %q", id), Hint: "orla approvals list --all lists all of them"}
 }
 
 // refusedDecision returns the error of a decision that does not count.

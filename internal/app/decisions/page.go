@@ -168,11 +168,11 @@ func visitorOf(r *http.Request, role string) (*Visitor, error) {
 	v, ok := r.Context().Value(visitorKey{}).(*Visitor)
 	switch {
 	case !ok:
-		return nil, &control.Error{Code: control.CodeForbidden, Message: "it is not known who you are"}
+		return nil, &control.Error{Code: control.CodeForbidden, Message: "Orla cannot tell who you are"}
 	case role == "":
 		return nil, &control.Error{Code: control.CodeNotFound, Message: "the page cannot ask for " + r.URL.Path, Hint: "docs/control-api.yaml lists what there is"}
 	case !v.has(role):
-		return nil, &control.Error{Code: control.CodeForbidden, Message: v.Name + " has not the role " + role, Hint: "console: [" + role + "] in the entry of callers gives it"}
+		return nil, &control.Error{Code: control.CodeForbidden, Message: v.Name + " does not have the role " + role, Hint: "console: [" + role + "] in the entry of callers gives it"}
 	}
 	return v, nil
 }
@@ -182,7 +182,7 @@ func read(r *http.Request, into any) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return &control.Error{Code: control.CodeBadRequest, Message: "the request ends before its end: " + err.Error()}
+		return &control.Error{Code: control.CodeBadRequest, Message: "the request's body is cut off: " + err.Error()}
 	case len(body) > maxBody:
 		return &control.Error{Code: control.CodeTooLarge, Message: fmt.Sprintf("the request is larger than %d bytes", maxBody)}
 	}

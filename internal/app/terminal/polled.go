@@ -10,7 +10,7 @@ import (
 
 // Polled returns std.In for the runtime's poller to wait on, if it is a pipe or a
 // socket. A read that blocks keeps a thread and, for some milliseconds, one of the
-// runtime's processors, after which the runtime looks every 20 µs meanwhile: to a
+// runtime's processors, after which the runtime looks every 20 µs in the meantime: to a
 // simple call on two cores that came to a quarter of its CPU time.
 //
 // done, which is never nil, lets go of what was made, and ends a read that is

@@ -58,7 +58,7 @@ func (u *Upgrades) fail(log *slog.Logger, binary string, err error) {
 	u.mu.Lock()
 	u.failed = err.Error()
 	u.mu.Unlock()
-	log.Error("not upgraded; this program serves on", "binary", binary, "err", err)
+	log.Error("not upgraded; this program keeps serving", "binary", binary, "err", err)
 }
 
 // Prepare checks a binary, and has it executed soon. "" is the file that this program was started from. cannot is why this
@@ -84,7 +84,7 @@ var errUnderWay = errors.New("an upgrade is under way already")
 
 // refused is the error of an upgrade that changed nothing.
 func refused(err error) error {
-	return &control.Error{Code: control.CodeRefused, Message: err.Error(), Hint: "nothing was changed; this Orla serves on"}
+	return &control.Error{Code: control.CodeRefused, Message: err.Error(), Hint: "nothing was changed; this Orla keeps serving"}
 }
 
 // check asks a binary whether it can go on from here, and returns the begin of the document for it.

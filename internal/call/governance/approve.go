@@ -173,7 +173,7 @@ func (a *asking) read(call *peer.Call) error {
 		a.input, fits = rawjson.Canonical(raw)
 	}
 	if !fits {
-		return fault.New(fault.InvalidInput, "somebody has to read the arguments of this call before it may go on, and they are too large or too deep for that: 256 KiB and 200 levels at most")
+		return fault.New(fault.InvalidInput, "this call needs an approval, and its arguments are too large for a person to read: at most 256 KiB and 200 levels")
 	}
 	call.Meta = nil // nobody reads it, and it may differ when the call is made again
 	return nil
@@ -306,9 +306,9 @@ func expired(r *approvals.Record) error {
 
 func denied(r *approvals.Record) error {
 	if r.Reason == "" {
-		return fault.New(fault.ApprovalDenied, "the call was denied by who decides about it (%s)", r.ID)
+		return fault.New(fault.ApprovalDenied, "the call was denied by its approver (%s)", r.ID)
 	}
-	return fault.New(fault.ApprovalDenied, "the call was denied by who decides about it (%s): %s", r.ID, r.Reason)
+	return fault.New(fault.ApprovalDenied, "the call was denied by its approver (%s): %s", r.ID, r.Reason)
 }
 
 func pending(r *approvals.Record, tool string) error {

@@ -48,7 +48,7 @@ func (g *Gate) recallLocked() {
 	}
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) && g.Log != nil {
-			g.Log.Warn("what rules named before is not known", "path", g.Memory, "err", err)
+			g.Log.Warn("cannot read which names the rules used before", "path", g.Memory, "err", err)
 		}
 		return
 	}
@@ -81,7 +81,7 @@ func (g *Gate) saveLocked() {
 	}
 	g.saved = string(raw) // also if it cannot be written: the next change tries again
 	if err := wholefile.Write(g.Memory, raw); err != nil && g.Log != nil {
-		g.Log.Warn("what rules name is not known at the next start", "path", g.Memory, "err", err)
+		g.Log.Warn("cannot store which names the rules use; the next start will not know them", "path", g.Memory, "err", err)
 	}
 }
 

@@ -161,7 +161,7 @@ func (c *Client) Do(ctx context.Context, r Request, into any) error {
 		return err
 	}
 	if json.Unmarshal(raw, into) != nil {
-		return errors.New("the answer is not what the API promises") // the error may quote it
+		return errors.New("the answer does not match the API") // the error may quote it
 	}
 	return nil
 }

@@ -93,14 +93,14 @@ func (r *Replicas) follow(ctx context.Context) {
 		if err != nil {
 			if !said && ctx.Err() == nil {
 				said = true
-				r.opts.Log.Warn("the API server does not say which replicas there are; going on with those that are known", "err", err)
+				r.opts.Log.Warn("the list of replicas cannot be read; keeping the known ones", "err", err)
 			}
 			pace.Sleep(ctx, look)
 			continue
 		}
 		if said {
 			said = false
-			r.opts.Log.Info("the API server says again which replicas there are")
+			r.opts.Log.Info("the list of replicas can be read again")
 		}
 		for version != "" && ctx.Err() == nil {
 			version = r.watch(ctx, version)

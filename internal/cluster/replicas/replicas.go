@@ -361,6 +361,6 @@ func (r *Replicas) Leave(ctx context.Context) {
 	r.mu.Unlock()
 	note := kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteLeaves: time.Now().UTC().Format(time.RFC3339)}}}
 	if err := r.patch(ctx, leaseOf(r.self), note); err != nil {
-		r.opts.Log.Warn("the other replicas are not told that this one stops", "err", err)
+		r.opts.Log.Warn("could not tell the other replicas that this one stops", "err", err)
 	}
 }

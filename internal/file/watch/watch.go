@@ -182,7 +182,7 @@ func (w *Watcher) LeftOut() string { return w.tree.scope.over() }
 func (w *Watcher) sayRules() {
 	if file := w.LeftOut(); file != "" && !w.told {
 		w.told = true
-		w.log.Warn("not all rules of .gitignore files are read, as there are too many or too long ones: what the rest names counts",
+		w.log.Warn("too many or too long rules in .gitignore files; the files that the rest name are watched too",
 			"file", file)
 	}
 }

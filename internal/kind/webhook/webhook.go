@@ -4,7 +4,7 @@
 //
 //	POST ─┬─ 200, an envelope ───────────────► answer
 //	      └─ 202 ─► GET …/{id}, again and again ─► answer
-//	  POST /callbacks/{id}, at any time meanwhile ─► answer
+//	  POST /callbacks/{id}, at any time in the meantime ─► answer
 //
 // Each wait is one goroutine with one timer. When its context ends, it ends and sends no more
 // requests.

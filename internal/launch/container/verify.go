@@ -266,7 +266,7 @@ func judge(p plan, parts map[string]string) (verdict, error) {
 	miss(asked.CPUs > 0 && (applied.CPUs <= 0 || applied.CPUs > asked.CPUs+rounding), "its processors are not limited to %v", asked.CPUs)
 	miss(asked.Pids > 0 && (applied.Pids <= 0 || applied.Pids > asked.Pids), "its processes are not limited to %d", asked.Pids)
 	if len(loose) > 0 {
-		return verdict{}, fault.New(fault.IsolationUnavailable, "%s does not isolate as it is told: in its containers %s; use another engine or OCI runtime (tool_container_engine, tool_container_runtime), or mend its configuration", p.made, printable(strings.Join(loose, "; "), looseBytes))
+		return verdict{}, fault.New(fault.IsolationUnavailable, "%s does not isolate as it is told: in its containers %s; use another engine or OCI runtime (tool_container_engine, tool_container_runtime), or fix its configuration", p.made, printable(strings.Join(loose, "; "), looseBytes))
 	}
 	return v, nil
 }

@@ -490,7 +490,7 @@ func (s *speakers) restarts(t *testing.T, c *kube.Cluster) {
 	}()
 	select {
 	case e := <-exit:
-		if e.Err == nil || !strings.Contains(e.Err.Error(), "nobody knows whether") {
+		if e.Err == nil || !strings.Contains(e.Err.Error(), "it is not known whether") {
 			t.Errorf("a line on its way: %+v", e)
 		}
 	case <-time.After(patience):

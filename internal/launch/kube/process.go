@@ -255,7 +255,7 @@ func (p *process) awaitGone(ctx context.Context, r removal) bool {
 		case <-p.kill:
 			r.grace = time.Second
 			if err := p.cluster.delete(until, r); err != nil && until.Err() == nil {
-				p.cluster.opts.Log.Warn("a Pod could not be hurried", "pod", p.name, "err", err)
+				p.cluster.opts.Log.Warn("the grace period of a Pod could not be shortened", "pod", p.name, "err", err)
 			}
 		case <-until.Done():
 		}

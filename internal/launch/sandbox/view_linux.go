@@ -111,7 +111,7 @@ func (v view) hide(path string) {
 func mayShow(path string) error {
 	for _, folder := range append(own[:], "/tmp") {
 		if path == folder || path == "/" || folder != "/tmp" && under(path, folder) {
-			return fault.New(fault.IsolationUnavailable, "%s cannot be shown to a sandbox, which has its own; expose a folder beside it", path)
+			return fault.New(fault.IsolationUnavailable, "%s cannot be shown to a sandbox, which has its own; expose a folder next to it", path)
 		}
 	}
 	return nil

@@ -131,7 +131,7 @@ func create(e Entry) error {
 }
 
 // bind shows Data of the machine at Path. Both are opened once, without following a link, and mounted by their
-// descriptors: a link that somebody puts at one of them meanwhile leads nowhere.
+// descriptors: a link that somebody puts at one of them in the meantime leads nowhere.
 func bind(e Entry, flags, attributes uintptr) error {
 	source, err := Open(Old + e.Data)
 	if err != nil {

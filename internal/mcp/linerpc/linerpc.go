@@ -91,7 +91,7 @@ func (c *Conn) Serve() error {
 }
 
 // errLeft is why a Conn is over that Leave has ended.
-var errLeft = errors.New("another program goes on with the process")
+var errLeft = errors.New("another program has taken over the process")
 
 // Leave ends the Conn, and leaves the process as it is: what was to be sent is sent, whole lines that have come are
 // taken, and the begin of a line that has not ended is returned. Another Conn can go on after that. It reports false

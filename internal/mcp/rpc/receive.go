@@ -204,7 +204,7 @@ func (c *Conn) takeAnswer(m rawjson.Message) {
 
 // makeRoom takes room for an answer. Without room it takes the bytes in hand and returns their number: the call
 // waits for room then, and answers of other calls go on. If too much is in hand already, it waits, and
-// nothing is read meanwhile. It waits only while no call of another caller would wait too, and returns
+// nothing is read in the meantime. It waits only while no call of another caller would wait too, and returns
 // ErrNoRoom after that.
 func (c *Conn) makeRoom(id, size int64) (inHand int64, err error) {
 	c.mu.Lock()

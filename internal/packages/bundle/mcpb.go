@@ -168,7 +168,7 @@ func (i *importer) make() (*Made, error) {
 		i.made.Files[file] = s.python()
 		if i.pinned != "" {
 			if _, err := i.root.Lstat(requirementsFile); err == nil {
-				return nil, errors.New("the bundle runs a package of PyPI, and has a requirements.txt of its own")
+				return nil, errors.New("the bundle runs a PyPI package and also has its own requirements.txt")
 			}
 			i.made.Files[requirementsFile] = i.pinned + "\n"
 		}

@@ -221,7 +221,7 @@ func (r *Registries) kindOf(ctx context.Context, url string, at cache) (string, 
 		return "", errors.New("http is not encrypted, and only accepted from this machine: use https")
 	}
 	if r.options.Offline {
-		return "", errors.New("it was never asked, and there is no network")
+		return "", errors.New("nothing of it is cached, and there is no network")
 	}
 	kind := kindGit
 	switch is, err := (&api{registries: r, url: url, base: baseOf(url), cache: at}).speaks(ctx); {

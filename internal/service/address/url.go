@@ -20,11 +20,11 @@ func CheckURL(text string) error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must be a URL that begins with http:// or https://")
 	case u.User != nil:
-		return errors.New("must hold no user and no password: auth is for these")
+		return errors.New("must not have a user or a password: use auth")
 	case u.Hostname() == "":
 		return errors.New("names no host; write it as https://host/path")
 	case strings.Contains(text, "#"):
-		return errors.New("must hold no fragment (#), which no server would see")
+		return errors.New("must not have a fragment (#), which is never sent")
 	}
 	return CheckDialled(u)
 }

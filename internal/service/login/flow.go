@@ -189,7 +189,7 @@ func (f *flowState) client() (Client, error) {
 	}
 	switch {
 	case f.ClientID != "" && f.Issuer == "": // else any server could have the secret
-		return Client{}, fmt.Errorf("the client %s is used only with the issuer where it is registered; if that is %s, which the server names, add --issuer %s, or write issuer beside clientID in spec.auth",
+		return Client{}, fmt.Errorf("the client %s is used only with the issuer where it is registered; if that is %s, which the server names, add --issuer %s, or write issuer next to clientID in spec.auth",
 			quoted(f.ClientID), meta.Issuer, meta.Issuer)
 	case f.ClientID != "":
 		method := methodNone

@@ -264,7 +264,7 @@ func TestJ2AnotherUserIsSentAway(t *testing.T) {
 			t.Errorf("user %d: %v\n%s", uid, err, out)
 		}
 	}
-	o.waitLog("a process of another user was sent away from the control socket", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), "65534") })
+	o.waitLog("refused a process of another user at the control socket", func(l map[string]any) bool { return strings.Contains(fmt.Sprint(l["err"]), "65534") })
 }
 
 // A port that an Orla has is said to be that one's.

@@ -314,7 +314,7 @@ func TestR1WhatToolsNeed(t *testing.T) {
 		"other needs the packages of requirements.txt, which python3 installs",
 		"project needs the packages of pnpm-lock.yaml, which pnpm installs",
 		"pnpm installs what pnpm-lock.yaml declares, and is not in PATH",
-		"what it needs cannot be read", "nowhere.txt",
+		"cannot read its dependencies", "nowhere.txt",
 		"nosuchprogram is missing, and other needs nosuchprogram", "other needs python>=3.99",
 	} {
 		if out := orla("validate"); !strings.Contains(out, want) {

@@ -259,7 +259,7 @@ func TestT83RulesThatAreAwayDenyEveryCall(t *testing.T) {
 	move(rules, away)
 	o.mustOrla("reload")
 	o.isDenied("hello", "other")
-	if got := o.mustOrla("status"); !strings.Contains(got, filepath.Join("tools", "rules")+": is a link to what does not exist, and there were rules behind it") {
+	if got := o.mustOrla("status"); !strings.Contains(got, filepath.Join("tools", "rules")+": is a link to something that does not exist, and there were rules behind it") {
 		t.Errorf("orla status says\n%s", got)
 	}
 	o.signal(syscall.SIGTERM)

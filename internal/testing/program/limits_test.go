@@ -81,7 +81,7 @@ func TestT72LimitsFollowTheConfiguration(t *testing.T) {
 	if l := reload("tool_container_pids_limit: 32\ntool_container_networks: [host]\n"); l["changed"] != 0.0 {
 		t.Errorf("networks: %v", l)
 	}
-	o.waitLog("the operator has tools held less than by default", nil)
+	o.waitLog("the configuration isolates tools less than by default", nil)
 	if l := reload("tool_container_memory: 64MiB\n"); l["removed"] != 1.0 {
 		t.Errorf("less memory than a capsule asks for: %v", l)
 	}

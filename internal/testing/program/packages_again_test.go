@@ -142,7 +142,7 @@ func TestM5ServersAgain(t *testing.T) {
 	}
 	serve(newer)
 	i.must("cache", "clear")
-	if out, err := i.orla("update", "--yes"); err == nil || !strings.Contains(out, "orla uninstall "+short+" comes first") {
+	if out, err := i.orla("update", "--yes"); err == nil || !strings.Contains(out, "run orla uninstall "+short+" first") {
 		t.Errorf("update prints %v %s", err, out)
 	}
 }

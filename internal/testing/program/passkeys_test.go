@@ -218,13 +218,13 @@ func TestT87NoProgramApprovesWithoutThePerson(t *testing.T) {
 		{"the page without a passkey", "needs a passkey", func() (int, string) {
 			return v.api("POST", "/approvals/"+second.ID+"/approve", decisions.VisitorDecision{Digest: second.Digest}, nil)
 		}},
-		{"an assertion that was used", "something else", func() (int, string) { return approve(second.ID, "", used) }},
+		{"an assertion that was used", "other content", func() (int, string) { return approve(second.ID, "", used) }},
 		{"an assertion that was used, for its own call", "approved by", func() (int, string) { return approve(first.ID, "", used) }},
-		{"an assertion for another call", "something else", func() (int, string) {
+		{"an assertion for another call", "other content", func() (int, string) {
 			sum := passkey.Statement{Purpose: "approve", ID: first.ID, Args: passkey.Sum([]byte(`{"n":2}`)), Shown: passkey.Sum([]byte("x"))}
 			return approve(second.ID, "", person.signs(sum.Challenge()))
 		}},
-		{"an assertion for other arguments than were shown", "something else", func() (int, string) {
+		{"an assertion for other arguments than were shown", "other content", func() (int, string) {
 			said, _ := v.statement(second.ID)
 			shown := strings.Replace(said.Document, `"n":2`, `"n":3`, 1)
 			if shown == said.Document {
@@ -233,7 +233,7 @@ func TestT87NoProgramApprovesWithoutThePerson(t *testing.T) {
 			s := passkey.Statement{Purpose: "approve", ID: second.ID, Args: passkey.Sum([]byte(`{"n":3}`)), Shown: passkey.Sum([]byte(shown))}
 			return approve(second.ID, "", person.signs(s.Challenge()))
 		}},
-		{"an assertion for a shorter time than is asked for", "something else", func() (int, string) { return approve(second.ID, "168h", person.signs(challenge)) }},
+		{"an assertion for a shorter time than is asked for", "other content", func() (int, string) { return approve(second.ID, "168h", person.signs(challenge)) }},
 		{"an assertion of another origin", "another page", changed(func(p *authenticator) { p.origin = "http://localhost:1" })},
 		{"an assertion on the page of another program, which has a session from there", "another port than Orla, which may be that of another program", func() (int, string) {
 			program := *person
@@ -298,7 +298,7 @@ func TestT87NoProgramApprovesWithoutThePerson(t *testing.T) {
 	if status, text := v.api("POST", "/approvals/"+second.ID+"/extend", extension, nil); status != http.StatusForbidden {
 		t.Errorf("the same extension again: %d %s", status, text)
 	}
-	if status, text := approve(second.ID, "", person.signs(challenge)); status != http.StatusForbidden || !strings.Contains(text, "something else") {
+	if status, text := approve(second.ID, "", person.signs(challenge)); status != http.StatusForbidden || !strings.Contains(text, "other content") {
 		t.Errorf("an assertion from before the extension: %d %s", status, text)
 	}
 	_, challenge = v.statement(second.ID)

@@ -106,7 +106,7 @@ func newResponse(w http.ResponseWriter, l Limits) *response {
 func (r *response) Unwrap() http.ResponseWriter { return r.w }
 
 // Header returns what the handler sets. It is the handler's own, so that a
-// stream can begin meanwhile.
+// stream can begin in the meantime.
 func (r *response) Header() http.Header { return r.header }
 
 // extend gives the next write its time, or nearly so.

@@ -123,7 +123,7 @@ func (c *Conn) readLines(r *bufio.Reader) {
 	}
 }
 
-// admit waits for room for a line, and does not read on meanwhile. A request without room is refused
+// admit waits for room for a line, and does not read on in the meantime. A request without room is refused
 // after a while; an answer is always taken, since calls in flight may wait for it.
 func (c *Conn) admit(raw []byte) (account *budget.Account, ok bool) {
 	if len(raw) <= budget.Small {

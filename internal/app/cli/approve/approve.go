@@ -181,7 +181,7 @@ func (c *commands) extend() *cobra.Command {
 	var ttl string
 	cmd := &cobra.Command{
 		Use:               "extend ID --ttl DURATION",
-		Short:             "Change how long a call waits, or an approval is good",
+		Short:             "Change how long a call waits, or an approval is valid",
 		Long:              "Change how long a call waits for somebody to decide, or how long an approval is good,\nfrom now on.",
 		Example:           "  sudo orla approvals extend ap-x2 --ttl 8h",
 		Args:              oneApproval,
@@ -219,7 +219,7 @@ func (c *commands) find(ctx context.Context, client *control.Client, begin strin
 	}
 	switch len(found) {
 	case 0:
-		return nil, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no approval %q", begin), Hint: "orla approvals list --all shows those that there are"}
+		return nil, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no approval %q", begin), Hint: "orla approvals list --all lists all of them"}
 	case 1:
 		return c.read(ctx, client, found[0])
 	}
@@ -277,7 +277,7 @@ func digestOf(a *control.Approval) (string, error) {
 		r.Approvers = append(r.Approvers, manifest.Approver(how))
 	}
 	if r.Digest() != a.Digest {
-		return "", &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the digest of %s is not that of what was shown", a.ID), Hint: "orla status shows which process answers"}
+		return "", &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the digest of %s does not match the record that was shown", a.ID), Hint: "orla status shows which process answers"}
 	}
 	return a.Digest, nil
 }

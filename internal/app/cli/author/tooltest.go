@@ -85,7 +85,7 @@ expects the status ok.`,
 		},
 		ValidArgsFunction: cobra.FixedCompletions([]string{"wasm"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
-	cmd.Flags().StringVar(&f.fixtures, "fixtures", "", "`FOLDER` of fixtures (default fixtures, beside the module)")
+	cmd.Flags().StringVar(&f.fixtures, "fixtures", "", "`FOLDER` of fixtures (default fixtures, next to the module)")
 	cmd.Flags().StringVar(&f.tool, "tool", "", "`NAME` of the tool, where several have the module")
 	cmd.Flags().StringVar(&f.entrypoint, "entrypoint", "", "`FUNCTION` to call")
 	cmd.Flags().Int64Var(&f.fuel, "fuel", 0, "`UNITS` of work that a call may take")
@@ -157,7 +157,7 @@ func (f *moduleFlags) toolOf(module string, std terminal.Streams) (manifest.Tool
 	case len(tools) == 1:
 		return tools[0], nil
 	case len(tools) > 1:
-		return manifest.Tool{}, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%s is the module of %s", module, strings.Join(names, " and ")), Hint: "--tool NAME says which one's limits hold"}
+		return manifest.Tool{}, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%s is the module of %s", module, strings.Join(names, " and ")), Hint: "choose one with --tool NAME; its limits apply"}
 	case f.tool != "":
 		return manifest.Tool{}, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--tool: no tool %q in the module's folder has it", f.tool)}
 	}

@@ -180,7 +180,7 @@ func serverOf(found manifest.Result, name string) (manifest.Tool, error) {
 	case near != "":
 		f.Hint = fmt.Sprintf("did you mean %q?", near)
 	case len(names) > 0:
-		f.Hint = "orla login lists those that there are"
+		f.Hint = "orla login lists them"
 	}
 	return manifest.Tool{}, f
 }

@@ -175,7 +175,7 @@ func (c command) answer(ctx context.Context, err error, answers map[string]strin
 	open, ok := errors.AsType[*bundle.UnansweredError](err)
 	if !ok || len(open.Questions) == 0 || !c.asks() {
 		if ok {
-			return &exit.Error{Code: exit.Failed, Err: err, Hint: "--set KEY=VALUE answers, and --set KEY=@FILE with what is in a file"}
+			return &exit.Error{Code: exit.Failed, Err: err, Hint: "answer with --set KEY=VALUE, or with --set KEY=@FILE for the content of a file"}
 		}
 		return err
 	}

@@ -49,7 +49,7 @@ func (c command) install() *cobra.Command {
 			case len(words) > 1:
 				return errors.New("wants one package at a time")
 			case len(words) == 1 && w.local != "":
-				return errors.New("--local takes the place of a name")
+				return errors.New("give either a name or --local")
 			case w.registry != "" && len(words) == 0:
 				return errors.New("--registry needs the name of a package")
 			}

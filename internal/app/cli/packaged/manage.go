@@ -106,8 +106,8 @@ func (c command) info() *cobra.Command {
 	var global, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "info NAME[@VERSION]",
-		Short:   "Show what is known of a package",
-		Long:    "Show what is known of a package: what its tool.yaml says of it, where it came from, who\nsigned it, and what it was granted. One that is not installed is looked up in the\nregistries.",
+		Short:   "Show the details of a package",
+		Long:    "Show the details of a package: what its tool.yaml says of it, where it came from, who\nsigned it, and what it was granted. One that is not installed is looked up in the\nregistries.",
 		Example: "  orla info fetch\n  orla info fetch@1.2.0 --json",
 		Args:    oneName,
 		RunE: c.here(&global, func(ctx context.Context, p *place, words []string) error {
@@ -288,7 +288,7 @@ func (c command) verify() *cobra.Command {
 				err = c.print(text.String())
 			}
 			if err == nil && wrong > 0 {
-				err = &exit.Error{Code: exit.Failed, Err: errors.New("what is installed differs from the lock"), Hint: "orla install installs what the lock has; orla uninstall removes what it does not have"}
+				err = &exit.Error{Code: exit.Failed, Err: errors.New("the installed packages differ from the lock"), Hint: "orla install installs what the lock names; orla uninstall removes the rest"}
 			}
 			return err
 		}),

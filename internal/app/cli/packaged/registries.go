@@ -134,15 +134,15 @@ func (c command) search() *cobra.Command {
 func (c command) cache() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "Manage the copies of registries",
+		Short: "Manage the cache of registries",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var asJSON bool
 	clear := &cobra.Command{
 		Use:     "clear",
-		Short:   "Remove the copies of registries",
-		Long:    "Remove the copies of registries. The next command that needs one asks the registry again.",
+		Short:   "Clear the cache of registries",
+		Long:    "Clear the cache of registries. The next command that needs one asks the registry again.",
 		Example: "  orla cache clear",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

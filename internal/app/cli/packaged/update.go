@@ -38,7 +38,7 @@ func (c command) update() *cobra.Command {
 		Use:   "update [NAME...]",
 		Short: "Update packages to their highest versions",
 		Long: "Update packages, or all of them, to their highest stable versions. The new version is\n" +
-			"installed beside the old one. A running Orla starts it, and calls wait for it as for any\n" +
+			"installed next to the old one. A running Orla starts it, and calls wait for it as for any\n" +
 			"reload. If it does not become READY, the old version serves again.",
 		Example: "  orla update\n  orla update fetch --dry-run\n  orla update --yes",
 		Args:    cobra.ArbitraryArgs,
@@ -138,7 +138,7 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), backTime)
 	defer cancel()
 	if err := candidate.TakeBack(back); err != nil {
-		return u, fmt.Errorf("%w; and the old version could not be set back: %w", errors.New(u.Reason), err)
+		return u, fmt.Errorf("%w; and the old version could not be restored: %w", errors.New(u.Reason), err)
 	}
 	c.reload(context.WithoutCancel(ctx), p)
 	return u, nil
@@ -167,7 +167,7 @@ func (c command) newer(ctx context.Context, p *place, s *packages.Session, befor
 			return nil, err
 		}
 		if entry.Repository != from.URL {
-			return nil, fmt.Errorf("the registry says that it is at %s now, and it was installed from %s; orla uninstall %s comes first", entry.Repository, from.URL, before.Name)
+			return nil, fmt.Errorf("the registry says that it is at %s now, and it was installed from %s; run orla uninstall %s first", entry.Repository, from.URL, before.Name)
 		}
 		from.Signers = entry.Signers
 	}

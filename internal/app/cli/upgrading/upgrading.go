@@ -27,7 +27,7 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Long: "Have a running Orla execute a new binary in its own process: the file that it was started\n" +
 			"from, which was replaced, or another one. Calls in flight end first, within shutdown_grace.\n" +
 			"Capsules without a sandbox keep their process and memory, and clients keep their sessions;\n" +
-			"new requests wait meanwhile. A binary that does not start, or cannot go on, changes nothing.",
+			"new requests wait until then. A binary that does not start, or cannot go on, changes nothing.",
 		Example: "  orla upgrade\n  orla upgrade --binary /opt/orla/bin/orla",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,7 +70,7 @@ func upgrade(ctx context.Context, client *control.Client, binary string, std ter
 			_, err := fmt.Fprintf(std.Out, "upgraded from %s to %s; process %d\n", before.Version, now.Version, now.Pid)
 			return err
 		case now.NotUpgraded != "":
-			return &exit.Error{Code: exit.Failed, Err: errors.New(now.NotUpgraded), Hint: "the running Orla serves on"}
+			return &exit.Error{Code: exit.Failed, Err: errors.New(now.NotUpgraded), Hint: "the running Orla keeps serving"}
 		}
 		if !pace.Sleep(ctx, pause) {
 			return context.Cause(ctx)

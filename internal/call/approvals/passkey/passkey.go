@@ -138,7 +138,7 @@ func (c *clientData) check(raw []byte, kind, origin string, challenge []byte) er
 	case c.Type != kind:
 		return fmt.Errorf("it is %q, and not %s", c.Type, kind)
 	case c.Challenge != base64.RawURLEncoding.EncodeToString(challenge):
-		return errors.New("it is for something else than what is shown now")
+		return errors.New("it is for other content than what is shown now")
 	case c.Origin != origin:
 		return fmt.Errorf("it was made on another page, of %q", c.Origin)
 	case c.Cross || c.Top != "":

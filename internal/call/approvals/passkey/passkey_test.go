@@ -80,7 +80,7 @@ func TestT87AnAssertionIsGoodForOneThing(t *testing.T) {
 		}
 		for want, a := range map[string]passkey.Assertion{
 			`"webauthn.create"`: s.assertion(client("webauthn.create", origin, said.Challenge(), ""), data(k.RP, 0x05, 7)),
-			"something else":    s.assertion(client("webauthn.get", origin, []byte("x"), ""), data(k.RP, 0x05, 7)),
+			"other content":     s.assertion(client("webauthn.get", origin, []byte("x"), ""), data(k.RP, 0x05, 7)),
 			"another page":      s.assertion(client("webauthn.get", "https://evil.example", said.Challenge(), ""), data(k.RP, 0x05, 7)),
 			"frame":             s.assertion(client("webauthn.get", origin, said.Challenge(), `,"crossOrigin":true`), data(k.RP, 0x05, 7)),
 			"another host":      s.assertion(good, data("example.com", 0x05, 7)),

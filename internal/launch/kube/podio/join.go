@@ -24,7 +24,7 @@ type Query struct {
 const maxTail = 1000
 
 // errUnknown is why a connection is of no use.
-var errUnknown = errors.New("the connection to the Pod broke, and the Pod's log does not tell what the process has said since")
+var errUnknown = errors.New("the connection to the Pod broke, and the Pod's log does not have the output since then")
 
 // join puts together what comes by the log and by the connections, until the connections carry all that comes, or the
 // container has ended and all was read.

@@ -77,7 +77,7 @@ func Run(ctx context.Context, opts Options) error {
 			return err
 		}
 		if time.Duration(time.Now().UnixNano()-r.sent.Load()) < onItsWay && !r.endsSoon(ctx) {
-			return errors.New("the connection to the Pod broke while something was sent to the process, and nobody knows whether it has that")
+			return errors.New("the connection to the Pod broke while data was sent to the process, and it is not known whether the process received it")
 		}
 		if broke = s.broke; away.IsZero() || time.Since(began) > Patience/2 {
 			away = time.Now()
