@@ -2,6 +2,7 @@ package governance
 
 import (
 	"context"
+	"slices"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
@@ -16,9 +17,9 @@ type again struct {
 	ctx      context.Context //nolint:containedctx // of the call, for the audit log
 	caller   rules.Caller
 	tool     string
-	approved bool       // somebody has approved it, or will before it goes on
-	by       *rules.Set // that has admitted it
+	by       *rules.Set // that has admitted it; nil for a call that needed an approval
 	target   *rules.Target
+	approved *rules.Target // what somebody has approved a call of, since the call has used the approval
 }
 
 // Until implements rejudge.Judge.
@@ -38,7 +39,7 @@ func (a *again) May(target *rules.Target) *rejudge.Refusal {
 		return nil
 	}
 	d := s.set.Decide(a.caller, target)
-	if d.Verdict == manifest.Allow || d.Verdict == manifest.ApprovalRequired && a.approved {
+	if d.Verdict == manifest.Allow || d.Verdict == manifest.ApprovalRequired && a.isApproved(target) {
 		return nil
 	}
 	refused := &rejudge.Refusal{Err: refusal(a.caller.Name, a.tool), Note: func() {
@@ -50,4 +51,9 @@ func (a *again) May(target *rules.Target) *rejudge.Refusal {
 	refused.Err = fault.New(fault.PermissionDenied,
 		"tool_permission_denied: the rules have changed, and a call of %s by %s needs an approval now; make the call again to ask for one", a.tool, a.caller.Name)
 	return refused
+}
+
+// isApproved reports whether an approval was for a call of this target.
+func (a *again) isApproved(target *rules.Target) bool {
+	return a.approved != nil && slices.Equal(a.approved.Names(), target.Names()) && slices.Equal(a.approved.Classes(), target.Classes())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/fault"
@@ -64,4 +65,78 @@ func TestT86WhatACallThatWaitsIsToldOfNewRules(t *testing.T) {
 	if _, err := rejudge.Of(ctx, rules.NewTarget([]string{"a", "old"}, nil, nil, nil)); fault.CodeOf(err) != fault.PermissionDenied {
 		t.Errorf("a successor with another name: %v", err)
 	}
+}
+
+// SPEC-TOOLS 8.6, 8.7: rules that are away for a moment let no call through that waits for an approval.
+func TestT87RulesThatAreAwayForAMomentLetNothingThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		first, second := d.calls(t.Context(), peer.Call{}), d.calls(t.Context(), peer.Call{Args: []byte(`{"a":1}`)})
+		synctest.Wait()
+		d.rule(manifest.Rules{})
+		check(t, <-first, fault.NotReady, "it was not made")
+		check(t, <-second, fault.NotReady, "it was not made")
+		d.rule(wants())
+		check(t, <-d.calls(t.Context(), peer.Call{}), fault.ApprovalPending, "")
+	})
+}
+
+// SPEC-TOOLS 8.6, 8.7: a call that goes on while the rules change for a moment needs an approval under those of now.
+func TestT87RulesThatChangeWhileACallGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		target := rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+		again := d.again(target)
+		again.Place = func() error {
+			d.rule(manifest.Rules{})
+			d.rule(wants())
+			return nil
+		}
+		call := peer.Call{Caller: "ann", Tool: "a"}
+		admitted, err := d.Admit(t.Context(), call, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- admitted.Approve(t.Context(), &call, again) }()
+		d.decide(true, "")
+		if err := <-ended; fault.CodeOf(err) != fault.ApprovalPending {
+			t.Errorf("it goes on with the approval of rules that were away: %v", err)
+		}
+	})
+}
+
+// SPEC-TOOLS 8.6, 8.7: a call that waits again is one that somebody has approved only when it has used the approval,
+// and only for what was shown.
+func TestT87ACallIsApprovedWhenItHasUsedItsApproval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		target := rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+		call := peer.Call{Caller: "ann", Tool: "a"}
+		admitted, err := d.Admit(t.Context(), call, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := admitted.Judge.May(target); refused == nil {
+			t.Error("nobody has approved it, and it may go on")
+		}
+		go func() {
+			synctest.Wait()
+			d.decide(true, "")
+		}()
+		if err := admitted.Approve(t.Context(), &call, d.again(target)); err != nil {
+			t.Fatal(err)
+		}
+		if refused := admitted.Judge.May(target); refused != nil {
+			t.Errorf("it has used its approval: %v", refused.Err)
+		}
+		for what, other := range map[string]*rules.Target{
+			"what it does":   rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassDelete}, nil),
+			"who answers it": rules.NewTarget([]string{"a", "other"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil),
+		} {
+			if refused := admitted.Judge.May(other); refused == nil {
+				t.Errorf("%s is another now, and it may go on", what)
+			}
+		}
+	})
 }

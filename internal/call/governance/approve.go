@@ -44,6 +44,7 @@ type asking struct {
 	gate   *Gate
 	caller rules.Caller
 	target *rules.Target
+	judge  *again          // is told when the call has an approval
 	placed bool            // it has its place
 	done   func()          // gives back what the caller's limits allow; nil for nothing
 	used   string          // the record that it goes on with
@@ -103,8 +104,8 @@ func (g *Gate) asking(ctx context.Context, s *state, caller rules.Caller, call *
 	if done != nil {
 		done() // it is not in flight while it waits
 	}
-	a := &asking{desk: at, gate: g, caller: caller, target: target, replies: make(chan reply, 1), asked: map[string]bool{}}
-	judge := &again{gate: g, ctx: ctx, caller: caller, tool: call.Tool, by: s.set, target: target, approved: true}
+	judge := &again{gate: g, ctx: ctx, caller: caller, tool: call.Tool}
+	a := &asking{desk: at, gate: g, caller: caller, target: target, judge: judge, replies: make(chan reply, 1), asked: map[string]bool{}}
 	return supervisor.Admitted{Approve: a.wait, Done: a.end, Judge: judge}, nil
 }
 
@@ -185,8 +186,13 @@ type waiting struct {
 	decided, ruled <-chan struct{} // closed when the record, or the rules, are others
 }
 
+// errLooser ends a call that nobody has approved when nobody has to any more. It does not run: rules that were away for
+// a moment, as while a file is written, must not let through what somebody looks at.
+var errLooser = fault.Unsent(fault.New(fault.NotReady,
+	"the rules, or the tool, have changed while the call waited for an approval, and it needs none now; it was not made: make the same call again"))
+
 // step goes on with a call as far as that is possible now. It returns what the call has to wait for, or
-// nil with how it ended.
+// nil with how it ended. It ends without an error only when the call has used an approval.
 func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Again) (*waiting, error) {
 	for {
 		ruled := a.gate.Changed()
@@ -198,14 +204,13 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 			return nil, fault.Unsent(fault.New(fault.UnsupportedTool, "there is no tool %q any more", call.Tool))
 		}
 		d := s.set.Decide(a.caller, a.target)
+		if d.Verdict == manifest.Allow {
+			return nil, errLooser
+		}
 		made := audit.Decision{Class: classOf(d, a.target), Rule: d.Rule, Verdict: string(d.Verdict)}
 		audit.Decide(ctx, made)
-		switch d.Verdict {
-		case manifest.Deny:
+		if d.Verdict != manifest.ApprovalRequired {
 			return nil, refusal(a.caller.Name, call.Tool)
-		case manifest.Allow: // other rules than those that wanted an approval
-			return nil, a.proceed(s, again)
-		case manifest.ApprovalRequired:
 		}
 		record, decided, err := a.store.Ask(approvals.Question{ //nolint:contextcheck // a write is not given up
 			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Runs: a.target.Names(), Args: call.Args, Input: a.input, Policy: s.version,
@@ -234,7 +239,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 				continue // another call like this one was faster
 			}
 			if err == nil {
-				a.used = record.ID
+				a.used, a.judge.approved = record.ID, a.target
 			}
 			return nil, err
 		case approvals.Pending, approvals.Expired:

@@ -305,7 +305,12 @@ func TestT86RulesJudgeCallsThatWaitForApproval(t *testing.T) {
 		waits = d.calls(t.Context(), peer.Call{})
 		synctest.Wait()
 		d.rule(blocks("b"))
-		check(t, <-waits, "", "")
+		got := <-waits
+		check(t, got, fault.NotReady, "make the same call again")
+		if !fault.IsUnsent(got.err) || !fault.From(got.err).Retryable() {
+			t.Errorf("%v is not told to come back", got.err)
+		}
+		check(t, <-d.calls(t.Context(), peer.Call{}), "", "")
 		d.rule(wants())
 		waits = d.calls(t.Context(), peer.Call{})
 		synctest.Wait()
