@@ -157,7 +157,7 @@ func (d *Decisions) Extend(by control.Peer, id string, asked control.ExtendReque
 	if err != nil {
 		return control.Approval{}, err
 	}
-	r, err := store.Extend(id, approvals.Decision{TTL: ttl, By: NameOf(by)})
+	r, err := store.Extend(id, approvals.Decision{TTL: ttl, By: NameOf(by), How: manifest.ApproverOperator})
 	if err != nil {
 		return control.Approval{}, refusedDecision(id, &r, err)
 	}

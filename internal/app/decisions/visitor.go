@@ -158,10 +158,8 @@ func (d *Decisions) approve(v *Visitor, purpose, id string, asked *VisitorDecisi
 	var r approvals.Record
 	if purpose == passkey.Approve {
 		r, err = store.Decide(id, with)
-	} else if r, _, err = store.Get(id); err == nil {
-		if err = approvals.ErrApprover; r.Allows(with.How) {
-			r, err = store.Extend(id, with)
-		}
+	} else {
+		r, err = store.Extend(id, with)
 	}
 	if err != nil {
 		return control.Approval{}, refusedDecision(id, &r, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/cluster/replicas"
 	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/manifest"
 )
 
 // documentsOf returns the documents of an API server, as each replica has them.
@@ -162,7 +163,7 @@ func TestP4NothingIsLostWithoutTheAPIServer(t *testing.T) {
 		if _, _, err := a.Ask(question(`2`)); fault.CodeOf(err) != fault.NotReady {
 			t.Errorf("asked without the API server: %v", err)
 		}
-		if _, err := b.Extend(r.ID, approvals.Decision{TTL: time.Hour, By: "root"}); fault.CodeOf(err) != fault.NotReady {
+		if _, err := b.Extend(r.ID, approvals.Decision{TTL: time.Hour, By: "root", How: manifest.ApproverOperator}); fault.CodeOf(err) != fault.NotReady {
 			t.Errorf("extended without the API server: %v", err)
 		}
 		api.Away(false)

@@ -91,7 +91,8 @@ func (s *Store) replaced(ev Event) {
 }
 
 // Extend changes how long a record that nobody has decided about waits from now on, or an approval is good: for the TTL
-// of d, or that of the record. d says who does it, and with what. How long a later approval is good stays as it is.
+// of d, or that of the record. d says who does it, and with what: to make it longer needs the means that approving
+// needs. How long a later approval is good stays as it is.
 func (s *Store) Extend(id string, d Decision) (r Record, err error) {
 	err = retry(func() error {
 		r, err = s.extend(id, d)
@@ -106,18 +107,21 @@ func (s *Store) extend(id string, d Decision) (Record, error) {
 	defer s.mu.Unlock()
 	e := s.all[id]
 	now := s.now()
-	switch {
-	case e == nil:
+	if e == nil {
 		return Record{}, ErrUnknown
+	}
+	next := e.Record
+	next.Expires = now.Add(min(cmp.Or(max(d.TTL, 0), next.TTL), MaxTTL))
+	switch {
 	case e.ended(now) || e.Phase == Denied || s.closed:
 		return e.Record, &DecidedError{e.Record}
+	case !e.Allows(d.How) && next.Expires.After(e.Expires): // to shorten it allows nothing
+		return e.Record, ErrApprover
 	case e.own(d.By):
 		return e.Record, ErrOwn
 	}
 	if err := s.unrecorded(); err != nil {
 		return e.Record, err
 	}
-	next := e.Record
-	next.Expires = now.Add(min(cmp.Or(max(d.TTL, 0), next.TTL), MaxTTL))
 	return s.replaceLocked(e, Event{What: Extended, ExtendedBy: d.By, ExtendedWith: d.Proof, Record: next})
 }

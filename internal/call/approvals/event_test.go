@@ -11,6 +11,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/manifest"
 )
 
 // SPEC-TOOLS 8.8: every end, change and decision of a record is told, once, also over a restart.
@@ -33,7 +34,7 @@ func TestT88WhatBecomesOfARecordIsTold(t *testing.T) {
 		if err := s.Use(used.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Extend(ask(t, s, question(`2`)).ID, approvals.Decision{TTL: time.Hour, By: "ada"}); err != nil {
+		if _, err := s.Extend(ask(t, s, question(`2`)).ID, approvals.Decision{TTL: time.Hour, By: "ada", How: manifest.ApproverOperator}); err != nil {
 			t.Fatal(err)
 		}
 		decide(t, s, ask(t, s, question(`3`)).ID, approve)
@@ -72,7 +73,7 @@ func TestT88NothingCountsThatCannotBeRecorded(t *testing.T) {
 	for _, why = range []error{errors.New("the disk is full"), nil} {
 		for what, do := range map[string]func() error{
 			"extend": func() error {
-				_, err := s.Extend(pending.ID, approvals.Decision{TTL: time.Hour, By: "root"})
+				_, err := s.Extend(pending.ID, approvals.Decision{TTL: time.Hour, By: "root", How: manifest.ApproverOperator})
 				return err
 			},
 			"use":  func() error { return s.Use(approved.ID) },

@@ -240,6 +240,39 @@ func TestT87EachProcessHasItsOwnRecords(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.7: who may not approve makes nothing good for longer, before a decision and after it.
+func TestT87WhoMayNotApproveMakesNothingLonger(t *testing.T) {
+	both(t, func(t *testing.T, opened func() *approvals.Store) {
+		s := opened()
+		q := question(`{}`)
+		q.Approvers = []manifest.Approver{manifest.ApproverPasskey}
+		r := ask(t, s, q)
+		extend := func(how manifest.Approver, ttl time.Duration) error {
+			_, err := s.Extend(r.ID, approvals.Decision{TTL: ttl, By: "x", How: how})
+			return err
+		}
+		for _, phase := range []approvals.Phase{approvals.Pending, approvals.Approved} {
+			for _, how := range []manifest.Approver{manifest.ApproverOperator, manifest.ApproverClient, ""} {
+				if err := extend(how, time.Hour); !errors.Is(err, approvals.ErrApprover) {
+					t.Errorf("%s: longer with %q: %v", phase, how, err)
+				}
+			}
+			if err := extend(manifest.ApproverOperator, time.Minute); err != nil {
+				t.Errorf("%s: shorter: %v", phase, err)
+			}
+			if err := extend(manifest.ApproverPasskey, 2*time.Minute); err != nil {
+				t.Errorf("%s: longer with a passkey: %v", phase, err)
+			}
+			if phase == approvals.Pending {
+				decide(t, s, r.ID, approvals.Decision{Approve: true, By: "x", How: manifest.ApproverPasskey})
+			}
+		}
+		if got, _, _ := s.Get(r.ID); got.Phase != approvals.Approved || time.Until(got.Expires) != 2*time.Minute {
+			t.Errorf("afterwards it is %+v", got)
+		}
+	})
+}
+
 // SPEC-TOOLS 8.7: nothing is good when its time is over, also over a restart.
 func TestT87RecordsExpire(t *testing.T) {
 	both(t, func(t *testing.T, opened func() *approvals.Store) {
@@ -247,7 +280,7 @@ func TestT87RecordsExpire(t *testing.T) {
 		pending, approved := ask(t, s, question(`{"a":1}`)), ask(t, s, question(`{"a":2}`))
 		time.Sleep(5 * time.Minute)
 		decide(t, s, approved.ID, approve)
-		if _, err := s.Extend(pending.ID, approvals.Decision{TTL: time.Hour, By: "root"}); err != nil {
+		if _, err := s.Extend(pending.ID, approvals.Decision{TTL: time.Hour, By: "root", How: manifest.ApproverOperator}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(approvals.DefaultTTL - time.Second)
@@ -266,13 +299,13 @@ func TestT87RecordsExpire(t *testing.T) {
 		if err := s.Use(approved.ID); !errors.Is(err, approvals.ErrUsed) {
 			t.Errorf("used after its time: %v", err)
 		}
-		if _, err := s.Extend(approved.ID, approvals.Decision{TTL: time.Hour, By: "root"}); err == nil {
+		if _, err := s.Extend(approved.ID, approvals.Decision{TTL: time.Hour, By: "root", How: manifest.ApproverOperator}); err == nil {
 			t.Error("an expired record is extended")
 		}
 		if r, _, _ := s.Get(pending.ID); r.Phase != approvals.Pending || r.TTL != approvals.DefaultTTL {
 			t.Errorf("the extended one: %+v", r)
 		}
-		if r, err := s.Extend(pending.ID, approvals.Decision{By: "root"}); err != nil || time.Until(r.Expires) != approvals.DefaultTTL {
+		if r, err := s.Extend(pending.ID, approvals.Decision{By: "root", How: manifest.ApproverOperator}); err != nil || time.Until(r.Expires) != approvals.DefaultTTL {
 			t.Errorf("extended for no time of its own: %+v, %v", r, err)
 		}
 		s.Close()
