@@ -112,7 +112,7 @@ func (*caller) WantsProgress() bool { return true }
 
 // Declared implements peer.Client.
 func (*caller) Declared() peer.Declared {
-	return peer.Declared{Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`)}
+	return peer.Declared{Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`), Waits: true}
 }
 
 // Notify implements peer.Client.

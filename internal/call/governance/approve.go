@@ -20,8 +20,9 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// How long a call waits for a decision before it is answered with approval_pending. Clients give up on calls after
-// 60 s, but some wait longer while progress comes, and others are asked in an answer, so that their request does not wait.
+// How long a call waits for a decision before it is answered with approval_pending. Many clients give up on calls after
+// 60 s, whatever progress comes, and nothing in the protocol says which do. Some say that they wait longer, and others are
+// asked in an answer, so that their request does not wait (docs/decisions/0044).
 const (
 	waitShort = 45 * time.Second
 	waitLong  = 270 * time.Second
@@ -135,7 +136,7 @@ func (a *asking) wait(ctx context.Context, call *peer.Call, again supervisor.Aga
 	if owner := (turns.Owner{Caller: a.caller.Name}); a.waiting.Try(owner, 1) {
 		defer a.waiting.Give(owner, 1)
 		wait = waitShort
-		if call.Client != nil && call.Client.WantsProgress() {
+		if call.Client != nil && call.Client.Declared().Waits {
 			wait = waitLong
 		}
 	}

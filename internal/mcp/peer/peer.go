@@ -64,6 +64,8 @@ type Declared struct {
 	// Repeats says that the client handles input_required itself, and repeats the request. Orla
 	// asks other clients for the input.
 	Repeats bool
+	// Waits says that the client waits for as long as a call takes. No client of MCP can declare that.
+	Waits bool
 }
 
 // Answer is the answer of a call. With an error, Result may have what the tool has answered until then.
