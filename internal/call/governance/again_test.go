@@ -140,3 +140,26 @@ func TestT87ACallIsApprovedWhenItHasUsedItsApproval(t *testing.T) {
 		}
 	})
 }
+
+// SPEC-TOOLS 8.7: an approval is bound to the task that a client names, and not to its session, which ends when the client
+// starts again.
+func TestT87AnApprovalIsForTheTaskThatTheClientNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		named := func(task string) peer.Call {
+			return peer.Call{Task: task, Meta: []byte(`{"orloj.dev/task":"` + task + `"}`)}
+		}
+		check(t, <-d.calls(t.Context(), peer.Call{Task: "session-1"}), fault.ApprovalPending, "")
+		if r := d.record(); r.Task != "" {
+			t.Errorf("it is bound to %q", r.Task)
+		}
+		d.decide(true, "")
+		check(t, <-d.calls(t.Context(), named("session-1")), fault.ApprovalPending, "")
+		d.decide(false, "")
+		check(t, <-d.calls(t.Context(), peer.Call{Task: "session-2"}), "", "")
+		check(t, <-d.calls(t.Context(), named("t1")), fault.ApprovalPending, "")
+		d.decide(true, "")
+		check(t, <-d.calls(t.Context(), named("t2")), fault.ApprovalPending, "")
+		check(t, <-d.calls(t.Context(), named("t1")), "", "")
+	})
+}

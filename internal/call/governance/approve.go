@@ -42,8 +42,8 @@ type desk struct {
 // asking is a call that needs an approval.
 type asking struct {
 	*desk
-	gate   *Gate
 	caller rules.Caller
+	task   string // that the client has named; "" for none
 	target *rules.Target
 	judge  *again          // is told when the call has an approval
 	placed bool            // it has its place
@@ -106,8 +106,17 @@ func (g *Gate) asking(ctx context.Context, s *state, caller rules.Caller, call *
 		done() // it is not in flight while it waits
 	}
 	judge := &again{gate: g, ctx: ctx, caller: caller, tool: call.Tool}
-	a := &asking{desk: at, gate: g, caller: caller, target: target, judge: judge, replies: make(chan reply, 1), asked: map[string]bool{}}
+	a := &asking{desk: at, caller: caller, task: namedTask(call), target: target, judge: judge, replies: make(chan reply, 1), asked: map[string]bool{}}
 	return supervisor.Admitted{Approve: a.wait, Done: a.end, Judge: judge}, nil
+}
+
+// namedTask returns the task that a client has named; "" if it has named none. An approval is bound to that alone: the
+// name of a session, which stands for it otherwise, is another one after each start of the client.
+func namedTask(call *peer.Call) string {
+	if call.Meta == nil || rawjson.Get(call.Meta, metaTask) == nil {
+		return ""
+	}
+	return call.Task
 }
 
 // end gives back what the call has, and its approval too if it has not reached its tool.
@@ -196,8 +205,8 @@ var errLooser = fault.Unsent(fault.New(fault.NotReady,
 // nil with how it ended. It ends without an error only when the call has used an approval.
 func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Again) (*waiting, error) {
 	for {
-		ruled := a.gate.Changed()
-		s := a.gate.now()
+		ruled := a.judge.gate.Changed()
+		s := a.judge.gate.now()
 		if s.closed {
 			return nil, errClosed
 		}
@@ -215,7 +224,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 		}
 		record, decided, err := a.store.Ask(approvals.Question{ //nolint:contextcheck // a write is not given up
 			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Runs: a.target.Names(), Args: call.Args, Input: a.input, Policy: s.version,
-			Task: a.caller.Task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: d.Approvers,
+			Task: a.task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: d.Approvers,
 		})
 		if err != nil {
 			return nil, err
@@ -258,7 +267,7 @@ func (a *asking) proceed(s *state, again supervisor.Again) error {
 		return err
 	}
 	a.placed = true
-	done, err := a.gate.limits.enter(s, a.caller.Name, a.caller.Groups, counted)
+	done, err := a.judge.gate.limits.enter(s, a.caller.Name, a.caller.Groups, counted)
 	a.done = done
 	return err
 }
@@ -331,7 +340,7 @@ func (a *asking) ask(ctx context.Context, client peer.Client, r *approvals.Recor
 	a.asked[r.ID], a.open = true, true
 	params := formOf(r)
 	go func() {
-		defer recovered.To(a.gate.Log, "ask a client for an approval", nil)
+		defer recovered.To(a.judge.gate.Log, "ask a client for an approval", nil)
 		said := reply{id: r.ID}
 		defer func() { a.replies <- said }()
 		raw, err := client.Ask(ctx, "elicitation/create", params)

@@ -240,8 +240,12 @@ func (g *Gate) Problems() (list []manifest.Problem) {
 	return list
 }
 
-// metaAgent is the key in _meta with which a client names the agent that it acts for (SPEC N1).
-const metaAgent = "orloj.dev/agent"
+// The keys in _meta with which a client names the agent that it acts for (SPEC N1), and the task that its call is a part
+// of (SPEC-TOOLS 2.1).
+const (
+	metaAgent = "orloj.dev/agent"
+	metaTask  = "orloj.dev/task"
+)
 
 // Admit is for supervisor.Options.
 func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
