@@ -54,7 +54,7 @@ var imports = map[string][]string{
 	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rpc", "internal/call/turns"},      // lines on the pipes of a process
 	"internal/service/secret": {"internal/call/fault"},
 	"manifest":                {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc"},
-	"internal/call/rules":     {"manifest"},                                                                                                     // who may call what
+	"internal/call/rules":     {"manifest"},                                                                                                                                                              // who may call what
 	"internal/call/pins":      {"internal/cluster/documents", "internal/call/recovered", "internal/call/fault", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief", "manifest"}, // which definitions were accepted
 
 	// Descriptions of tools, read into manifest.Tool.
@@ -140,9 +140,9 @@ var imports = map[string][]string{
 	"internal/cluster/objects":   {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/file/yamldoc"},                                                                                                                                                                              // list and watch
 	"internal/cluster/resources": {"internal/call/fault", "internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease", "internal/cluster/objects", "internal/mcp/peer", "internal/observe/brief", "internal/service/secret", "manifest", "manifest/discover", "supervisor"}, // custom resources
 	"internal/launch/kube":       {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace", "internal/launch/kube/podio"},
-	"internal/cluster/replicas":  {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease"}, // which processes serve the same clients
+	"internal/cluster/replicas":  {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease"},          // which processes serve the same clients
 	"internal/cluster/documents": {"internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/objects", "internal/cluster/replicas"}, // what all replicas have in common
-	"internal/cluster/sealed":    {"internal/cluster/replicas", "mcpbridge", "mcpbridge/sessionlog", "mcpbridge/transport/passed"},        // sessions in their ids
+	"internal/cluster/sealed":    {"internal/cluster/replicas", "mcpbridge", "mcpbridge/sessionlog", "mcpbridge/transport/passed"},                 // sessions in their ids
 
 	"internal/launch/kube/podio": {"internal/cluster/kubeapi", "internal/call/recovered", "internal/observe/tail"},
 
@@ -192,7 +192,7 @@ var imports = map[string][]string{
 	"internal/app/config":      {"internal/file/regularfile", "internal/packages/permission", "internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
-	"internal/call/approvals":          {"internal/call/pace", "internal/cluster/documents", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                                                                                                                                // calls that somebody has to approve
+	"internal/call/approvals":          {"internal/call/pace", "internal/cluster/documents", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                                                                            // calls that somebody has to approve
 	"internal/call/approvals/passkey":  {"internal/file/wholefile"},                                                                                                                                                                                                                                                                                                                               // what passkeys sign, and their public keys
 	"internal/app/decisions":           {"internal/app/control", "internal/call/approvals", "internal/call/approvals/passkey", "manifest"},                                                                                                                                                                                                                                                        // people decide, at the socket and on the page
 	"internal/call/approvals/announce": {"internal/call/approvals", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/service/outbound", "manifest"},                                                                                                                                                                                                             // tells a webhook of them

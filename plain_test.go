@@ -19,7 +19,7 @@ func TestWhatIsTestedWithoutTheRaceDetector(t *testing.T) {
 	_, list, _ := strings.Cut(string(makefile), "\nPLAIN := ")
 	list, _, _ = strings.Cut(list, "\n")
 	listed := map[string]bool{}
-	for _, dir := range strings.Fields(list) {
+	for dir := range strings.FieldsSeq(list) {
 		listed[filepath.Clean(dir)] = false
 	}
 	beside := regexp.MustCompile(`\bgo (func\b|[\w.]+\()|\.(Go|Parallel|AfterFunc)\(|httptest\.`)

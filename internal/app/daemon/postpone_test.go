@@ -27,7 +27,7 @@ func (idle) Call(context.Context, peer.Call) (supervisor.Answer, error) {
 
 // SPEC S1: a reload costs in proportion to the tools, whatever lives.
 func TestS1AReloadLooksForLivingToolsInProportion(t *testing.T) {
-	costtest.Check(t, 1000, func(n int) func() {
+	costtest.Check(t, 8000, func(n int) func() {
 		s := &server{Parts: &wiring.Parts{Supervisor: supervisor.New(supervisor.Options{
 			Build: map[manifest.Kind]supervisor.Build{manifest.Simple: func(manifest.Tool) (supervisor.Provider, error) { return idle{}, nil }},
 			Log:   slog.New(slog.DiscardHandler),

@@ -135,12 +135,12 @@ func sign(to http.Header, whose turns.Owner) {
 	by.Sign(to)
 }
 
-// over is a context that has ended, for orders whose end is not awaited.
-var over = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+// ended returns a context that has ended, for orders whose end is not awaited.
+func ended(ctx context.Context) context.Context {
+	ctx, end := context.WithCancel(ctx)
+	end()
 	return ctx
-}()
+}
 
 // Stop stops the process on whichever replica holds the capsule, and the connections of all replicas, until Start or Restart on any
 // of them.
@@ -176,6 +176,7 @@ func (h *heldCapsule) tell(ctx context.Context, order replicas.Order) error {
 
 // obey does to the process what an operator of any replica wants, until ctx ends.
 func (h *heldCapsule) obey(ctx context.Context, back *supervisor.Supervisor) error {
+	over := ended(ctx)
 	h.shared.Orders(ctx, h.tool.Name, func(order replicas.Order) {
 		process, err := back.Operate(h.tool.Name)
 		if err != nil { // it could not be applied
@@ -188,6 +189,7 @@ func (h *heldCapsule) obey(ctx context.Context, back *supervisor.Supervisor) err
 			_ = process.Start(over)
 		case replicas.RestartOrder:
 			_ = process.Restart(over)
+		case replicas.NoOrder:
 		}
 	})
 	return ctx.Err()
@@ -199,6 +201,7 @@ func (h *heldCapsule) Serve(ctx context.Context) error {
 	defer holding.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	over := ended(ctx)
 	stopped := h.shared.Ordered(h.tool.Name) == replicas.StopOrder
 	if stopped {
 		_ = h.Capsule.Stop(over) // the log says what becomes of it

@@ -62,7 +62,7 @@ func (o *offered) watch(ctx context.Context) error {
 		o.why = why
 		switch {
 		case can && !open:
-			o.open, o.shut = context.WithCancel(ctx)
+			o.open, o.shut = context.WithCancel(ctx) //nolint:fatcontext // the one before has ended
 		case !can && open:
 			o.shut()
 		}
@@ -121,9 +121,13 @@ func (o *offered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, why, http.StatusMisdirectedRequest)
 		return
 	}
-	if r = passedOn(w, r); r == nil {
-		return
+	if r = passedOn(w, r); r != nil {
+		o.answer(open, w, r)
 	}
+}
+
+// answer has the front answer a request. Streams end with open.
+func (o *offered) answer(open context.Context, w http.ResponseWriter, r *http.Request) {
 	if wire.FirstHeader(r.Header, wire.MethodHeader) != wire.MethodListen {
 		o.calling.Add(1)
 		defer o.calling.Add(-1)

@@ -184,6 +184,8 @@ func (p *Provider) refreshCommon() {
 }
 
 // changeCommon is change with what all replicas have.
+//
+//nolint:contextcheck,nolintlint // what is written has its own bound
 func (p *Provider) changeCommon(anew bool, edit func(*file)) (*file, error) {
 	c := p.store.common
 	d, err := c.document(p.name)

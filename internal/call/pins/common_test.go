@@ -29,9 +29,9 @@ func share(t *testing.T, s *pins.Store, api *kubetest.Objects, review func(strin
 }
 
 // newReplica is a world of a replica, whose folder of tools is its own. review compares the last list again.
-func newReplica(t *testing.T, api *kubetest.Objects, pin manifest.Pin, reviewed func()) *world {
+func newReplica(t *testing.T, api *kubetest.Objects, reviewed func()) *world {
 	t.Helper()
-	w := newWorld(t, pin)
+	w := newWorld(t, manifest.PinHold)
 	w.dir = ""
 	w.Store = pins.NewStore("", slog.New(slog.DiscardHandler))
 	share(t, w.Store, api, func(of string) {
@@ -49,8 +49,8 @@ func TestP4AllReplicasAcceptTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := new(kubetest.Objects)
 		var told [2]int
-		a := newReplica(t, api, manifest.PinHold, func() { told[0]++ })
-		b := newReplica(t, api, manifest.PinHold, func() { told[1]++ })
+		a := newReplica(t, api, func() { told[0]++ })
+		b := newReplica(t, api, func() { told[1]++ })
 		synctest.Wait()
 		var held [2]states
 		var both sync.WaitGroup
@@ -80,7 +80,7 @@ func TestP4AllReplicasAcceptTheSame(t *testing.T) {
 			t.Error("accepted without the API server")
 		}
 		b.holds("without the API server", texts{"add": "c", "more": "m"}, states{"more": pins.New})
-		late := newReplica(t, api, manifest.PinHold, func() {})
+		late := newReplica(t, api, func() {})
 		late.list(texts{"add": "c"})
 		if held := late.of.Compare(nil, nil); held.Unusable() == nil || !strings.Contains(held.Unusable().Error(), "API server") {
 			t.Errorf("a replica that starts without the API server: %v", held.Unusable())
@@ -95,8 +95,8 @@ func TestP4AllReplicasAcceptTheSame(t *testing.T) {
 func TestP4ManyPinsFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := new(kubetest.Objects)
-		a := newReplica(t, api, manifest.PinHold, func() {})
-		b := newReplica(t, api, manifest.PinHold, func() {})
+		a := newReplica(t, api, func() {})
+		b := newReplica(t, api, func() {})
 		many := texts{}
 		for i := range 4000 {
 			many[fmt.Sprint("tool", i)] = strings.Repeat(fmt.Sprint(i*i), 1+i%300)

@@ -60,7 +60,7 @@ func ReadJournal(ctx context.Context, q history.Query, last int, kept []history.
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			yield(troubleLine(err))
+			yield(troubleLine(ctx, err))
 		}
 	}
 }
@@ -81,7 +81,7 @@ func turned(lines iter.Seq[history.Line], last int) (held []history.Line) {
 }
 
 // troubleLine is a line that says why the journal cannot be read, and what to do.
-func troubleLine(err error) history.Line {
+func troubleLine(ctx context.Context, err error) history.Line {
 	hint := "journalctl -u orla shows them"
 	if errors.Is(err, systemd.ErrForbidden) {
 		hint = "sudo journalctl -u orla shows them; SupplementaryGroups=systemd-journal in the unit lets Orla read them, and its tools, too"
@@ -91,7 +91,7 @@ func troubleLine(err error) history.Line {
 	h := slog.NewJSONHandler(&line, nil)
 	r := slog.NewRecord(now, slog.LevelWarn, unreadable, 0)
 	r.AddAttrs(slog.Any("err", err), slog.String("hint", hint))
-	_ = h.Handle(context.Background(), r) // a buffer takes all
+	_ = h.Handle(ctx, r) // a buffer takes all
 	return history.Line{Time: now, Level: r.Level, Event: unreadable, JSON: bytes.TrimSuffix(lowerLevel(line.Bytes(), r.Level), []byte("\n"))}
 }
 

@@ -47,7 +47,8 @@ func journaled(after time.Duration, event, tool string, more ...string) string {
 	return string(raw) + "\n"
 }
 
-func kept(after time.Duration, event, tool string) history.Line {
+func kept(after time.Duration, event string) history.Line {
+	const tool = "notes"
 	return history.Line{Time: began.Add(after), Level: slog.LevelInfo, Tool: tool, Event: event, JSON: fmt.Appendf(nil, `{"msg":%q,"tool":%q,"kept":true}`, event, tool)}
 }
 
@@ -96,7 +97,7 @@ func TestO2TheJournalAndTheHistoryAreJoined(t *testing.T) {
 		journaled(0, "a", "notes"), journaled(2*time.Second, "c", "notes"), journaled(3*time.Second, "e", "notes"), journaled(3*time.Second-1, "d", "notes"),
 	}
 	memory := []history.Line{
-		kept(time.Second, "b", "notes"), kept(2*time.Second, "c", "notes"), kept(3*time.Second-1, "d", "notes"), kept(3*time.Second, "e", "notes"), kept(4*time.Second, "f", "notes"),
+		kept(time.Second, "b"), kept(2*time.Second, "c"), kept(3*time.Second-1, "d"), kept(3*time.Second, "e"), kept(4*time.Second, "f"),
 	}
 	events := func(list []string) (all string) {
 		for _, line := range list {
@@ -124,7 +125,7 @@ func TestO2TheJournalAndTheHistoryAreJoined(t *testing.T) {
 
 // SPEC O2: if the journal cannot be read, the lines that Orla keeps come with one that says why, and what to do.
 func TestO2AJournalThatCannotBeRead(t *testing.T) {
-	memory := kept(0, "a", "notes")
+	memory := kept(0, "a")
 	for _, c := range []struct {
 		said string
 		code int

@@ -35,8 +35,8 @@ func newApprovals() approvals {
 func (t *Telemetry) Approval(result ApprovalResult, waited time.Duration) {
 	t.ended.add(string(result), 1)
 	if result == Approved || result == Denied {
-		t.approvals.mu.Lock()
-		defer t.approvals.mu.Unlock()
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.waited[bucketOf(waitBounds[:], waited)]++
 		t.sum += waited
 	}

@@ -202,8 +202,8 @@ func (t *Telemetry) takeWaits(given waitState) {
 	if !slices.Equal(given.Bounds, waitBounds[:]) || len(given.Counts) != len(t.waited) {
 		return
 	}
-	t.approvals.mu.Lock()
-	defer t.approvals.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	copy(t.waited[:], given.Counts)
 	t.sum = given.Sum
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/orla-project/orla/internal/testing/issuer"
 )
 
+const redirect = "https://orla.example.com/console/login"
+
 // followed returns the query that an authorization server sends the browser back with.
-func followed(t *testing.T, open, redirect string) url.Values {
+func followed(t *testing.T, open string) url.Values {
 	t.Helper()
 	at, err := issuer.Browse(t.Context(), open, "ann")
 	if err != nil {
@@ -29,7 +31,6 @@ func TestO3ALoginOnAPage(t *testing.T) {
 	i := issuer.New(t)
 	client := outbound.New(outbound.Options{Private: outbound.PrivateAll})
 	t.Cleanup(client.Close)
-	const redirect = "https://orla.example.com/console/login"
 	web := &login.Web{Client: client, Issuer: i.URL, ClientID: "page", Resource: "https://orla.example.com/mcp", Audience: "api", Scopes: []string{"tools"}}
 	begin := func() login.Ticket {
 		t.Helper()
@@ -46,13 +47,13 @@ func TestO3ALoginOnAPage(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	said := followed(t, ticket.Open, redirect)
+	said := followed(t, ticket.Open)
 	token, err := web.Finish(t.Context(), redirect, ticket, said)
 	if err != nil || strings.Count(token, ".") != 2 {
 		t.Fatalf("token %q, %v", token, err)
 	}
 	with := func(name, value string) url.Values {
-		said := followed(t, ticket.Open, redirect)
+		said := followed(t, ticket.Open)
 		said.Set(name, value)
 		return said
 	}
@@ -67,8 +68,8 @@ func TestO3ALoginOnAPage(t *testing.T) {
 		{"another issuer", "is from the issuer", redirect, ticket, with("iss", "https://evil.example")},
 		{"a refusal", "access_denied", redirect, ticket, with("error", "access_denied")},
 		{"no code", "has no code", redirect, ticket, with("code", "")},
-		{"another redirect URL", "invalid_grant", "https://evil.example/console/login", ticket, followed(t, ticket.Open, redirect)},
-		{"another verifier", "invalid_grant", redirect, login.Ticket{State: ticket.State, Verifier: other.Verifier}, followed(t, ticket.Open, redirect)},
+		{"another redirect URL", "invalid_grant", "https://evil.example/console/login", ticket, followed(t, ticket.Open)},
+		{"another verifier", "invalid_grant", redirect, login.Ticket{State: ticket.State, Verifier: other.Verifier}, followed(t, ticket.Open)},
 	} {
 		if token, err := web.Finish(t.Context(), c.redirect, c.ticket, c.said); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %q, %v; want %q", c.name, token, err, c.want)

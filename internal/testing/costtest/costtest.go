@@ -55,12 +55,12 @@ func Check(t *testing.T, n int, prepare func(n int) (run func())) {
 func costs(n, tries int, prepare func(n int) (run func())) (cost, double Cost) {
 	small, large := prepare(n), prepare(2*n)
 	repeat := 1
-	for measure(small, repeat).CPU < enough && repeat < 1<<14 {
+	for Measure(small, repeat).CPU < enough && repeat < 1<<14 {
 		repeat *= 2
 	}
 	for range tries {
 		for round := range rounds {
-			a, b := measure(small, repeat), measure(large, repeat)
+			a, b := Measure(small, repeat), Measure(large, repeat)
 			if round == 0 {
 				cost, double = a, b
 				if a.CPU >= long && double.Clearly(cost) {
@@ -105,8 +105,8 @@ func Compare(t *testing.T, n int, cost, double Cost) {
 	}
 }
 
-// measure runs work so many times and returns what all of that cost.
-func measure(run func(), times int) Cost {
+// Measure runs work so many times and returns what all of that cost.
+func Measure(run func(), times int) Cost {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -139,21 +139,21 @@ func (c *council) decide(ctx context.Context, i int, a control.Approval, approve
 	}
 }
 
-// repeat makes a call at one replica after the other until it ends in one of some ways, and returns how.
-func (c *council) repeat(ctx context.Context, i int, args string, ends ...string) (string, error) {
+// repeat makes a call at one replica after the other until it ends in one of some ways.
+func (c *council) repeat(ctx context.Context, i int, args string, ends ...string) error {
 	for ; ; i++ {
 		once, cancel := context.WithTimeout(ctx, 20*time.Second)
 		got := c.call(once, i, args)
 		cancel()
 		for _, end := range ends {
 			if got == end || end != "" && strings.HasPrefix(got, end) {
-				return got, nil
+				return nil
 			}
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return got, fmt.Errorf("%s: %q", args, got)
+			return fmt.Errorf("%s: %q", args, got)
 		}
 	}
 }
@@ -183,7 +183,7 @@ var councils = map[string]func(c *council, ctx context.Context, i int, args stri
 	"waits at one, and is approved at another": func(c *council, ctx context.Context, i int, args string) (int, error) {
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.repeat(ctx, i, args, "")
+			err := c.repeat(ctx, i, args, "")
 			done <- err
 		}()
 		a, err := c.asked(ctx, i+1, args)
@@ -191,15 +191,14 @@ var councils = map[string]func(c *council, ctx context.Context, i int, args stri
 			return 0, err
 		}
 		err = c.decide(ctx, i+2, a, true)
-		for but := []string{a.ID}; ; {
+		for but := a.ID; ; {
 			select {
 			case ran := <-done:
 				return 1, errors.Join(err, ran)
 			case <-time.After(5 * time.Second): // the approval may have been lost with a replica: it asks again
 			}
 			again, cancel := context.WithTimeout(ctx, time.Second)
-			if a, err := c.asked(again, i, args, but...); err == nil {
-				but = append(but, a.ID)
+			if a, err := c.asked(again, i, args, but); err == nil {
 				if lives, _ := c.disturbed(); lives == 0 {
 					cancel()
 					return 1, fmt.Errorf("%s: asked again, and no replica was killed", args)
@@ -222,7 +221,7 @@ var councils = map[string]func(c *council, ctx context.Context, i int, args stri
 		lives, _ := c.disturbed()
 		once, cancel := context.WithTimeout(ctx, 40*time.Second)
 		defer cancel()
-		if _, err = c.repeat(once, i+2, args, ""); err != nil {
+		if err = c.repeat(once, i+2, args, ""); err != nil {
 			if now, _ := c.disturbed(); now != lives {
 				return -1, nil
 			}
@@ -236,7 +235,7 @@ var councils = map[string]func(c *council, ctx context.Context, i int, args stri
 		var all sync.WaitGroup
 		for n := range 3 {
 			all.Go(func() {
-				if _, err := c.repeat(calling, n, args, ""); err == nil {
+				if err := c.repeat(calling, n, args, ""); err == nil {
 					ran.Add(1)
 				}
 			})
@@ -266,7 +265,7 @@ var councils = map[string]func(c *council, ctx context.Context, i int, args stri
 		if err := c.decide(ctx, i+1, a, false); err != nil {
 			return 0, err
 		}
-		_, err = c.repeat(ctx, i+2, args, "approval_denied")
+		err = c.repeat(ctx, i+2, args, "approval_denied")
 		return 0, err
 	},
 	"made elsewhere with a byte that differs": func(c *council, ctx context.Context, i int, args string) (int, error) {
