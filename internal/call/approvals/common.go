@@ -286,8 +286,8 @@ func (c *common) sureLocked(e *entry) {
 		}
 		return done
 	})
-	if id := e.ID; e.unsureUse && !e.Used.IsZero() && e.UsedBy == c.me {
-		c.laterLocked(func() bool { return c.s.giveBack(id) == nil })
+	if of := e.useLocked(); e.unsureUse && !e.Used.IsZero() && e.UsedBy == c.me {
+		c.laterLocked(func() bool { return c.s.giveBack(of) == nil })
 	}
 }
 

@@ -212,6 +212,48 @@ func TestP4NothingIsLostWithoutTheAPIServer(t *testing.T) {
 	})
 }
 
+// SPEC P4, SPEC-TOOLS 8.7: an approval that was given back is used once, also if the answer to that was lost, whichever replica
+// uses it before it is given back again.
+func TestP4AUseThatIsGivenBackLateTakesNoOtherBack(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lost  int
+		other bool
+	}{{"no answer is lost", 0, true}, {"another replica", 1, true}, {"the same replica", 1, false}, {"two answers", 2, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := new(kubetest.Objects)
+				a, b := replica(t, api, nil), replica(t, api, nil)
+				r := ask(t, a, question(`1`))
+				decide(t, a, r.ID, approve)
+				synctest.Wait()
+				if err := a.Use(r.ID); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				api.Lose(c.lost)
+				a.GiveBack(r.ID)
+				synctest.Wait()
+				next := a
+				if c.other {
+					next = b
+				}
+				uses := 0
+				for _, s := range []*approvals.Store{next, a, b} {
+					if s.Use(r.ID) == nil {
+						uses++
+					}
+					synctest.Wait()
+					time.Sleep(time.Minute) // what is to be done is tried again
+				}
+				if uses != 1 {
+					t.Errorf("one approval was used %d times", uses)
+				}
+			})
+		})
+	}
+}
+
 // SPEC P4, SPEC-TOOLS 8.7: who may write the objects, and is no replica, cannot approve a call, nor bring back an approval.
 func TestP4WhatNoReplicaHasWrittenDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

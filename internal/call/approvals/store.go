@@ -358,22 +358,41 @@ func (s *Store) use(id string) error {
 	return nil
 }
 
-// GiveBack makes an approval good again, for a call that has not reached its tool. If the same call has been asked
-// about since, that question is withdrawn. The approval stays used if its time is over, if somebody has decided about
-// that question, or if the disk does not keep it.
+// use is one of the uses of an approval.
+type use struct {
+	id   string
+	when time.Time
+	by   string
+}
+
+// useLocked returns the use of an approval that has one.
+func (e *entry) useLocked() use { return use{e.ID, e.Used, e.UsedBy} }
+
+// GiveBack makes an approval good again, for a call that has used it and has not reached its tool. If the same call has
+// been asked about since, that question is withdrawn. The approval stays used if its time is over, if somebody has decided
+// about that question, or if the disk does not keep it. Another use than that of this call stays what it is (SPEC P4): it
+// may be one that came after this one was given back, and only the answer to that was lost.
 func (s *Store) GiveBack(id string) {
-	if err := retry(func() error { return s.giveBack(id) }); err != nil {
-		s.keeper.later(func() bool { return s.giveBack(id) == nil })
+	s.mu.Lock()
+	e := s.all[id]
+	if e == nil || e.Used.IsZero() || e.UsedBy != s.keeper.self() {
+		s.mu.Unlock()
+		return
+	}
+	of := e.useLocked()
+	s.mu.Unlock()
+	if err := retry(func() error { return s.giveBack(of) }); err != nil {
+		s.keeper.later(func() bool { return s.giveBack(of) == nil })
 	}
 }
 
-// giveBack returns nil if there is nothing more to do.
-func (s *Store) giveBack(id string) error {
-	defer s.turn(s.callerOf(id))()
+// giveBack takes one use back. It returns nil if there is nothing more to do.
+func (s *Store) giveBack(of use) error {
+	defer s.turn(s.callerOf(of.id))()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.all[id]
-	if e == nil || e.Used.IsZero() || !s.now().Before(e.Expires) || s.closed || e.old {
+	e := s.all[of.id]
+	if e == nil || e.Used.IsZero() || !e.Used.Equal(of.when) || e.UsedBy != of.by || !s.now().Before(e.Expires) || s.closed || e.old {
 		return nil
 	}
 	since := s.open[e.key()]
