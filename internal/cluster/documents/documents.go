@@ -3,11 +3,11 @@
 // version, so that of several replicas one is first.
 //
 // Its invariant: what is read was written by a replica of the group, to this object and as this version of it. Who may
-// write objects, and is no replica, can remove documents, and cannot make, change or bring back one.
+// write objects, and is no replica, can remove documents, and cannot make, change or bring back one. A document whose object
+// they changed is not read, and not replaced either until somebody deletes the object.
 package documents
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -147,6 +147,10 @@ func (d *Documents) Serve(ctx context.Context, each func(Document), ready func()
 		if d.tell(last, each) && ready != nil {
 			ready()
 			ready = nil
+			work.Go(func() {
+				defer recovered.To(d.opts.Log, "remove empty objects", nil)
+				d.tidy(ctx)
+			})
 		}
 	}
 }
@@ -171,7 +175,12 @@ func (d *Documents) tell(last map[string]Document, each func(Document)) bool {
 			continue
 		}
 		last[o.Name] = now
-		each(now)
+		if now.Content != nil {
+			each(now)
+		} else if before.Name != "" { // it was removed, and is being made again
+			before.Content = nil
+			each(before)
+		}
 	}
 	for name, gone := range last {
 		if !there[name] {
@@ -230,10 +239,15 @@ func (d *Documents) Get(ctx context.Context, known Document) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
-	return d.open(o)
+	now, err := d.open(o)
+	if err == nil && now.Content == nil {
+		now.Name = known.Name
+	}
+	return now, err
 }
 
-// Put makes a document, or replaces the version that it is With. It returns the new version.
+// Put makes a document, or replaces the version that it is With. It returns the new version. A new document is two writes:
+// an empty object, then its content. So all that is sealed names the uid, and is good for no object that is made later.
 func (d *Documents) Put(ctx context.Context, doc Document) (Document, error) {
 	if len(doc.Content) > MaxContent {
 		return Document{}, ErrTooLarge
@@ -242,25 +256,34 @@ func (d *Documents) Put(ctx context.Context, doc Document) (Document, error) {
 	if err != nil {
 		return Document{}, err
 	}
+	if doc.uid == "" { // the seal needs the uid
+		made, err := d.write(ctx, object, doc, "")
+		if err != nil {
+			return Document{}, err
+		}
+		doc.version = made.version
+	}
+	next := version{uid: doc.uid, generation: doc.generation + 1}
+	return d.write(ctx, object, doc, box.Seal(append([]byte(header(doc.Name, next)), doc.Content...)))
+}
+
+// write makes the object of a document, or replaces the version that it is With.
+func (d *Documents) write(ctx context.Context, object string, doc Document, sealed string) (Document, error) {
 	meta := kubeapi.Object{
 		"name": object, "namespace": d.opts.Namespace,
 		"labels": kubeapi.Object{"orla.dev/replicas": d.opts.Group, "orla.dev/part": d.opts.Part},
 	}
-	next := version{generation: doc.generation + 1}
 	ask := kubeapi.Request{Method: http.MethodPost}
 	if doc.uid != "" {
 		ask.Method, ask.Name = http.MethodPut, object
 		meta["uid"], meta["resourceVersion"] = doc.uid, strconv.FormatUint(doc.resource, 10)
-		next.uid = doc.uid
-	} else {
-		next.generation = 1
 	}
 	ask.Body = kubeapi.Object{
 		"apiVersion": Resource.APIVersion(), "kind": "ReplicaRecord", "metadata": meta,
-		"spec": kubeapi.Object{"about": doc.About, "sealed": box.Seal(append([]byte(header(doc.Name, next)), doc.Content...))},
+		"spec": kubeapi.Object{"about": doc.About, "sealed": sealed},
 	}
 	var got json.RawMessage
-	err = d.do(ctx, ask, &got)
+	err := d.do(ctx, ask, &got)
 	switch {
 	case means(err, http.StatusConflict, "Conflict"), means(err, http.StatusConflict, "AlreadyExists"),
 		doc.uid != "" && means(err, http.StatusNotFound, "NotFound"):
@@ -281,8 +304,12 @@ func (d *Documents) Remove(ctx context.Context, doc Document) error {
 	if err != nil {
 		return err
 	}
-	err = d.do(ctx, kubeapi.Request{Method: http.MethodDelete, Name: object, Body: kubeapi.Object{
-		"preconditions": kubeapi.Object{"uid": doc.uid, "resourceVersion": strconv.FormatUint(doc.resource, 10)},
+	return d.remove(ctx, object, doc.version)
+}
+
+func (d *Documents) remove(ctx context.Context, object string, of version) error {
+	err := d.do(ctx, kubeapi.Request{Method: http.MethodDelete, Name: object, Body: kubeapi.Object{
+		"preconditions": kubeapi.Object{"uid": of.uid, "resourceVersion": strconv.FormatUint(of.resource, 10)},
 	}}, nil)
 	if means(err, http.StatusConflict, "Conflict") || means(err, http.StatusNotFound, "NotFound") {
 		return nil
@@ -290,10 +317,28 @@ func (d *Documents) Remove(ctx context.Context, doc Document) error {
 	return err
 }
 
-// header is what begins the sealed text: it is good for one version of one document. The first version does not know
-// its uid.
+// tidy removes the objects that were only made, since a replica was killed or got no answer then. A replica that is about to
+// write the content of one makes it again.
+func (d *Documents) tidy(ctx context.Context) {
+	all, _ := d.objects.All() // they were listed
+	for _, o := range all {
+		if o.Generation != 1 {
+			continue
+		}
+		empty, err := d.open(o)
+		if err != nil || empty.Content != nil {
+			continue
+		}
+		if err := d.remove(ctx, o.Name, empty.version); err != nil {
+			d.opts.Log.Debug("an empty object stays until the next start", "object", o.Name, "err", err)
+			return
+		}
+	}
+}
+
+// header is what begins the sealed text: it is good for one version of one document.
 func header(name string, of version) string {
-	return fmt.Sprintf("%q %s %d\n", name, cmp.Or(of.uid, "-"), of.generation)
+	return fmt.Sprintf("%q %s %d\n", name, of.uid, of.generation)
 }
 
 var errAway = errors.New("the API server was away just now")
@@ -338,7 +383,7 @@ func means(err error, code int, reason string) bool {
 	return is && said.Means(code, reason)
 }
 
-// open reads a document from its object.
+// open reads a document from its object. One of an object that was only made has no content and no name.
 func (d *Documents) open(o objects.Object) (Document, error) {
 	var got struct {
 		Spec struct {
@@ -352,6 +397,9 @@ func (d *Documents) open(o objects.Object) (Document, error) {
 	if err := json.Unmarshal(o.Document, &got); err != nil {
 		return Document{}, errors.New("it is not a document")
 	}
+	if got.Spec.Sealed == "" && o.Generation == 1 {
+		return Document{version: versionOf(o)}, nil
+	}
 	d.mu.Lock()
 	box := d.box
 	d.mu.Unlock()
@@ -361,11 +409,7 @@ func (d *Documents) open(o objects.Object) (Document, error) {
 	if quoted, err := strconv.QuotedPrefix(head); err == nil {
 		doc.Name, _ = strconv.Unquote(quoted) // it was quoted
 	}
-	of := doc.version
-	if of.generation == 1 {
-		of.uid = ""
-	}
-	if head+"\n" != header(doc.Name, of) {
+	if head+"\n" != header(doc.Name, doc.version) {
 		return Document{}, fmt.Errorf("it is not what a replica of the group %s has written; delete it: kubectl delete %s %s", d.opts.Group, Resource.Name, o.Name)
 	}
 	if object, _, err := d.nameOf(doc.Name); err != nil || object != o.Name {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/cluster/documents"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/cluster/replicas"
 	"github.com/orla-project/orla/internal/testing/kubetest"
 )
@@ -109,6 +110,90 @@ func TestP4WhatWasCopiedIsNotRead(t *testing.T) {
 		}
 		if got, err := a.Get(t.Context(), documents.Document{Name: "n"}); err == nil || !strings.Contains(err.Error(), "kubectl delete") {
 			t.Errorf("%s %v", got.Content, err)
+		}
+	})
+}
+
+// SPEC P4: no version comes back for who has no key, in the object that it was written to or in one that is made of it.
+func TestP4NoVersionComesBackInANewObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := new(kubetest.Objects)
+		a, heard := serve(t, api, "x", 1)
+		doc := documents.Document{Name: "n"}
+		var copies []map[string]any
+		for _, text := range []string{"1", "2", "3"} {
+			written, err := a.Put(t.Context(), doc.With("it", []byte(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			doc = written
+			for _, one := range api.All() {
+				copies = append(copies, one)
+			}
+		}
+		client := kubetest.Client(t, api)
+		for i, one := range copies {
+			meta := one["metadata"].(map[string]any) //nolint:forcetypeassert // all have it
+			name := meta["name"].(string)            //nolint:forcetypeassert // as above
+			api.Delete(name)
+			synctest.Wait()
+			*heard = nil
+			err := client.Do(t.Context(), kubeapi.Request{Method: http.MethodPost, Of: documents.Resource, Namespace: "ops", Body: kubeapi.Object{
+				"metadata": kubeapi.Object{"name": name, "namespace": "ops", "labels": meta["labels"]}, "spec": one["spec"],
+			}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range len(copies) { // through the generations
+				synctest.Wait()
+				if got, err := a.Get(t.Context(), doc); err == nil || len(*heard) != 0 {
+					t.Errorf("version %d came back: %s, heard %q", i+1, got.Content, *heard)
+				}
+				api.Set(name, one["spec"])
+			}
+		}
+	})
+}
+
+// SPEC P4: an object that was only made is no document. A document that is put takes it, and a replica that starts removes it.
+func TestP4AnEmptyObjectIsNoDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := new(kubetest.Objects)
+		a, heard := serve(t, api, "x", 1)
+		doc := documents.Document{Name: "n"}
+		api.Lose(1) // the answer to the first of the two writes
+		if _, err := a.Put(t.Context(), doc.With("it", []byte("1"))); !errors.Is(err, documents.ErrUnsure) {
+			t.Fatalf("put: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if len(api.All()) != 1 || len(*heard) != 0 {
+			t.Fatalf("%d objects, heard %q", len(api.All()), *heard)
+		}
+		if _, err := a.Put(t.Context(), doc.With("it", []byte("2"))); !errors.Is(err, documents.ErrConflict) {
+			t.Errorf("put again: %v", err)
+		}
+		got, err := a.Get(t.Context(), doc)
+		if err != nil || got.Content != nil || got.Name != "n" {
+			t.Fatalf("%+v %v", got, err)
+		}
+		full, err := a.Put(t.Context(), got.With("it", []byte("3")))
+		if err != nil || !full.After(got) {
+			t.Errorf("taken: %v", err)
+		}
+		synctest.Wait()
+		if said := strings.Join(*heard, " "); said != "n=3" {
+			t.Errorf("heard %s", said)
+		}
+		api.Lose(1)
+		_, _ = a.Put(t.Context(), documents.Document{Name: "m"}.With("it", []byte("1")))
+		time.Sleep(time.Minute)
+		if len(api.All()) != 2 {
+			t.Errorf("%d objects", len(api.All()))
+		}
+		serve(t, api, "x", 1)
+		synctest.Wait()
+		if len(api.All()) != 1 {
+			t.Errorf("%d objects after a start", len(api.All()))
 		}
 	})
 }
