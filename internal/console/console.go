@@ -25,7 +25,7 @@ const (
 	maxOwn      = 6        // streams of one session
 	maxBody     = 4 << 20  // of a request, in bytes
 	maxLogin    = 16 << 10 // of a login
-	maxLogins   = 8        // that ask the authorization server at once
+	maxLogins   = 8        // that ask the authorization server at once; a network has at most half of what others leave
 	maxRefused  = 10       // lines about refused logins in the log in a minute
 )
 
@@ -56,7 +56,8 @@ type Console struct {
 	files    func() map[string]file
 	requests *turns.Shares // of maxRequests
 	streams  *turns.Shares // of maxStreams
-	logins   chan struct{} // holds one for each that asks the authorization server
+	logins   *turns.Shares // of maxLogins, for answers of the authorization server
+	tickets  *turns.Shares // of as many, for logins that begin: as a rule they ask nobody
 	over     context.Context
 	end      context.CancelFunc
 }
@@ -76,7 +77,7 @@ func New(opts Options) *Console {
 	c := &Console{
 		opts: opts, files: sync.OnceValue(readFiles), over: over, end: end,
 		requests: turns.NewShares(maxRequests), streams: turns.NewShares(maxStreams),
-		logins: make(chan struct{}, maxLogins),
+		logins: turns.NewShares(maxLogins), tickets: turns.NewShares(maxLogins),
 	}
 	c.doors.Store(&Doors{})
 	return c

@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/orla-project/orla/internal/console"
@@ -18,8 +22,6 @@ import (
 func TestO3ByALogin(t *testing.T) {
 	s := newSite(t, "a1")
 	var redirects []string
-	wait := make(chan struct{})
-	waiting := make(chan struct{}, 10)
 	doors := console.Doors{
 		Hosts: []string{"orla.example.com"},
 		Token: func(_ context.Context, text string) (console.Guest, time.Time, error) {
@@ -45,10 +47,6 @@ func TestO3ByALogin(t *testing.T) {
 			return console.Ticket{Open: "https://login.example.com/?x", State: "s", Verifier: "v"}, nil
 		},
 		Finish: func(_ context.Context, redirect string, ticket console.Ticket, answer string) (string, error) {
-			if answer == "wait" {
-				waiting <- struct{}{}
-				<-wait
-			}
 			if redirect != "https://orla.example.com/console/login" || ticket.State != "s" || ticket.Verifier != "v" {
 				return "", errors.New("the issuer refuses the login: access_denied")
 			}
@@ -79,18 +77,120 @@ func TestO3ByALogin(t *testing.T) {
 			t.Errorf("%s: %s, want %q", c.name, text, c.want)
 		}
 	}
-	var slow sync.WaitGroup
-	for range 8 {
-		slow.Go(func() {
-			s.do(ask{method: "POST", path: "/console/login", host: "orla.example.com", body: `{"answer":"wait"}`, header: own("Origin", "https://orla.example.com")})
+}
+
+// O3, N2: strangers who send invented answers do not keep people out, of their own network or another one, and ask the
+// authorization server a few times a second.
+func TestO3StrangersDoNotCloseTheLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := console.New(console.Options{API: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
+		defer c.Close()
+		var atOnce, most, asked atomic.Int64
+		c.Open(console.Doors{
+			Hosts: []string{"orla.example.com"},
+			Token: func(context.Context, string) (console.Guest, time.Time, error) {
+				return console.Guest{Name: "oauth:ann", Token: "t1"}, time.Time{}, nil
+			},
+			Still: func(console.Guest) bool { return true },
+			Login: &console.Login{
+				Begin: func(context.Context, string) (console.Ticket, error) { return console.Ticket{State: "s"}, nil },
+				Finish: func(_ context.Context, _ string, _ console.Ticket, answer string) (string, error) {
+					asked.Add(1)
+					now := atOnce.Add(1)
+					defer atOnce.Add(-1)
+					if now > most.Load() {
+						most.Store(now)
+					}
+					time.Sleep(50 * time.Millisecond) // the authorization server
+					if answer == "good" {
+						return "token", nil
+					}
+					return "", errors.New("invalid_grant")
+				},
+			},
 		})
-	}
-	for range 8 {
-		<-waiting
-	}
-	if resp, text := s.do(begin); resp.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("with 8 that wait: %d %s", resp.StatusCode, text)
-	}
-	close(wait)
-	slow.Wait()
+		post := func(from, path, body string) int {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+			r.Host, r.RemoteAddr = "orla.example.com", from+":1"
+			for key, value := range own("Origin", "https://orla.example.com") {
+				r.Header.Set(key, value)
+			}
+			w := httptest.NewRecorder()
+			c.ServeHTTP(w, r)
+			return w.Code
+		}
+		var strangers sync.WaitGroup
+		began := time.Now()
+		for range 24 {
+			strangers.Go(func() {
+				for time.Since(began) < time.Minute {
+					if post("192.0.2.1", "/console/login", `{"answer":"code=c&state=s","state":"s","verifier":"v"}`) == http.StatusTooManyRequests {
+						time.Sleep(time.Millisecond) // on its way
+					}
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		for _, from := range []string{"192.0.2.1", "192.0.2.2", "2001:db8::1"} {
+			if code := post(from, "/console/ticket", "{}"); code != http.StatusOK {
+				t.Errorf("%s: a ticket: %d", from, code)
+			}
+			start := time.Now()
+			code := post(from, "/console/login", `{"answer":"good","state":"s","verifier":"v"}`)
+			took := time.Since(start)
+			if code != http.StatusOK || from != "192.0.2.1" && took > 100*time.Millisecond {
+				t.Errorf("%s: a login: %d after %s", from, code, took)
+			}
+		}
+		strangers.Wait()
+		if most.Load() > 8 || asked.Load() > 4*70 {
+			t.Errorf("in a minute, the authorization server was asked %d times, %d at once", asked.Load(), most.Load())
+		}
+	})
+}
+
+// O3: a network has the places of logins that others leave, and who waits for too long is told so.
+func TestO3LoginsThatWaitForTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := console.New(console.Options{API: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler)})
+		wait := make(chan struct{})
+		c.Open(console.Doors{
+			Hosts: []string{"orla.example.com"},
+			Token: func(context.Context, string) (console.Guest, time.Time, error) {
+				return console.Guest{}, time.Time{}, errors.New("no")
+			},
+			Still: func(console.Guest) bool { return true },
+			Login: &console.Login{Finish: func(context.Context, string, console.Ticket, string) (string, error) {
+				<-wait
+				return "", errors.New("no")
+			}},
+		})
+		codes := make(chan int, 20)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/console/login", strings.NewReader(`{"answer":"x"}`))
+				r.Host = "orla.example.com"
+				for key, value := range own("Origin", "https://orla.example.com") {
+					r.Header.Set(key, value)
+				}
+				w := httptest.NewRecorder()
+				c.ServeHTTP(w, r)
+				codes <- w.Code
+			})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(codes) != 16 {
+			t.Errorf("%d of 20 were told that too many log in, want 16", len(codes))
+		}
+		for range len(codes) {
+			if code := <-codes; code != http.StatusTooManyRequests {
+				t.Errorf("%d", code)
+			}
+		}
+		c.Close() // nobody waits after it
+		close(wait)
+		all.Wait()
+	})
 }
