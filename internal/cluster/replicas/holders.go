@@ -25,24 +25,50 @@ func (r *Replicas) Transport() *http.Transport { return r.transport }
 
 // held is what this replica holds.
 type held struct {
-	search *search
+	names, digests *search
 
 	mu      *sync.Mutex // guards serving
 	serving map[string]http.Handler
 }
 
-// search is the search for unknown replicas.
+// search is the search for unknown replicas, by their names or by the digests of their certificates.
 type search struct {
-	mu   sync.Mutex          // held during one, and guards the fields that follow
-	vain map[string]struct{} // what was not found
-	next time.Time           // when the API server is asked again after it did not answer
+	pause time.Duration // after one that found nothing
+
+	mu   sync.Mutex // held during one, and guards next
+	next time.Time  // when the API server is asked again after it did not answer, or had nothing
+
+	noted sync.Mutex          // guards vain; nothing waits while it is held. It may be locked inside mu
+	vain  map[string]struct{} // what was not found
 }
+
+// gone reports whether something was looked for in vain.
+func (s *search) gone(what string) bool {
+	s.noted.Lock()
+	defer s.noted.Unlock()
+	_, gone := s.vain[what]
+	return gone
+}
+
+// note notes that something was looked for in vain.
+func (s *search) note(what string) {
+	s.noted.Lock()
+	defer s.noted.Unlock()
+	if s.vain == nil || len(s.vain) >= maxVain {
+		s.vain = map[string]struct{}{}
+	}
+	s.vain[what] = struct{}{}
+}
+
+// digestPause is the time between two searches for certificates: a stranger makes as many as it likes. A replica that has
+// come meanwhile is told by the watch.
+const digestPause = time.Second
 
 // maxVain bounds search.vain.
 const maxVain = 10_000
 
 func newHeld() held {
-	return held{search: &search{}, mu: &sync.Mutex{}, serving: map[string]http.Handler{}}
+	return held{names: &search{}, digests: &search{pause: digestPause}, mu: &sync.Mutex{}, serving: map[string]http.Handler{}}
 }
 
 // Offer has the second port serve a capsule that this replica holds; nil for no more. Requests that are being

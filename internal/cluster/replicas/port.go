@@ -91,24 +91,19 @@ func (r *Replicas) dial(ctx context.Context, _, address string) (net.Conn, error
 
 // knows reports whether a certificate is that of a replica that lives.
 func (r *Replicas) knows(ctx context.Context, digest string) bool {
-	return r.looked(ctx, "digest "+digest, func(l *seen) bool {
+	return r.looked(ctx, r.held.digests, digest, func(l *seen) bool {
 		return l.note(noteDigest) == digest && l.Metadata.Name == leaseOf(l.Spec.Holder) && r.livesLocked(l)
 	})
 }
 
 // Known reports whether there is a replica of a name, or was one lately.
 func (r *Replicas) Known(ctx context.Context, name string) bool {
-	return name != "" && r.looked(ctx, "name "+name, func(l *seen) bool { return l.Metadata.Name == leaseOf(name) })
+	return name != "" && r.looked(ctx, r.held.names, name, func(l *seen) bool { return l.Metadata.Name == leaseOf(name) })
 }
 
 // Forgotten reports whether a replica has been gone for so long that nobody remembers it. Known was asked before.
 func (r *Replicas) Forgotten(name string) bool {
-	s := r.held.search
-	if !s.mu.TryLock() { // one is being looked for, which may take its time
-		return false
-	}
-	_, vain := s.vain["name "+name]
-	s.mu.Unlock()
+	vain := r.held.names.gone(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return vain && r.leases[leaseOf(name)] == nil
@@ -116,7 +111,7 @@ func (r *Replicas) Forgotten(name string) bool {
 
 // looked reports whether there is such a Lease. is is called with r.mu locked. One that is unknown is looked for once more: it may be new. What is not
 // there then is never looked for again, since a replica has its Lease before anybody hears of it.
-func (r *Replicas) looked(ctx context.Context, what string, is func(*seen) bool) bool {
+func (r *Replicas) looked(ctx context.Context, s *search, what string, is func(*seen) bool) bool {
 	has := func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -130,12 +125,11 @@ func (r *Replicas) looked(ctx context.Context, what string, is func(*seen) bool)
 	if has() {
 		return true
 	}
-	s := r.held.search
 	if !s.mu.TryLock() { // a stranger must not make many requests
 		return false
 	}
 	defer s.mu.Unlock()
-	if _, gone := s.vain[what]; gone || time.Now().Before(s.next) {
+	if s.gone(what) || time.Now().Before(s.next) {
 		return false
 	}
 	if _, err := r.list(ctx); err != nil {
@@ -147,10 +141,8 @@ func (r *Replicas) looked(ctx context.Context, what string, is func(*seen) bool)
 	if has() {
 		return true
 	}
-	if s.vain == nil || len(s.vain) >= maxVain {
-		s.vain = map[string]struct{}{}
-	}
-	s.vain[what] = struct{}{}
+	s.note(what)
+	s.next = time.Now().Add(s.pause)
 	return false
 }
 

@@ -289,6 +289,33 @@ func TestP4WhatIsUnknownIsLookedForOnce(t *testing.T) {
 	})
 }
 
+// SPEC P4, N2: certificates of strangers make one request in a second, and change nothing for replicas that nobody remembers.
+func TestP4StrangersAreLookedForSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &lister{}
+		r := newReplica(t, "a")
+		r.opts.Client = clientOf(t, api)
+		if r.Known(t.Context(), "gone") || !r.Forgotten("gone") {
+			t.Fatal("somebody remembers it")
+		}
+		before := api.asked.Load()
+		for n := range 2 * maxVain {
+			if n%(maxVain/5) == 0 {
+				time.Sleep(digestPause)
+			}
+			r.knows(t.Context(), strconv.Itoa(n))
+		}
+		if got := api.asked.Load() - before; got != 10 {
+			t.Errorf("%d requests in 10 seconds, want 10", got)
+		}
+		r.held.digests.mu.Lock() // one is being looked for
+		defer r.held.digests.mu.Unlock()
+		if !r.Forgotten("gone") {
+			t.Error("a replica that was forgotten is not, since strangers came")
+		}
+	})
+}
+
 // lister answers each request with a list of nothing.
 type lister struct {
 	asked atomic.Int64
