@@ -55,6 +55,7 @@ type options struct {
 	tool    manifest.Tool
 	auth    *auth.Source
 	started func(capsule.Connection) // is told of each session
+	over    func(context.Context) bool
 }
 
 // connect serves a capsule whose server is at a URL, until the test is over.
@@ -79,7 +80,7 @@ func connect(t *testing.T, url string, mods ...func(*options)) *living {
 	l := &living{t: t, log: &testkit.Log{}}
 	log := slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
-	start := remote.Connect(o.tool, remote.Options{Client: client, Auth: o.auth, Log: log})
+	start := remote.Connect(o.tool, remote.Options{Client: client, Auth: o.auth, Over: o.over, Log: log})
 	l.Capsule, err = capsule.New(o.tool, capsule.Options{
 		Connect: func(ctx context.Context) (capsule.Connection, error) {
 			p, err := start(ctx)

@@ -206,7 +206,7 @@ func (s *session) Exited() <-chan struct{} { return s.exited }
 func (s *session) ExitText() string { return s.text }
 
 // Expired implements capsule.Expirer.
-func (s *session) Expired() bool { return s.text == lostSession }
+func (s *session) Expired() bool { return s.text == lostSession || s.text == lostHolder }
 
 // Heard implements capsule.Connection.
 func (s *session) Heard() <-chan struct{} { return s.gone }
@@ -247,7 +247,7 @@ func (s *session) live(ctx context.Context) {
 		s.work.Go(func() {
 			defer s.contain()
 			if s.opts.Over(ctx) {
-				s.exit(lostSession)
+				s.exit(lostHolder)
 			}
 		})
 	}

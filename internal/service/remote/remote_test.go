@@ -241,6 +241,46 @@ func TestSessionThatIsOver(t *testing.T) {
 	}
 }
 
+// SPEC P4: a call in flight says so if the replica that held its capsule is gone, and the next one is made at another.
+func TestP4AHolderThatIsGone(t *testing.T) {
+	reached, gone := make(chan struct{}, 9), make(chan struct{}, 1)
+	s := script(t, func(_ http.ResponseWriter, r *http.Request, m asked) bool {
+		if m.Method != "tools/call" || len(gone) == 0 {
+			return false
+		}
+		reached <- struct{}{}
+		<-r.Context().Done()
+		return true
+	})
+	end := make(chan struct{})
+	l := connect(t, s.URL, func(o *options) {
+		o.over = func(ctx context.Context) bool {
+			select {
+			case <-end:
+				<-gone
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+	})
+	l.becomes("READY")
+	l.offers(1)
+	gone <- struct{}{}
+	var tell sync.WaitGroup
+	defer tell.Wait()
+	tell.Go(func() {
+		<-reached
+		end <- struct{}{}
+	})
+	if got := l.text("far--t", `{}`); !strings.Contains(got, "it moves to another replica") {
+		t.Errorf("the call says: %s", got)
+	}
+	if got := l.text("far--t", `{}`); got != "called" {
+		t.Errorf("the next call says: %s", got)
+	}
+}
+
 // A 400 that is about one request does not end the session.
 func TestRefusedRequest(t *testing.T) {
 	s := script(t, func(w http.ResponseWriter, _ *http.Request, m asked) bool {

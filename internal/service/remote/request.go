@@ -224,6 +224,9 @@ func (s *session) expire() {
 // lostSession is the reason for the end of a session that the server has ended.
 const lostSession = "lost its session: the server does not know it any more"
 
+// lostHolder is the reason for the end of a session whose server is known to have gone (Options.Over).
+const lostHolder = "moves to another replica: the one that held it holds it no longer"
+
 // unreachable reports whether an error means that there was no connection, and that a retry may
 // help.
 func unreachable(f *fault.Error) bool {
