@@ -46,7 +46,7 @@ var uncontained = map[string]struct {
 	"internal/mcp/rpc.Conn.leave":                      {1, own},
 	"internal/mcp/rpc.Conn.silent":                     {1, own},
 	"internal/app/wiring.Parts.KeepAlive":              {1, below},
-	"internal/app/wiring.offered.answer":            {1, own},
+	"internal/app/wiring.offered.answer":               {1, own},
 	"internal/app/daemon.readiness.Serve":              {1, own},
 	"internal/app/daemon.server.Serve":                 {1, own},
 	"internal/app/daemon.issued.run":                   {1, waits},

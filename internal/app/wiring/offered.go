@@ -122,7 +122,7 @@ func (o *offered) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r = passedOn(w, r); r != nil {
-		o.answer(open, w, r)
+		o.answer(open, w, r) //nolint:contextcheck // r has its own
 	}
 }
 
@@ -134,7 +134,7 @@ func (o *offered) answer(open context.Context, w http.ResponseWriter, r *http.Re
 	} else {
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
-		defer context.AfterFunc(open, end)()
+		defer context.AfterFunc(open, end)() //nolint:contextcheck // it ends with either
 		r = r.WithContext(ctx)
 	}
 	r.URL.Path = "/mcp"
