@@ -60,7 +60,7 @@ func encodeRecord(r *Record) ([]byte, error) {
 // turn to write.
 func (s *Store) commitLocked(e *entry, next Record) (kept bool, err error) {
 	e.writing = true
-	err = s.keeper.put(e, &next)
+	err = s.put(e, &next)
 	e.writing = false
 	switch {
 	case e.overtaken:
@@ -68,7 +68,7 @@ func (s *Store) commitLocked(e *entry, next Record) (kept bool, err error) {
 		if s.all[e.ID] == e {
 			s.noteLocked(e, nil) // what was written is not so, or is good for no call
 		} else {
-			s.keeper.remove(e)
+			s.remove(e)
 		}
 		return false, err
 	case err != nil:
@@ -85,7 +85,7 @@ func (s *Store) noteLocked(e *entry, ev *Event) {
 	if e.writing {
 		e.overtaken = true
 	} else {
-		told = s.keeper.note(e, ev)
+		told = s.note(e, ev)
 	}
 	if ev != nil && !told {
 		s.tell(*ev)

@@ -169,9 +169,9 @@ func (s *Store) Close() {
 		e.late.Stop()
 	}
 	s.mu.Unlock()
-	s.keeper.stop()
+	s.stop()
 	defer s.turn("")() // what is being written is on the disk before another process reads it
-	s.keeper.close()
+	s.close()
 }
 
 // Ask returns the record of a call: that of the same call, if it waits, is approved or was denied, else a
@@ -315,7 +315,7 @@ func (s *Store) endLocked(e *entry) {
 		delete(s.all, oldest.ID)
 		s.forgetLocked(oldest)
 		oldest.overtaken = oldest.writing
-		s.keeper.remove(oldest)
+		s.remove(oldest)
 	}
 }
 
@@ -344,7 +344,7 @@ func (s *Store) use(id string) error {
 		return err
 	}
 	next := e.Record
-	next.Used, next.UsedBy = now, s.keeper.self()
+	next.Used, next.UsedBy = now, s.self()
 	kept, err := s.commitLocked(e, next)
 	if errors.Is(err, documents.ErrUnsure) {
 		e.unsureUse = true
@@ -375,14 +375,14 @@ func (e *entry) useLocked() use { return use{e.ID, e.Used, e.UsedBy} }
 func (s *Store) GiveBack(id string) {
 	s.mu.Lock()
 	e := s.all[id]
-	if e == nil || e.Used.IsZero() || e.UsedBy != s.keeper.self() {
+	if e == nil || e.Used.IsZero() || e.UsedBy != s.self() {
 		s.mu.Unlock()
 		return
 	}
 	of := e.useLocked()
 	s.mu.Unlock()
 	if err := retry(func() error { return s.giveBack(of) }); err != nil {
-		s.keeper.later(func() bool { return s.giveBack(of) == nil })
+		s.later(func() bool { return s.giveBack(of) == nil })
 	}
 }
 
