@@ -182,7 +182,7 @@ var imports = map[string][]string{
 
 	// What operators see and do.
 	"internal/app/control":       {"internal/file/regularfile", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
-	"internal/console":           {"internal/call/pace", "internal/call/turns", "internal/observe/brief"},                                                                                                       // the web page: its files, and who gets in; whose share a request takes
+	"internal/console":           {"internal/call/pace", "internal/call/turns", "internal/observe/brief"},                                                                                 // the web page: its files, and who gets in; whose share a request takes
 	"internal/observe/telemetry": {"internal/call/recovered", "mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.

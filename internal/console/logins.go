@@ -41,7 +41,7 @@ func (c *Console) ask(w http.ResponseWriter, r *http.Request, places *turns.Shar
 	if err := f(r.Context(), d.Login); err != nil {
 		c.logRefused("a login to the console did not succeed", "err", err)
 		refuse(w, http.StatusForbidden, "The login at "+d.Login.Host+" did not succeed: "+err.Error()+".", "")
-		pace.Sleep(c.over, failedPause) // also if the client has hung up
+		pace.Sleep(c.over, failedPause) //nolint:contextcheck // also if the client has hung up
 		return false
 	}
 	return true

@@ -134,8 +134,8 @@ func (o *offered) answer(open context.Context, w http.ResponseWriter, r *http.Re
 	} else {
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
-		defer context.AfterFunc(open, end)() //nolint:contextcheck // it ends with either
-		r = r.WithContext(ctx)
+		defer context.AfterFunc(open, end)()
+		r = r.WithContext(ctx) //nolint:contextcheck // it ends with either
 	}
 	r.URL.Path = "/mcp"
 	o.front.ServeHTTP(w, r)
