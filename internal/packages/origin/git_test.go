@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -98,31 +97,6 @@ func tool(t *testing.T, dir string, format ...string) (r *repository, commits []
 	return r, commits
 }
 
-// daemon serves the repositories of a folder by git's own protocol and returns their URL.
-func daemon(t *testing.T, base string) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().(*net.TCPAddr)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, "git", "daemon", "--reuseaddr", "--export-all", "--listen=127.0.0.1", fmt.Sprint("--port=", addr.Port), "--base-path="+base, base)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+safe(t))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	testkit.Eventually(t, "git daemon listens", func() bool {
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr.String())
-		return err == nil && c.Close() == nil
-	})
-	return "git://" + addr.String()
-}
-
 // safe returns a configuration with which git serves repositories of other users.
 func safe(t *testing.T) string {
 	t.Helper()
@@ -167,7 +141,7 @@ func read(t *testing.T, parts ...string) string {
 func TestRFC3S4_2RepositoriesByEveryTransport(t *testing.T) {
 	base := t.TempDir()
 	r, commits := tool(t, filepath.Join(base, "fs"))
-	for _, remote := range []string{daemon(t, base) + "/fs", smartHTTP(t, base, nil) + "/fs/.git", "file://" + r.dir} {
+	for _, remote := range []string{testkit.GitDaemon(t, base, "GIT_CONFIG_GLOBAL="+safe(t)) + "/fs", smartHTTP(t, base, nil) + "/fs/.git", "file://" + r.dir} {
 		g := origin.Git{Local: true}
 		tags, err := g.Tags(t.Context(), remote)
 		if err != nil || !slices.Equal(tags, []string{"v1.0.0", "v1.1.0"}) {
@@ -467,7 +441,7 @@ func TestM4NothingOfARepositoryRuns(t *testing.T) {
 		here.git("config", key, "touch "+ran)
 	}
 	here.git("config", "url.file:///nowhere.insteadOf", "git://")
-	url := daemon(t, base)
+	url := testkit.GitDaemon(t, base, "GIT_CONFIG_GLOBAL="+safe(t))
 	home := t.TempDir()
 	put(t, filepath.Join(home, ".gitconfig"), "[url \"file:///nowhere\"]\n\tinsteadOf = git://\n[core]\n\thooksPath = "+filepath.Join(r.dir, ".git", "hooks")+"\n", 0o644)
 	t.Setenv("HOME", home)

@@ -1,9 +1,6 @@
 package program
 
 import (
-	"context"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,32 +23,6 @@ func gitConfig(t *testing.T) string {
 	return "GIT_CONFIG_GLOBAL=" + file
 }
 
-// gitDaemon serves the repositories below a folder, and returns the URL of the folder.
-func gitDaemon(t *testing.T, folder, config string) string {
-	t.Helper()
-	needs.Programs(t, "git")
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().(*net.TCPAddr)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, "git", "daemon", "--reuseaddr", "--export-all", "--listen=127.0.0.1", fmt.Sprint("--port=", addr.Port), "--base-path="+folder, folder)
-	cmd.Env = append(os.Environ(), config)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	testkit.Eventually(t, "git daemon listens", func() bool {
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr.String())
-		return err == nil && c.Close() == nil
-	})
-	return "git://" + addr.String()
-}
-
 // named finds the blocks of a document that are files or commands: "`FILE`:" is before those of a file.
 var named = regexp.MustCompile("(?ms)^(?:`([^`\n]+)`:\n\n)?```([a-z]+)\n(.*?)^```$")
 
@@ -69,7 +40,7 @@ func TestTheWalkOfPACKAGES(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	replaced := strings.NewReplacer("https://example.com/ada", gitDaemon(t, work, config))
+	replaced := strings.NewReplacer("https://example.com/ada", testkit.GitDaemon(t, work, config))
 	shown := strings.NewReplacer(replaced.Replace("https://example.com/ada"), "https://example.com/ada")
 	blocks := named.FindAllStringSubmatch(section(t, "docs/PACKAGES.md", "Publish your first tool in five minutes"), -1)
 	if len(blocks) < 8 {
@@ -117,7 +88,7 @@ func TestM1TheExampleRegistry(t *testing.T) {
 	needs.Programs(t, "git", "/usr/bin/python3", "/usr/bin/node")
 	i := newInstallable(t)
 	root, served, config := filepath.Join("..", "..", ".."), t.TempDir(), gitConfig(t)
-	url := gitDaemon(t, served, config)
+	url := testkit.GitDaemon(t, served, config)
 	repository := func(from, name string, tag bool) {
 		t.Helper()
 		dir := filepath.Join(served, name)
