@@ -125,11 +125,12 @@ func (r *Replicas) looked(ctx context.Context, s *search, what string, is func(*
 	if has() {
 		return true
 	}
-	if !s.mu.TryLock() { // a stranger must not make many requests
-		return false
-	}
+	s.mu.Lock() // what comes at the same time waits for what is found: a new replica is asked for by several requests at once
 	defer s.mu.Unlock()
-	if s.gone(what) || time.Now().Before(s.next) {
+	if has() {
+		return true
+	}
+	if s.gone(what) || time.Now().Before(s.next) { // a stranger must not make many requests
 		return false
 	}
 	if _, err := r.list(ctx); err != nil {

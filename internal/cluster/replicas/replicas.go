@@ -160,8 +160,8 @@ func (r *Replicas) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ServeWhen says that this replica serves, and what tells whether it is ready. Until it is, others do not pass requests on
-// to it, and it does not go on with their sessions.
+// ServeWhen says that this replica serves, and what tells whether it is ready. Until it is, it does not go on with sessions of
+// others. Requests of the sessions that it has begun are passed on to it.
 func (r *Replicas) ServeWhen(ready func() bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,7 +278,7 @@ func (r *Replicas) Lives(name string) bool {
 		return !r.leaving
 	}
 	l := r.leases[leaseOf(name)]
-	return l != nil && r.answersLocked(l)
+	return l != nil && r.reachesLocked(l) && l.leaves().IsZero() // also while it starts: it has what it has given names to
 }
 
 // Reaches reports whether a replica can still be asked for what only it has, even while it stops.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -143,7 +144,7 @@ func TestP4WhoIsForgotten(t *testing.T) {
 	}
 }
 
-// SPEC P4: a replica that is not ready yet goes on with nothing of others, and no request is passed on to it.
+// SPEC P4: a replica that is not ready yet goes on with nothing of others. It has what it has begun itself.
 func TestP4WhoIsNotReadyGoesOnWithNothing(t *testing.T) {
 	r := newReplica(t, "a")
 	now := time.Now()
@@ -151,8 +152,8 @@ func TestP4WhoIsNotReadyGoesOnWithNothing(t *testing.T) {
 	starts.Metadata.Annotations[noteStarts] = "true"
 	own := there(r.self, now)
 	meet(now, r, starts, own)
-	if r.Lives("b") || !r.Reaches("b") {
-		t.Error("b starts: it goes on with no sessions, and can be asked")
+	if !r.Lives("b") || !r.Reaches("b") {
+		t.Error("b starts: it has the sessions that it has begun, and can be asked")
 	}
 	for n := range 50 {
 		if heir := r.Heir("gone", strconv.Itoa(n)); heir != r.self {
@@ -314,6 +315,44 @@ func TestP4StrangersAreLookedForSeldom(t *testing.T) {
 			t.Error("a replica that was forgotten is not, since strangers came")
 		}
 	})
+}
+
+// SPEC P4: several requests for a replica that is new here, at the same moment, all find it, also while it starts: one that does
+// not would have another replica go on with a session that lives.
+func TestP4ANewReplicaIsFoundByAllWhoAskAtOnce(t *testing.T) {
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	r := newReplica(t, "a")
+	r.opts.Client = clientOf(t, listing(func() string {
+		asked <- struct{}{}
+		<-answer
+		return `{"metadata":{"resourceVersion":"2"},"items":[{"metadata":{"name":"` + leaseOf("b") + `","resourceVersion":"1","annotations":{"` +
+			noteAddress + `":"127.0.0.1:1","` + noteDigest + `":"of b","` + noteStarts + `":"true"}},"spec":{"holderIdentity":"b","leaseDurationSeconds":10}}]}`
+	}))
+	var begun, ended sync.WaitGroup
+	ask := func() {
+		if !r.Known(t.Context(), "b") || !r.Lives("b") {
+			t.Error("a replica that has a Lease is not known, or does not live")
+		}
+	}
+	ended.Go(ask)
+	<-asked
+	for range 5 {
+		begun.Add(1)
+		ended.Go(func() {
+			begun.Done()
+			ask()
+		})
+	}
+	begun.Wait()
+	close(answer)
+	ended.Wait()
+}
+
+// listing answers each request with a list.
+type listing func() string
+
+func (l listing) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(l()))}, nil
 }
 
 // lister answers each request with a list of nothing.
