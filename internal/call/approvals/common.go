@@ -67,7 +67,7 @@ func follow(s *Store, docs *documents.Documents) *common {
 	})
 	c.work.Go(func() {
 		defer recovered.To(s.opts.Log, "keep approvals", nil)
-		c.mend(ctx)
+		c.catchUp(ctx)
 	})
 	return c
 }
@@ -362,8 +362,8 @@ func (c *common) laterLocked(do func() (done bool)) {
 	}
 }
 
-// mend does what is to be done, each until it is.
-func (c *common) mend(ctx context.Context) {
+// catchUp does what is to be done, each until it is.
+func (c *common) catchUp(ctx context.Context) {
 	for {
 		select {
 		case <-c.wake:

@@ -254,7 +254,7 @@ func TestP4AUseThatIsGivenBackLateTakesNoOtherBack(t *testing.T) {
 	}
 }
 
-// SPEC P4, SPEC-TOOLS 8.7: who may write the objects, and is no replica, cannot approve a call, nor bring back an approval.
+// SPEC P4, SPEC-TOOLS 8.7: who may write the objects, and is not a replica, cannot approve a call, nor bring back an approval.
 func TestP4WhatNoReplicaHasWrittenDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := new(kubetest.Objects)

@@ -3,7 +3,7 @@
 // version, so that of several replicas one is first.
 //
 // Its invariant: what is read was written by a replica of the group, to this object and as this version of it. Who may
-// write objects, and is no replica, can remove documents, and cannot make, change or bring back one. A document whose object
+// write objects, and is not a replica, can remove documents, and cannot make, change or bring back one. A document whose object
 // they changed is not read, and not replaced either until somebody deletes the object.
 package documents
 

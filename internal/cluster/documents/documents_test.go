@@ -155,7 +155,7 @@ func TestP4NoVersionComesBackInANewObject(t *testing.T) {
 	})
 }
 
-// SPEC P4: an object that was only made is no document. A document that is put takes it, and a replica that starts removes it.
+// SPEC P4: an object that was only made is not a document. A document that is put takes it, and a replica that starts removes it.
 func TestP4AnEmptyObjectIsNoDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := new(kubetest.Objects)

@@ -185,7 +185,7 @@ func entryLine(raw []byte) (history.Line, bool) {
 	return parsed(terminal.EscapedJSON(append(line, '}')))
 }
 
-// fieldText returns the value of a field: journalctl writes one that is no text as the numbers of its bytes, and several of the
+// fieldText returns the value of a field: journalctl writes one that is not text as the numbers of its bytes, and several of the
 // same name as a list.
 func fieldText(raw json.RawMessage) string {
 	var text string

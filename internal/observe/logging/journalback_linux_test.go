@@ -64,7 +64,7 @@ func linesOf(t *testing.T, q history.Query, last int, kept ...history.Line) (lis
 }
 
 // SPEC O2: where the log goes to the journal, older lines come from there, as the JSON log has them: numbers as numbers, values
-// that are no text as text, and texts as texts.
+// that are not text as text, and texts as texts.
 func TestO2LinesComeFromTheJournal(t *testing.T) {
 	asked := journalctl(t, "-- No entries --\n{\n[]\n"+
 		journaled(0, "started", "notes", "ORLA_PID", `"12"`, "ORLA_CAUSE", `"first start"`, "ORLA_VERSION", `"1"`)+
