@@ -44,7 +44,7 @@ type Ticket struct {
 type Visit struct {
 	Guest
 	Origin  string    // of the page
-	Session string    // distinguishes sessions; it is no secret
+	Session string    // distinguishes sessions; it is not a secret
 	Entered time.Time // when the session began
 	// Redeem returns whose link has a code, or is a link; false if it is not good. It is used up.
 	Redeem func(link string) (Guest, bool)

@@ -186,7 +186,7 @@ func (p *Provider) refreshCommon() {
 // changeCommon is change with what all replicas have.
 //
 //nolint:contextcheck,nolintlint // what is written has its own bound
-func (p *Provider) changeCommon(anew bool, edit func(*file)) (*file, error) {
+func (p *Provider) changeCommon(replace bool, edit func(*file)) (*file, error) {
 	c := p.store.common
 	d, err := c.document(p.name)
 	if err != nil {
@@ -195,7 +195,7 @@ func (p *Provider) changeCommon(anew bool, edit func(*file)) (*file, error) {
 	ctx := context.Background() // it has a bound, and is not given up
 	for range tries {
 		f, err := unpack(d)
-		if errors.Is(err, fs.ErrNotExist) || err != nil && anew {
+		if errors.Is(err, fs.ErrNotExist) || err != nil && replace {
 			f, err = &file{}, nil
 		}
 		if err != nil {

@@ -170,11 +170,11 @@ func (f *file) bound(listed map[item]*listedItem) {
 	}
 }
 
-// change reads the file of a provider, changes it and writes it, while no other process does. anew says that
+// change reads the file of a provider, changes it and writes it, while no other process does. replace says that
 // what cannot be read is replaced. It returns what the file says now.
-func (p *Provider) change(anew bool, edit func(*file)) (*file, error) {
+func (p *Provider) change(replace bool, edit func(*file)) (*file, error) {
 	if p.store.common != nil {
-		return p.changeCommon(anew, edit)
+		return p.changeCommon(replace, edit)
 	}
 	if p.store.dir == "" {
 		return nil, errors.New("there is no state_dir to keep it in")
@@ -185,7 +185,7 @@ func (p *Provider) change(anew bool, edit func(*file)) (*file, error) {
 	}
 	defer unlock()
 	f, err := readFile(p.path)
-	if errors.Is(err, fs.ErrNotExist) || err != nil && anew {
+	if errors.Is(err, fs.ErrNotExist) || err != nil && replace {
 		f, err = &file{}, nil
 	}
 	if err != nil {

@@ -309,7 +309,7 @@ func BenchmarkCompareUnchanged(b *testing.B) {
 	for b.Loop() {
 		p.Compare(again, nil)
 		b.StopTimer()
-		again = tools(10_000) // a list that was read anew
+		again = tools(10_000) // a list that was read again
 		b.StartTimer()
 	}
 }
