@@ -296,13 +296,14 @@ func (c *common) note(e *entry, ev *Event) (told bool) {
 	if ev != nil {
 		e.toTell = ev
 	}
-	c.laterLocked(func() bool { return c.noteNow(e) })
+	caller := e.Caller // later it is read without the lock
+	c.laterLocked(func() bool { return c.noteNow(e, caller) })
 	return true
 }
 
 // noteNow keeps the end of a record, unless another replica has.
-func (c *common) noteNow(e *entry) (done bool) {
-	defer c.s.turn(e.Caller)()
+func (c *common) noteNow(e *entry, caller string) (done bool) {
+	defer c.s.turn(caller)()
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	at := c.slots[nameOf(&e.Question)]
@@ -333,8 +334,9 @@ func (c *common) tellLocked(e *entry) {
 
 // remove implements keeper.
 func (c *common) remove(e *entry) {
+	caller := e.Caller
 	c.laterLocked(func() bool {
-		defer c.s.turn(e.Caller)()
+		defer c.s.turn(caller)()
 		c.s.mu.Lock()
 		at := c.slots[nameOf(&e.Question)]
 		ours := at != nil && at.current == e && c.s.all[e.ID] == nil
