@@ -349,8 +349,7 @@ func (r *Replicas) watchHeld(ctx, alive context.Context, name string, end contex
 			end(errLost)
 			return
 		case leaving:
-			note := kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteLeaves: time.Now().UTC().Format(time.RFC3339)}}}
-			_ = r.patch(context.WithoutCancel(ctx), name, note) // else others ask this replica once more, and are told that it does not hold it
+			_ = r.annotate(context.WithoutCancel(ctx), name, noteLeaves, time.Now()) // else others ask this replica once more, and are told that it does not hold it
 			end(errLeaves)
 			return
 		}

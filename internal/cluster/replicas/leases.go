@@ -19,7 +19,7 @@ const (
 	noteAddress = "orla.dev/address" // of a replica
 	noteDigest  = "orla.dev/certificate"
 	noteLeaves  = "orla.dev/leaves"  // since when a replica stops, or gives a capsule up
-	noteStarts  = "orla.dev/starts"  // of a replica that is not ready yet
+	noteServes  = "orla.dev/serves"  // since when a replica is ready
 	noteUsed    = "orla.dev/used"    // when others still went on with sessions of a replica that is gone
 	noteCapsule = "orla.dev/capsule" // the name of the capsule that is held
 	noteOrder   = "orla.dev/order"   // what an operator wants of it, and a word that no other order has
@@ -69,20 +69,22 @@ func number(version string) uint64 {
 }
 
 // leaves returns since when its holder is giving it up; zero if it is not.
-func (l *record) leaves() time.Time {
-	at, _ := time.Parse(time.RFC3339, l.note(noteLeaves)) // zero if there is none
+func (l *record) leaves() time.Time { return l.when(noteLeaves) }
+
+// serves returns since when its replica is ready; zero if it is not yet.
+func (l *record) serves() time.Time { return l.when(noteServes) }
+
+func (l *record) when(key string) time.Time {
+	at, _ := time.Parse(time.RFC3339, l.note(key)) // zero if there is none
 	return at
 }
 
-// starts reports whether its replica is not ready yet.
-func (l *record) starts() bool { return l.note(noteStarts) != "" }
-
-// wentAt returns when a replica that is gone went, about.
+// wentAt returns when a replica that is gone was there last, by its own clock; zero if nobody knows.
 func (l *record) wentAt() time.Time {
 	if at := l.leaves(); !at.IsZero() {
 		return at
 	}
-	return l.Spec.Renewed.Add(lasts)
+	return l.Spec.Renewed
 }
 
 // follow keeps what is known of the Leases up to date.
@@ -217,6 +219,11 @@ func (r *Replicas) patch(ctx context.Context, name string, with kubeapi.Object) 
 	ctx, cancel := context.WithTimeout(ctx, lasts/3)
 	defer cancel()
 	return r.opts.Client.Do(ctx, kubeapi.Request{Method: http.MethodPatch, Of: leases, Namespace: r.opts.Namespace, Name: name, Body: with}, nil)
+}
+
+// annotate notes a time at a Lease.
+func (r *Replicas) annotate(ctx context.Context, name, key string, at time.Time) error {
+	return r.patch(ctx, name, kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{key: at.UTC().Format(time.RFC3339Nano)}}})
 }
 
 // remove removes a Lease whose replica has been gone for long. Another replica may be faster.

@@ -12,8 +12,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"hash/fnv"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -67,6 +65,7 @@ type Replicas struct {
 // asks are what this replica is asked about itself.
 type asks struct {
 	ready func() bool               // whether it can go on with what others had; nil before it serves
+	since time.Time                 // when it could first
 	uses  func(replica string) bool // whether it goes on with something of a replica; nil for nothing
 }
 
@@ -145,7 +144,7 @@ func (r *Replicas) Serve(ctx context.Context) error {
 	}
 	about := kubeapi.Object{
 		"labels":      kubeapi.Object{labelGroup: r.opts.Group},
-		"annotations": kubeapi.Object{noteAddress: r.opts.Address, noteDigest: r.digest, noteStarts: "true"},
+		"annotations": kubeapi.Object{noteAddress: r.opts.Address, noteDigest: r.digest},
 	}
 	for ctx.Err() == nil {
 		lease.Hold(ctx, lease.Options{
@@ -202,14 +201,17 @@ func (r *Replicas) watchTime(ctx context.Context) {
 		}
 		old, used := r.outdatedLocked()
 		own, ready := r.leases[leaseOf(r.self)], r.asks.ready
-		starts := own != nil && own.starts() && ready != nil
+		starts := own != nil && own.serves().IsZero() && ready != nil
 		r.mu.Unlock()
 		if starts && ready() {
-			_ = r.patch(ctx, leaseOf(r.self), kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteStarts: nil}}}) // it is tried again
+			r.mu.Lock()
+			r.asks.since = cmp.Or(r.asks.since, time.Now()) // also if the Lease is a new one
+			since := r.asks.since
+			r.mu.Unlock()
+			_ = r.annotate(ctx, leaseOf(r.self), noteServes, since) // it is tried again
 		}
 		if used != "" {
-			note := kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteUsed: time.Now().UTC().Format(time.RFC3339)}}}
-			_ = r.patch(ctx, used, note) // it is tried again
+			_ = r.annotate(ctx, used, noteUsed, time.Now()) // it is tried again
 		}
 		if old != "" {
 			r.remove(ctx, old)
@@ -290,57 +292,11 @@ func (r *Replicas) Reaches(name string) bool {
 }
 
 func (r *Replicas) answersLocked(l *seen) bool {
-	return r.reachesLocked(l) && l.leaves().IsZero() && !l.starts()
+	return r.reachesLocked(l) && l.leaves().IsZero() && !l.serves().IsZero()
 }
 
 func (r *Replicas) reachesLocked(l *seen) bool {
 	return l.isReplica() && r.livesLocked(l) && time.Since(l.suspect) > lasts
-}
-
-// Heir returns the replica that goes on with something of a replica that has gone: the same one on every replica, as
-// long as they know the same ones. It prefers those that were there before that one went, so that a new replica
-// does not take over what another one goes on with already.
-func (r *Replicas) Heir(of, what string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var until time.Time
-	if gone := r.leases[leaseOf(of)]; gone != nil {
-		until = gone.wentAt()
-	}
-	var all, before []string
-	for _, l := range r.leases {
-		m := l.member()
-		if m.Name == r.self && (r.leaving || l.starts()) || m.Name != r.self && !r.answersLocked(l) {
-			continue
-		}
-		if all = append(all, m.Name); !m.Created.After(until.Add(look)) {
-			before = append(before, m.Name)
-		}
-	}
-	if len(before) > 0 {
-		all = before
-	}
-	return first(all, what)
-}
-
-// first names one of several by rendezvous hashing; "" of none.
-func first(names []string, what string) (best string) {
-	var most uint64
-	for _, name := range names {
-		if n := weight(name, what); best == "" || n > most || n == most && name < best {
-			best, most = name, n
-		}
-	}
-	return best
-}
-
-func weight(name, what string) uint64 {
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, name+"\x00"+what) // a hash has no errors
-	n := h.Sum64()
-	n ^= n >> 31 // FNV hardly mixes its last bytes
-	n *= 0x9e3779b97f4a7c15
-	return n ^ n>>29
 }
 
 // suspect notes that a replica cannot be reached. For a while others go on with its sessions, and nobody waits for it.
@@ -359,8 +315,7 @@ func (r *Replicas) Leave(ctx context.Context) {
 	r.leaving = true
 	r.tellLocked()
 	r.mu.Unlock()
-	note := kubeapi.Object{"metadata": kubeapi.Object{"annotations": kubeapi.Object{noteLeaves: time.Now().UTC().Format(time.RFC3339)}}}
-	if err := r.patch(ctx, leaseOf(r.self), note); err != nil {
+	if err := r.annotate(ctx, leaseOf(r.self), noteLeaves, time.Now()); err != nil {
 		r.opts.Log.Warn("could not tell the other replicas that this one stops", "err", err)
 	}
 }

@@ -79,7 +79,7 @@ func hear(from time.Time, r *Replicas) time.Time {
 func there(name string, created time.Time) *record {
 	l := &record{}
 	l.Metadata.Name, l.Metadata.Created, l.Metadata.Version = leaseOf(name), created, "1"
-	l.Metadata.Annotations = map[string]string{noteDigest: "of " + name, noteAddress: "127.0.0.1:1"}
+	l.Metadata.Annotations = map[string]string{noteDigest: "of " + name, noteAddress: "127.0.0.1:1", noteServes: created.Format(time.RFC3339Nano)}
 	l.Spec.Holder, l.Spec.Seconds, l.Spec.Renewed = name, int64(lasts.Seconds()), created
 	return l
 }
@@ -149,7 +149,7 @@ func TestP4WhoIsNotReadyGoesOnWithNothing(t *testing.T) {
 	r := newReplica(t, "a")
 	now := time.Now()
 	starts := there("b", now)
-	starts.Metadata.Annotations[noteStarts] = "true"
+	delete(starts.Metadata.Annotations, noteServes)
 	own := there(r.self, now)
 	meet(now, r, starts, own)
 	if !r.Lives("b") || !r.Reaches("b") {
@@ -160,45 +160,10 @@ func TestP4WhoIsNotReadyGoesOnWithNothing(t *testing.T) {
 			t.Fatalf("the heir is %q", heir)
 		}
 	}
-	own.Metadata.Annotations[noteStarts] = "true"
+	delete(own.Metadata.Annotations, noteServes)
 	meet(now, r, own)
 	if heir := r.Heir("gone", "x"); heir != "" {
 		t.Errorf("no replica is ready, and the heir is %q", heir)
-	}
-}
-
-// SPEC P4: all replicas name the same heir of a session, and one that came later is none.
-func TestP4Heir(t *testing.T) {
-	began := time.Now().Add(-time.Hour)
-	gone := there("gone", began)
-	gone.Spec.Holder, gone.Spec.Renewed = "", began.Add(time.Minute)
-	old := []string{"b", "c", "d"}
-	all := []*Replicas{newReplica(t, "x"), newReplica(t, "y")}
-	heirs := map[string]int{}
-	for _, r := range all {
-		meet(time.Now(), r, gone, there("late", began.Add(30*time.Minute)))
-		for _, name := range old {
-			meet(time.Now(), r, there(name, began))
-		}
-	}
-	for n := range 300 {
-		what := strconv.Itoa(n)
-		heir := all[0].Heir("gone", what)
-		if other := all[1].Heir("gone", what); other != heir {
-			t.Fatalf("%s and %s", heir, other)
-		}
-		heirs[heir]++
-	}
-	for _, name := range old {
-		if heirs[name] < 50 {
-			t.Errorf("the sessions are not spread: %v", heirs)
-		}
-	}
-	if heirs["late"] > 0 {
-		t.Errorf("a replica that came later takes sessions over: %v", heirs)
-	}
-	if heir := all[0].Heir("nobody knows", "1"); heir == "" {
-		t.Error("a session of a replica that nobody knows has no heir")
 	}
 }
 
@@ -326,7 +291,7 @@ func TestP4ANewReplicaIsFoundByAllWhoAskAtOnce(t *testing.T) {
 		asked <- struct{}{}
 		<-answer
 		return `{"metadata":{"resourceVersion":"2"},"items":[{"metadata":{"name":"` + leaseOf("b") + `","resourceVersion":"1","annotations":{"` +
-			noteAddress + `":"127.0.0.1:1","` + noteDigest + `":"of b","` + noteStarts + `":"true"}},"spec":{"holderIdentity":"b","leaseDurationSeconds":10}}]}`
+			noteAddress + `":"127.0.0.1:1","` + noteDigest + `":"of b"}},"spec":{"holderIdentity":"b","leaseDurationSeconds":10}}]}`
 	}))
 	var begun, ended sync.WaitGroup
 	ask := func() {
