@@ -48,6 +48,7 @@ func (g *outsider) finishes(ticket console.Ticket, answer string) (status int, t
 // SPEC O3: a person logs in to the page at the issuer of access tokens, beyond loopback and on it, and may do what the roles of
 // their entry say. The session ends with the token. A token that is pasted still lets in.
 func TestO3LoginAtAnIssuer(t *testing.T) {
+	t.Parallel()
 	i := issuer.New(t)
 	config := fmt.Sprintf("allowed_hosts: [orla.example.com]\nauth:\n  oauth: {issuer: %s, public_url: https://orla.example.com, console_client_id: page, groups_claim: groups}\n", i.URL) +
 		"callers:\n  - {name: 'oauth:ann', console: [viewer]}\n  - {group: on-call, console: [operator]}\n"

@@ -319,6 +319,7 @@ func (c *council) disturb(r *rand.Rand, over <-chan struct{}) {
 // replicas, which are killed like the API server, what was approved runs once and nothing else runs.
 func TestP4ApprovalsOfAllReplicas(t *testing.T) {
 	needs.Time(t, "starts many replicas")
+	t.Parallel()
 	c := newCouncil(t)
 	names := slices.Sorted(maps.Keys(councils))
 	seed := rand.Uint64()

@@ -475,6 +475,7 @@ func TestP4NothingIsLostWhileReplicasChange(t *testing.T) {
 
 // SPEC P3, D4: a capsule whose process cannot start is not READY on any replica, and each says why.
 func TestP3EachReplicaSaysWhyAProcessCannotStart(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2)
 	newPack(t, f.tools, "bad", "handshake: mcp\nrestart: {max_failures: 2}", map[string]string{"main.py": "#!/bin/sh\nexec 0<&-\nsleep 0.3\nexit 3\n"})
 	for _, o := range f.all {
@@ -495,6 +496,7 @@ func TestP3EachReplicaSaysWhyAProcessCannotStart(t *testing.T) {
 // SPEC P3, J1: an operator of any replica stops and starts the process of a capsule, whichever replica holds it, and the next
 // holder knows that too.
 func TestP3AnOperatorReachesTheHolder(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1)
 	f.copy = t.TempDir() // so that each has its own control socket
 	if err := os.CopyFS(f.copy, os.DirFS(f.tools)); err != nil {
