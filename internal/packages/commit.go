@@ -183,7 +183,7 @@ func (s *Session) place(stage string, entry lockfile.Package) error {
 		return err
 	}
 	if err := s.step("move"); err != nil {
-		_ = os.Remove(above) // only if it is empty
+		removeEmpty(above)
 		return err
 	}
 	err := os.Rename(stage, target)
@@ -191,7 +191,7 @@ func (s *Session) place(stage string, entry lockfile.Package) error {
 		err = s.replace(stage, target, entry)
 	}
 	if err != nil {
-		_ = os.Remove(above) // only if it is empty
+		removeEmpty(above)
 		return err
 	}
 	if err := s.step("sync the folders"); err != nil {

@@ -88,7 +88,7 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 	if len(next.Versions(name)) == 0 {
 		_ = s.withoutSecret(name) // there may be none
 	}
-	_ = os.Remove(filepath.Join(s.store.Dir, name)) // only if it is empty
+	removeEmpty(filepath.Join(s.store.Dir, name))
 	for _, v := range removed {
 		_ = os.RemoveAll(away(v)) // the next Session removes what is left
 	}

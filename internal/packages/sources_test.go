@@ -119,6 +119,42 @@ func TestM4UninstallMovesOnlyWhatWasInstalled(t *testing.T) {
 	}
 }
 
+// SPEC M4: a lock that somebody else wrote removes no file and no link of a package's name, whatever is done.
+func TestM4NoLockRemovesAFile(t *testing.T) {
+	p := newProject(t)
+	p.must(p.install(p.source("say", "1.0.0", "")))
+	file, link := filepath.Join(p.store.Dir, "id_ed25519"), filepath.Join(p.store.Dir, "mine")
+	p.put(p.store.Dir, "id_ed25519", "a key")
+	p.must(os.Symlink("nowhere", link))
+	text, err := os.ReadFile(p.store.Lock)
+	p.must(err)
+	_, entry, _ := strings.Cut(string(text), "packages:\n")
+	for _, name := range []string{"id_ed25519", "mine"} {
+		text = append(text, strings.Replace(entry, "name: say", "name: "+name, 1)...)
+	}
+	p.must(os.WriteFile(p.store.Lock, text, 0o600))
+	stays := func(after string) {
+		t.Helper()
+		for _, path := range []string{file, link} {
+			if _, err := os.Lstat(path); err != nil {
+				t.Fatalf("after %s: %v", after, err)
+			}
+		}
+	}
+	p.must(p.do(func(*packages.Session) error { return nil }))
+	stays("a look")
+	for _, name := range []string{"id_ed25519", "mine"} {
+		if err := p.install(p.source(name, "1.0.0", "")); err == nil {
+			t.Errorf("%s was installed, though there is a file of that name", name)
+		}
+		stays("an install")
+	}
+	for _, name := range []string{"id_ed25519", "mine"} {
+		_ = p.do(func(s *packages.Session) error { _, err := s.Remove(t.Context(), name, ""); return err })
+		stays("an uninstall")
+	}
+}
+
 // SPEC M3 and M7: that a server is elsewhere has to be agreed to, and a registry elsewhere cannot name one on this machine
 // or in a local network.
 func TestM7RemoteServersAreAgreedTo(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
@@ -109,10 +110,14 @@ func (s *Session) sweep() error {
 		}
 	}
 	for _, name := range s.Lock.Names() {
-		_ = os.Remove(filepath.Join(s.store.Dir, name)) // only if it is empty
+		removeEmpty(filepath.Join(s.store.Dir, name))
 	}
 	return nil
 }
+
+// removeEmpty removes a folder if nothing is in it. The name may come from a lock that somebody else wrote: a file or a link of
+// that name stays.
+func removeEmpty(dir string) { _ = syscall.Rmdir(dir) }
 
 // isFolder returns an error if packages are not made in a folder: a repository can have a link there, to a folder with
 // other files.
