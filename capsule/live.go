@@ -62,7 +62,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 		default:
 		}
 	} else {
-		end, in = c.attend(ctx, in, restarts, &retired)
+		end = c.attend(ctx, &in, restarts, &retired)
 	}
 	if end.given {
 		return end
@@ -112,9 +112,10 @@ func (in *incarnation) kill() {
 	}
 }
 
-// attend keeps a capsule READY for as long as its process is healthy. It returns why this is
-// over, and the process that is to be ended: in mode replace that may be a newer one than in.
-func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restarts.Schedule, retired *sync.WaitGroup) (ending, *incarnation) {
+// attend keeps a capsule READY for as long as its process is healthy, and returns why this is
+// over. serving is that process; in mode replace, newer ones take its place there.
+func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *restarts.Schedule, retired *sync.WaitGroup) ending {
+	in := *serving
 	in.expected = c.offers.Expect() // before: who sees that it is READY may call what it is about to list
 	c.become(status{state: Ready, reason: "handshake complete", run: in.run(), conn: in.conn})
 	ctx, cancel := context.WithCancel(ctx)
@@ -130,49 +131,52 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 	var again *trigger        // a request for yet another process, which came before that one
 	var waits delayed         // a request that waits for packages
 	defer func() { waits.Stop() }()
-	look := c.seen // the last order of an operator that was looked at
-	fail := func(err error) (ending, *incarnation) {
+	defer func() {
 		if coming != nil { // there is nothing to replace any more
 			cancel()
 			if s := <-coming; s.in != nil {
 				s.in.kill()
 			}
 		}
+	}()
+	look := c.seen // the last order of an operator that was looked at
+	over := func(err error) ending {
 		end := ending{err: err, ready: time.Since(in.ready), run: in.run()}
 		if err != nil && restarts.Healthy(end.ready) && in.expired() { // sooner, it is a failure: the next one might end as soon
 			end.err, end.reload, end.reason = nil, true, err.Error()
 		}
-		return end, in
+		return end
 	}
 	for {
 		var request *trigger // for another process
 		select {
 		case <-in.connection.Exited():
-			return fail(fmt.Errorf("it %s", in.connection.ExitText()))
+			return over(fmt.Errorf("it %s", in.connection.ExitText()))
 		case <-in.connection.Heard():
 			in.conn.Drain() // new calls wait for the next process
 			select {
 			case err := <-in.unwell: // why reading has ended
-				return fail(err)
+				return over(err)
 			default:
 			}
-			return fail(in.exitOr("", "it closed its stdout"))
+			return over(in.exitOr("", "it closed its stdout"))
 		case <-in.conn.Over():
-			return fail(in.exitOr("", in.conn.Err().Error()))
+			return over(in.exitOr("", in.conn.Err().Error()))
 		case err := <-in.unwell:
-			return fail(err)
+			return over(err)
 		case <-ctx.Done():
-			return fail(nil)
+			return over(nil)
 		case answer := <-c.gives:
 			changes := coming != nil || waits.Done != nil || len(c.kick) > 0 || len(c.files.Changed()) > 0 // there is to be another process
-			e, in := fail(nil)
-			if e.reason = "Orla is upgraded"; changes {
+			e := over(nil)
+			e.reason = "Orla is upgraded"
+			if changes {
 				answer <- nil
-				return e, in
+				return e
 			}
 			end()
 			e.given = c.giveAway(in, answer)
-			return e, in
+			return e
 		case change := <-c.files.Changed():
 			c.noteChange(change)
 		case t := <-c.kick:
@@ -181,12 +185,19 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 			}
 		case <-look.changed:
 			look = c.orders.last.Load()
-			if request = c.follow(look, in.order); coming != nil {
+			request = c.follow(look, in.order)
+			if coming != nil {
 				request = nil // the order is looked at again when the new process is there
 			}
 		case s := <-coming:
 			coming = nil
-			in, end = c.succeed(ctx, in, s, end, retired)
+			if s.err != nil {
+				c.keep(ctx, s)
+			} else {
+				*serving = s.in
+				end = c.succeed(ctx, in, s, end, retired)
+				in = s.in
+			}
 			request = c.follow(look, s.order)
 			if again != nil && again.at.After(s.began) {
 				request = again
@@ -208,16 +219,16 @@ func (c *Capsule) attend(ctx context.Context, in *incarnation, restarts *restart
 				idle.Reset(max(left, time.Millisecond))
 				continue
 			}
-			e, in := fail(nil)
+			e := over(nil)
 			e.reason = fmt.Sprintf("no call for %s", c.tool.Runtime.IdleTimeout)
-			return e, in
+			return e
 		}
 		switch {
 		case request == nil, c.delay(ctx, &waits, *request):
 		case c.tool.Runtime.HotLoad.Mode != manifest.HotLoadReplace:
-			e, in := fail(nil)
+			e := over(nil)
 			e.reload, e.reason = true, request.reason
-			return e, in
+			return e
 		case coming != nil:
 			again = request // for when the new process is there
 		default:
@@ -292,7 +303,8 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 		next.state, next.starts = Stopping, byCall
 	}
 	c.count(restarts) // before the state, so that who sees the state sees the count
-	if next.since = time.Now(); again {
+	next.since = time.Now()
+	if again {
 		next.next = next.since.Add(wait)
 	}
 	c.become(next)
@@ -454,8 +466,7 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 		var err error
 		defer recovered.To(c.log, "replace a capsule's process", func(any) {
 			if in != nil {
-				in.connection.Kill()
-				in.close(0, errCut)
+				in.kill()
 			}
 			coming <- successor{err: errPanicked, why: why, order: order, began: began}
 		})
@@ -463,8 +474,7 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 		stderr := ""
 		if err == nil {
 			if err = in.greet(ctx); err != nil {
-				in.connection.Kill()
-				in.close(0, errCut)
+				in.kill()
 				stderr = shortOf(&in.stderr)
 				in = nil
 			}
@@ -474,17 +484,17 @@ func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan succ
 	return coming
 }
 
-// succeed lets s take over from in, if s has started, and returns the process that serves
-// now. The old process ends its calls in a goroutine of retired.
-func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end func(), retired *sync.WaitGroup) (*incarnation, func()) {
-	if s.err != nil {
-		if ctx.Err() == nil {
-			c.log.Error("the new process does not start; keeping the old one", "tool", c.tool.Name, "reason", s.why.reason, "err", s.err)
-		}
-		c.refuse(s)
-		return in, end
+// keep says that the process that serves stays, since s has not started.
+func (c *Capsule) keep(ctx context.Context, s successor) {
+	if ctx.Err() == nil {
+		c.log.Error("the new process does not start; keeping the old one", "tool", c.tool.Name, "reason", s.why.reason, "err", s.err)
 	}
-	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.pid(), "old_pid", in.pid())
+	c.refuse(s)
+}
+
+// succeed lets s take over from in, and returns how to end the goroutines of s. end does so for in, which ends its calls in a
+// goroutine of retired.
+func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end func(), retired *sync.WaitGroup) (endNew func()) {
 	c.stderr.Store(&s.in.stderr)
 	c.amend(func(now *status) {
 		now.run, now.conn, now.reason = s.in.run(), s.in.conn, s.why.reason
@@ -494,7 +504,8 @@ func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end
 		defer recovered.To(c.log, "end a process that was replaced", func(any) { in.connection.Kill() })
 		in.close(c.tool.Runtime.Drain, fault.Wrap(fault.NotReady, errLate, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
 	})
-	return s.in, s.in.help(ctx)
+	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.pid(), "old_pid", in.pid())
+	return s.in.help(ctx)
 }
 
 var _ rpc.Handler = (*incarnation)(nil)

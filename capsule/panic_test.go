@@ -3,13 +3,21 @@ package capsule_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/internal/launch"
+	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
+	"github.com/orla-project/orla/internal/testing/testkit"
+	"github.com/orla-project/orla/manifest"
 )
 
 // cursed is a client that panics when it is asked.
@@ -69,5 +77,41 @@ func TestF2APanicOverWhatACapsulePrintsEndsItsProcessAlone(t *testing.T) {
 			l.await("READY")
 			l.call(capsuletest.Args{})
 		})
+	}
+}
+
+// SPEC D7b, F2: a panic while a new process takes over leaves neither process running.
+func TestF2APanicOverAReplacementLeavesNoProcess(t *testing.T) {
+	log := new(journal)
+	launcher, err := launch.NewLocal(launch.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(launcher.Close)
+	var lifted atomic.Bool
+	tool := capsuletest.Tool(t, "echo", capsuletest.Quick, startupTimeout(patience), func(m *manifest.Tool) { m.Runtime.HotLoad.Mode = manifest.HotLoadReplace })
+	c, err := capsule.New(tool, capsule.Options{
+		Launcher: launcher.Launcher(), Environ: environ.Clean(syscall.Environ()), Log: slog.New(cursedLog{slog.NewJSONHandler(log, nil), "replaced", &lifted}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan any, 1)
+	go func() {
+		defer func() { ended <- recover() }()
+		_ = c.Serve(t.Context())
+	}()
+	testkit.Eventually(t, "the capsule is READY", func() bool { return c.Life().State == "READY" })
+	go func() { _ = c.Restart(t.Context()) }()
+	if got := <-ended; got != "for the test" {
+		t.Fatalf("Serve ends with %v", got)
+	}
+	started := regexp.MustCompile(`"msg":"started"[^\n]*"pid":(\d+)`).FindAllStringSubmatch(log.String(), -1)
+	if len(started) != 2 {
+		t.Fatalf("%d processes were started: %s", len(started), log)
+	}
+	for _, one := range started {
+		pid, _ := strconv.Atoi(one[1])
+		testkit.Eventually(t, "process "+one[1]+" is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 	}
 }
