@@ -49,7 +49,7 @@ var imports = map[string][]string{
 	"internal/file/yamldoc":       {"internal/observe/brief"},
 
 	"internal/mcp/schema":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "internal/observe/brief"},
-	"internal/launch":         {"internal/launch/carry", "internal/launch/mainthread", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/call/fault", "internal/launch/cgroup", "internal/call/pace"},
+	"internal/launch":         {"internal/launch/carry", "internal/launch/mainthread", "internal/launch/slack", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/call/fault", "internal/launch/cgroup", "internal/call/pace"},
 	"internal/mcp/rpc":        {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns"}, // the calls on one connection, whatever carries them
 	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rpc", "internal/call/turns"},      // lines on the pipes of a process
 	"internal/service/secret": {"internal/call/fault"},
@@ -125,10 +125,12 @@ var imports = map[string][]string{
 	// What Orla knows of the processes of this machine, and what ends those that a killed Orla leaves.
 	"internal/launch/procfs": {},
 	// What goes on in this process when it executes another program (docs/decisions/0051).
-	"internal/launch/mainthread": {},
-	"internal/launch/carry":      {"internal/launch/mainthread"},
-	"internal/launch/trees":      {"internal/launch/procfs"},
-	"internal/launch/guard":      {"internal/launch/carry", "internal/launch/cgroup", "internal/launch/procfs", "internal/launch/trees"},
+	"internal/launch/mainthread":  {},
+	"internal/launch/carry":       {"internal/launch/mainthread"},
+	"internal/launch/slack":       {},
+	"internal/launch/slack/early": {"internal/launch/slack"},
+	"internal/launch/trees":       {"internal/launch/procfs"},
+	"internal/launch/guard":       {"internal/launch/carry", "internal/launch/cgroup", "internal/launch/procfs", "internal/launch/trees"},
 
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":    {"internal/file/regularfile", "internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
@@ -273,7 +275,7 @@ var imports = map[string][]string{
 	"internal/testing/scale": {},                      // arithmetic
 	"internal/testing/soak":  {},                      // judges the product from outside
 	"internal/testing/chaos": {"internal/call/fault"}, // judges the product from outside; the codes are a promise
-	"cmd/orla":               {"internal/launch/mainthread", "internal/app/cli", "internal/app/terminal"},
+	"cmd/orla":               {"internal/launch/mainthread", "internal/launch/slack/early", "internal/app/cli", "internal/app/terminal"},
 }
 
 // owners says which of our packages may import each foreign module, tests aside.
@@ -310,7 +312,7 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},                                         // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},                                         // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit", "internal/packages/origin"}, // versions; signed notes; digests of trees
-	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/file/wholefile", "internal/launch/carry", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
+	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/file/wholefile", "internal/launch/carry", "internal/launch/slack", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/call/rules", "internal/packages/origin"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},

@@ -11,6 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/launch/mainthread"
+	_ "github.com/orla-project/orla/internal/launch/slack/early" // executes this program again
 )
 
 func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only here is it sure that main runs on the main thread

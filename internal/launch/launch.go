@@ -26,6 +26,7 @@ import (
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/launch/mainthread"
+	"github.com/orla-project/orla/internal/launch/slack"
 	"github.com/orla-project/orla/internal/launch/trees"
 )
 
@@ -194,7 +195,9 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 
 // fork starts a process. The process dies with the thread that calls fork.
 func (l *Local) fork(s spawn) spawned {
-	pid, err := l.reaper.Starting(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
+	pid, err := l.reaper.Starting(func() (int, error) {
+		return slack.Usual(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
+	})
 	tag := l.tags.End(s.begun, pid, s.untagged)
 	if err != nil {
 		return spawned{err: err}
