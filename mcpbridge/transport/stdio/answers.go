@@ -21,6 +21,7 @@ type answers struct {
 // unwritten is what is written at one time.
 type unwritten struct {
 	chunks   [][]byte // whole lines, in order
+	rest     []byte   // what is free behind the part that was copied last
 	count    int      // of lines
 	size     int      // in bytes
 	releases []func() // give back the room of long answers
@@ -37,7 +38,7 @@ const (
 	longPart    = 16 << 10 // bytes; a part of this size or more is not copied
 	longAlone   = 32 << 10 // the same where nothing else is in flight: one short write costs less than two parts
 	answersSize = 64 << 10 // bytes; what a pipe holds
-	moreSize    = 4 << 10  // bytes of a buffer after a part that was not copied
+	moreSize    = 4 << 10  // bytes of a buffer after one that is full
 	longWatch   = 64       // how many writes the goroutine of a call makes for others
 
 	// Nothing more is read while so many bytes of answers wait, or while any wait and so many
@@ -67,18 +68,26 @@ func (a *answers) addPart(part []byte, long int) {
 	}
 	last := len(a.chunks) - 1
 	if last < 0 || cap(a.chunks[last])-len(a.chunks[last]) < len(part) {
-		buffer := a.spare[:0]
-		switch a.spare = nil; {
-		case cap(buffer) > 0: // it is empty
-		case last < 0:
-			buffer = make([]byte, 0, answersSize)
-		default:
-			buffer = make([]byte, 0, max(moreSize, len(part)))
-		}
-		a.chunks = append(a.chunks, buffer)
+		a.chunks = append(a.chunks, a.room(len(part)))
 		last++
 	}
-	a.chunks[last] = append(a.chunks[last], part...)
+	chunk := append(a.chunks[last], part...)
+	a.chunks[last], a.rest = chunk, chunk[len(chunk):]
+}
+
+// room returns an empty buffer for size bytes or more.
+func (a *answers) room(size int) []byte {
+	buffer := a.rest
+	if cap(buffer) < size {
+		buffer, a.spare = a.spare[:0], nil
+	}
+	switch {
+	case cap(buffer) >= size:
+		return buffer
+	case len(a.chunks) == 0:
+		return make([]byte, 0, answersSize)
+	}
+	return make([]byte, 0, max(moreSize, size))
 }
 
 // take returns what waits to be written.
