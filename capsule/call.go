@@ -256,11 +256,10 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, late func(
 		case missed(err):
 			last = conn // it is ending; the next process will do
 		default:
-			err, late := isLate(err)
-			if err = c.sendError(err); late {
-				err = &rpc.LateError{Cause: err}
+			if late, is := err.(*rpc.LateError); is { //nolint:errorlint // nobody wraps it
+				return nil, false, &rpc.LateError{Cause: c.sendError(late.Cause)}
 			}
-			return nil, false, err
+			return nil, false, c.sendError(err)
 		}
 	}
 }
@@ -412,7 +411,7 @@ func (c *Capsule) notReady(s *status) error {
 	case s.state == Stopped && s.starts != byCall:
 		fmt.Fprintf(&text, "; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
 	}
-	switch lines := shortOf(c.stderr.Load()); {
+	switch lines := c.stderr.Load().Short(); {
 	case lines == "":
 	case c.shared(): // they may be about another caller's call
 		fmt.Fprintf(&text, "; its last lines on stderr are in Orla's log and in \"orla status %s\"", c.tool.Name)
@@ -422,8 +421,7 @@ func (c *Capsule) notReady(s *status) error {
 	f := fault.New(code, "%s", text.String())
 	f.Unsent = true
 	if c.gaveUpOn(s) {
-		never := false
-		f.Retry = &never
+		f.Retry = new(false)
 	}
 	return f
 }
@@ -449,8 +447,7 @@ func (c *Capsule) publicReason(s *status) string {
 // heldError returns the error of calls to a capsule that an operator has stopped: trying
 // again does not help.
 func (c *Capsule) heldError(what string) error {
-	never := false
 	f := fault.New(fault.NotReady, "%s %s; \"orla start %s\" starts it", c.tool.Name, what, c.tool.Name)
-	f.Retry = &never
+	f.Retry = new(false)
 	return f
 }

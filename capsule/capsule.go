@@ -264,7 +264,7 @@ func (c *Capsule) Life() peer.Life {
 		life.LastExit = exit.text
 	}
 	if s.state == Crashed || s.state == Stopped {
-		life.Stderr = shortOf(c.stderr.Load())
+		life.Stderr = c.stderr.Load().Short()
 	}
 	if limits := c.limits.Load(); limits != nil {
 		life.Limits = *limits

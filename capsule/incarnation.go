@@ -155,13 +155,18 @@ func (in *incarnation) greet(ctx context.Context) error {
 	return refusal.Shortened(err)
 }
 
-// withStray adds to the error of a failed handshake what the capsule printed instead.
-func (in *incarnation) withStray(err error) error {
+// awaitLast waits for what a process that has exited printed at the end.
+func (in *incarnation) awaitLast() {
 	select {
 	case <-in.connection.Exited():
 		in.connection.AwaitLast()
 	default:
 	}
+}
+
+// withStray adds to the error of a failed handshake what the capsule printed instead.
+func (in *incarnation) withStray(err error) error {
+	in.awaitLast()
 	if text := in.stray.Load(); text != nil {
 		return fmt.Errorf("%w; it printed %q on stdout", err, *text)
 	}
@@ -391,11 +396,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 		case <-time.After(drain):
 		}
 	}
-	select {
-	case <-in.connection.Exited():
-		in.connection.AwaitLast() // answers from before its end count
-	default:
-	}
+	in.awaitLast() // answers from before its end count
 	in.relay.Close()
 	in.conn.Close(why)
 	in.connection.Finish(manifest.CloseGrace)

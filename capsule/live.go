@@ -9,7 +9,6 @@ import (
 
 	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/file/watch"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
@@ -56,11 +55,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 
 	end := ending{run: in.run()}
 	if end.err = in.greet(ctx); end.err != nil {
-		select {
-		case <-in.connection.Exited():
-			in.connection.AwaitLast() // its last lines say more than its exit
-		default:
-		}
+		in.awaitLast() // its last lines say more than its exit
 	} else {
 		end = c.attend(ctx, &in, restarts, &retired)
 	}
@@ -294,7 +289,7 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 		wait, again = restarts.After(end.ready)
 		next.state, next.reason = Crashed, reasonOf(end.err)
 		if end.ready == 0 {
-			next.stderr = shortOf(c.stderr.Load()) // the rest is in the log
+			next.stderr = c.stderr.Load().Short() // the rest is in the log
 		}
 		next.cause = end.err
 	case end.reload:
@@ -344,8 +339,7 @@ func (c *Capsule) crashedDuring(cause error, how string) *fault.Error {
 	switch s := c.status.Load(); {
 	case c.gaveUpOn(s):
 		f.Reason += fmt.Sprintf("; it is started again when its files change, or by \"orla start %s\"", c.tool.Name)
-		never := false
-		f.Retry = &never
+		f.Retry = new(false)
 	case s.state == Ready: // nobody has decided yet
 		f.Reason += "; try again"
 	default:
@@ -440,72 +434,6 @@ func (c *Capsule) amend(change func(*status)) {
 	change(&next)
 	c.status.Store(&next)
 	close(old.changed)
-}
-
-// successor is a process that is ready to replace another, or why there is none.
-type successor struct {
-	in    *incarnation
-	err   error
-	why   trigger
-	order int // see incarnation
-	began time.Time
-
-	stderr string // the last lines of a process that did not start
-}
-
-var errPanicked = errors.New("a message of the new process made Orla panic; the log has the details")
-
-// replace starts a process while another one serves (SPEC D7b). order is the number of the
-// last order of an operator before it.
-func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan successor {
-	coming := make(chan successor, 1)
-	c.log.Info("replacing", "tool", c.tool.Name, "reason", why.reason)
-	began := time.Now()
-	go func() { // attend receives from coming before it returns
-		var in *incarnation
-		var err error
-		defer recovered.To(c.log, "replace a capsule's process", func(any) {
-			if in != nil {
-				in.kill()
-			}
-			coming <- successor{err: errPanicked, why: why, order: order, began: began}
-		})
-		in, err = c.begin(ctx, order)
-		stderr := ""
-		if err == nil {
-			if err = in.greet(ctx); err != nil {
-				in.kill()
-				stderr = shortOf(&in.stderr)
-				in = nil
-			}
-		}
-		coming <- successor{in: in, err: err, why: why, order: order, began: began, stderr: stderr}
-	}()
-	return coming
-}
-
-// keep says that the process that serves stays, since s has not started.
-func (c *Capsule) keep(ctx context.Context, s successor) {
-	if ctx.Err() == nil {
-		c.log.Error("the new process does not start; keeping the old one", "tool", c.tool.Name, "reason", s.why.reason, "err", s.err)
-	}
-	c.refuse(s)
-}
-
-// succeed lets s take over from in, and returns how to end the goroutines of s. end does so for in, which ends its calls in a
-// goroutine of retired.
-func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end func(), retired *sync.WaitGroup) (endNew func()) {
-	c.stderr.Store(&s.in.stderr)
-	c.amend(func(now *status) {
-		now.run, now.conn, now.reason = s.in.run(), s.in.conn, s.why.reason
-	})
-	end()
-	retired.Go(func() {
-		defer recovered.To(c.log, "end a process that was replaced", func(any) { in.connection.Kill() })
-		in.close(c.tool.Runtime.Drain, fault.Wrap(fault.NotReady, errLate, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
-	})
-	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.pid(), "old_pid", in.pid())
-	return s.in.help(ctx)
 }
 
 var _ rpc.Handler = (*incarnation)(nil)

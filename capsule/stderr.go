@@ -3,7 +3,6 @@ package capsule
 import (
 	"bytes"
 	"context"
-	"strings"
 
 	"github.com/orla-project/orla/internal/observe/history"
 	"github.com/orla-project/orla/internal/observe/tail"
@@ -34,17 +33,3 @@ func (c *Capsule) reportStderr() {
 
 // maxNoise is how many lines are logged in a minute about the stray output of a capsule.
 const maxNoise = 10
-
-// shortOf returns the last lines of a process's stderr, short enough for an error message.
-// The buffer may be nil.
-func shortOf(stderr *tail.Buffer) string {
-	if stderr == nil {
-		return ""
-	}
-	const lines, size = 10, 2 << 10
-	all := strings.ToValidUTF8(strings.Join(stderr.Last(lines), "\n"), "\uFFFD")
-	if len(all) > size {
-		all = "…" + strings.ToValidUTF8(all[len(all)-size:], "")
-	}
-	return all
-}

@@ -98,7 +98,7 @@ func TestD7bStderrOfAProcessThatDoesNotReplace(t *testing.T) {
 		if text := fault.From(err).Reason; !strings.HasSuffix(text, "its last lines on stderr:\nline of 2") {
 			t.Errorf("who asked for another process is told %q", text)
 		}
-		if got := shortOf(c.stderr.Load()); got != "line of 1" {
+		if got := c.stderr.Load().Short(); got != "line of 1" {
 			t.Errorf("the last lines of the one that serves are %q", got)
 		}
 	})

@@ -8,6 +8,7 @@ package tail
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
@@ -46,6 +47,19 @@ func (b *Buffer) Last(n int) []string {
 		last = append(last, string(record))
 	}
 	return last
+}
+
+// Short returns the last lines, short enough for an error message: 10 at most, of 2 KiB of UTF-8. b may be nil.
+func (b *Buffer) Short() string {
+	if b == nil {
+		return ""
+	}
+	const lines, size = 10, 2 << 10
+	all := strings.ToValidUTF8(strings.Join(b.Last(lines), "\n"), "\uFFFD")
+	if len(all) > size {
+		all = "…" + strings.ToValidUTF8(all[len(all)-size:], "")
+	}
+	return all
 }
 
 // CutMark is the text at the end of a line that was cut.

@@ -129,8 +129,7 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 // final returns an error that a retry does not help against.
 func final(format string, args ...any) *fault.Error {
 	f := fault.New(fault.ExecutionFailed, format, args...)
-	never := false
-	f.Retry = &never
+	f.Retry = new(false)
 	return f
 }
 
