@@ -95,7 +95,8 @@ func (a auditor) entry(ctx context.Context, call *peer.Call, target string) *ent
 
 // end records the call. Who reads what a peer has answered says later how it ended.
 func (e *entry) end(got *supervisor.Answer, err error) {
-	e.call.Took = time.Since(e.began)
+	e.call.Ended = time.Now() // once: it costs a tenth of the line
+	e.call.Took = e.call.Ended.Sub(e.began)
 	if err == nil && got.Raw != nil {
 		got.Ended = e.record
 		return

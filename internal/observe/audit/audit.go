@@ -74,6 +74,7 @@ type Call struct {
 	Decision
 	Outcome string // OK, InputRequired, or the code of the error
 	Took    time.Duration
+	Ended   time.Time
 	ID      string // the call_id of the log
 	Trace   string // the id of the trace; "" for none
 	Args    []byte // the arguments as the client sent them, valid JSON; nil for none

@@ -55,6 +55,7 @@ func (p place) write(t *testing.T, n int) {
 
 func callOf(i int) *audit.Call {
 	return &audit.Call{
+		Ended:  time.Now(),
 		Caller: "ci", Tool: fmt.Sprintf("hello%d", i), Target: "hello", Decision: audit.Decision{Verdict: audit.Allow, Class: "read"},
 		Outcome: audit.OK, Took: 1234 * time.Microsecond, ID: "ID", Args: []byte(`{"b": 1, "a": "x"}`),
 	}

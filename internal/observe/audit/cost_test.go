@@ -14,7 +14,7 @@ import (
 func someCall() *Call {
 	return &Call{
 		Caller: "anonymous", Tool: "capsule__echo", Target: "capsule", Decision: Decision{Verdict: Allow, Class: "read"},
-		Outcome: OK, Took: 1234567 * time.Nanosecond, ID: "OXOYBVM3MTTDJC5ST6TBQDMVD5", Trace: "0af7651916cd43dd8448eb211c80319c",
+		Outcome: OK, Took: 1234567 * time.Nanosecond, Ended: time.Date(2026, 11, 26, 8, 7, 28, 719_140_309, time.UTC), ID: "OXOYBVM3MTTDJC5ST6TBQDMVD5", Trace: "0af7651916cd43dd8448eb211c80319c",
 		Args: []byte(`{"size":64,"text":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}`),
 	}
 }
@@ -26,12 +26,12 @@ func BenchmarkT88Line(b *testing.B) {
 		var out []byte
 		b.ReportAllocs()
 		for b.Loop() {
-			out = c.appendTo(out[:0], time.Now(), false, in)
+			out = c.appendTo(out[:0], false, in)
 		}
 	})
 	b.Run("append", func(b *testing.B) {
 		l := newLog(Options{Log: slog.New(slog.DiscardHandler)})
-		body := c.appendTo(nil, time.Now(), false, in)
+		body := c.appendTo(nil, false, in)
 		b.ReportAllocs()
 		for b.Loop() {
 			l.pending = l.pending[:0]

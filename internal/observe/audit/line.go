@@ -92,28 +92,30 @@ type hash [sha256.Size]byte
 func (h hash) String() string { return hex.EncodeToString(h[:]) }
 
 // appendTo appends what follows seq and prev in the line of a call.
-func (c *Call) appendTo(out []byte, now time.Time, full bool, in *rawjson.Canonicalizer) []byte {
-	out = appendBegin(out, now, eventCall)
-	for _, m := range [...]struct{ key, text string }{
-		{`,"caller":`, c.Caller},
-		{`,"tool":`, c.Tool},
-		{`,"target":`, c.Target},
-		{`,"class":`, c.Class},
-		{`,"rule":`, c.Rule},
-		{`,"verdict":`, c.Verdict},
-		{`,"approval":`, c.Approval},
-		{`,"decider":`, c.Decider},
-		{`,"outcome":`, c.Outcome},
-		{`,"call_id":`, c.ID},
-		{`,"trace_id":`, c.Trace},
-	} {
-		if m.text != "" {
-			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
-		}
-	}
+func (c *Call) appendTo(out []byte, full bool, in *rawjson.Canonicalizer) []byte {
+	out = appendBegin(out, c.Ended, eventCall)
+	out = appendMember(out, `,"caller":`, c.Caller)
+	out = appendMember(out, `,"tool":`, c.Tool)
+	out = appendMember(out, `,"target":`, c.Target)
+	out = appendMember(out, `,"class":`, c.Class)
+	out = appendMember(out, `,"rule":`, c.Rule)
+	out = appendMember(out, `,"verdict":`, c.Verdict)
+	out = appendMember(out, `,"approval":`, c.Approval)
+	out = appendMember(out, `,"decider":`, c.Decider)
+	out = appendMember(out, `,"outcome":`, c.Outcome)
+	out = appendMember(out, `,"call_id":`, c.ID)
+	out = appendMember(out, `,"trace_id":`, c.Trace)
 	out = append(out, `,"duration_ms":`...)
 	out = appendMillis(out, c.Took.Microseconds())
 	return append(appendArguments(out, c.Args, full, in), '}')
+}
+
+// appendMember appends a member whose value is a text, cut to maxText. It appends nothing for "".
+func appendMember(out []byte, key, text string) []byte {
+	if text == "" {
+		return out
+	}
+	return appendText(append(out, key...), brief.Cut(text, maxText))
 }
 
 // appendBegin appends the members that each line has after seq and prev.

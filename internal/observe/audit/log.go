@@ -277,7 +277,7 @@ var scratches = sync.Pool{New: func() any { return &scratch{body: make([]byte, 0
 // to be written, Record waits for their write.
 func (l *Log) Record(c *Call) {
 	l.append(func(out []byte, in *rawjson.Canonicalizer) []byte {
-		return c.appendTo(out, time.Now(), l.full.Load(), in)
+		return c.appendTo(out, l.full.Load(), in)
 	})
 }
 
