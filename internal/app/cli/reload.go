@@ -17,6 +17,7 @@ import (
 // newReload makes a running Orla reload.
 func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	var asJSON bool
+	var asked control.ReloadRequest
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Have a running Orla read its configuration and folders again",
@@ -30,7 +31,7 @@ func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			diff, err := client.Reload(cmd.Context())
+			diff, err := client.Reload(cmd.Context(), asked)
 			if err != nil {
 				return running.Explain(err)
 			}
@@ -41,6 +42,7 @@ func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			return printReload(std.Out, diff)
 		},
 	}
+	cmd.Flags().BoolVar(&asked.AcceptNoRules, "accept-no-rules", false, "rules that are gone are to be gone: deny calls for that no more")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

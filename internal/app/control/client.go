@@ -102,8 +102,8 @@ func (c *Client) Operate(ctx context.Context, capsule string, action Action) (*T
 }
 
 // Reload has the configuration and the folders read again.
-func (c *Client) Reload(ctx context.Context) (*Reload, error) {
-	return ask[Reload](ctx, c, http.MethodPost, "/v1/reload", nil)
+func (c *Client) Reload(ctx context.Context, asked ReloadRequest) (*Reload, error) {
+	return ask[Reload](ctx, c, http.MethodPost, "/v1/reload", asked)
 }
 
 // Logs yields lines of the log, oldest first. The last pair may have an error

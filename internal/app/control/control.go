@@ -39,8 +39,8 @@ type Backend interface {
 	// with why it is not. ctx bounds only the waiting.
 	Operate(ctx context.Context, capsule string, action Action) error
 	// Reload reads the configuration and the folders again, and returns what
-	// that changed. An error says that nothing was changed, and why.
-	Reload(ctx context.Context) (Reload, error)
+	// that changed. An error says that nothing was changed, and why. by is who asks.
+	Reload(ctx context.Context, by Peer, asked ReloadRequest) (Reload, error)
 	// Upgrade checks another binary, and has this process execute it soon after that. An error says that it does
 	// not, and why; nothing has changed then.
 	Upgrade(ctx context.Context, binary string) (Upgrade, error)

@@ -142,7 +142,7 @@ func (b *backend) Operate(ctx context.Context, capsule string, action control.Ac
 	return nil
 }
 
-func (b *backend) Reload(context.Context) (control.Reload, error) {
+func (b *backend) Reload(context.Context, control.Peer, control.ReloadRequest) (control.Reload, error) {
 	return control.Reload{
 		Added: []string{"a"}, Removed: []string{}, Changed: []string{}, Kept: 1, Failed: map[string]string{"b": "why"}, Problems: []control.Problem{},
 	}, nil
@@ -383,7 +383,7 @@ func TestJ2TheClientAsksAllThatTheServerAnswers(t *testing.T) {
 	if got := strings.Join(b.operated, ", "); got != "restart weather, stop weather, start weather" {
 		t.Errorf("operated: %s", got)
 	}
-	if diff, err := c.Reload(ctx); err != nil || diff.Failed["b"] != "why" {
+	if diff, err := c.Reload(ctx, control.ReloadRequest{}); err != nil || diff.Failed["b"] != "why" {
 		t.Errorf("Reload: %+v, %v", diff, err)
 	}
 	n := 0

@@ -209,8 +209,16 @@ func operation(action Action) handle {
 	}
 }
 
-func (s *Server) reload(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.opts.Backend.Reload(r.Context())
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) (any, error) {
+	var asked ReloadRequest
+	if err := s.read(w, r, &asked); err != nil {
+		return nil, err
+	}
+	by, err := peerOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.opts.Backend.Reload(r.Context(), by, asked)
 }
 
 // logs streams lines of the log: by default all that are kept, and then it ends.

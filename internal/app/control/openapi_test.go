@@ -63,7 +63,7 @@ func readDocument(t *testing.T) (doc document, raw json.RawMessage) {
 var described = []reflect.Type{
 	reflect.TypeFor[control.Status](), reflect.TypeFor[control.ToolStatus](), reflect.TypeFor[control.Problem](),
 	reflect.TypeFor[control.ListedTools](), reflect.TypeFor[control.ListedTool](), reflect.TypeFor[control.CallRequest](),
-	reflect.TypeFor[control.Reload](), reflect.TypeFor[control.Upgrade](), reflect.TypeFor[control.UpgradeRequest](), reflect.TypeFor[control.Error](),
+	reflect.TypeFor[control.Reload](), reflect.TypeFor[control.ReloadRequest](), reflect.TypeFor[control.Upgrade](), reflect.TypeFor[control.UpgradeRequest](), reflect.TypeFor[control.Error](),
 	reflect.TypeFor[control.Approvals](), reflect.TypeFor[control.Approval](), reflect.TypeFor[control.LastApproved](), reflect.TypeFor[control.ArgumentChange](),
 	reflect.TypeFor[control.ApproveRequest](), reflect.TypeFor[control.DenyRequest](), reflect.TypeFor[control.ExtendRequest](),
 	reflect.TypeFor[control.PinList](), reflect.TypeFor[control.PinnedProvider](), reflect.TypeFor[control.PinnedItem](), reflect.TypeFor[control.PinChange](),

@@ -152,6 +152,11 @@ type LogLines struct {
 	Lines   []json.RawMessage `json:"lines" jsonschema:"The lines, oldest first; each is a Line."`
 }
 
+// ReloadRequest asks for a reload.
+type ReloadRequest struct {
+	AcceptNoRules bool `json:"accept_no_rules,omitempty" jsonschema:"Governance documents that were there, and are gone, are to be gone. Without it, every call is denied if a folder has lost all of them, or if a file with some is empty."`
+}
+
 // Reload is what a reload changed, by the names of manifests.
 type Reload struct {
 	Added    []string          `json:"added" jsonschema:"New tools."`

@@ -231,10 +231,14 @@ func (o operations) Operate(ctx context.Context, name string, action control.Act
 }
 
 // Reload implements control.Backend. The reloader does it, as for SIGHUP.
-func (o operations) Reload(ctx context.Context) (control.Reload, error) {
+func (o operations) Reload(ctx context.Context, by control.Peer, asked control.ReloadRequest) (control.Reload, error) {
 	answer := make(chan reloaded, 1) // the reloader does not wait for a client that has left
+	request := asking{answer: answer}
+	if asked.AcceptNoRules {
+		request.noRules = decisions.NameOf(by)
+	}
 	select {
-	case o.asked <- answer:
+	case o.asked <- request:
 	case <-ctx.Done():
 		return control.Reload{}, context.Cause(ctx)
 	}

@@ -45,9 +45,13 @@ func (s *server) Serve(ctx context.Context) error {
 				}
 			}
 			_, _ = s.reload(ctx, "SIGHUP") // the result is in the log
-		case answer := <-s.asked:
+		case request := <-s.asked:
+			if request.noRules != "" {
+				s.log.Warn("governance documents that are gone are to be gone", "by", request.noRules)
+				s.Governance.AcceptNoRules()
+			}
 			done, err := s.reload(ctx, requested)
-			answer <- reloaded{done, err}
+			request.answer <- reloaded{done, err}
 		case <-s.prepared:
 			s.apply(ctx, s.current(), "dependencies are installed")
 		case change := <-s.folders.Changed():
@@ -88,6 +92,12 @@ func (f *inForce) adopt(cfg *config.Loaded, wrong []manifest.Problem) {
 
 // requested is the reason of a reload over the control socket.
 const requested = "orla reload"
+
+// asking asks for a reload.
+type asking struct {
+	answer  chan<- reloaded
+	noRules string // who says that rules that are gone are to be gone; "" for nobody
+}
 
 // reloaded is the result of a reload.
 type reloaded struct {

@@ -119,7 +119,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	p.Holds = wiring.HoldsOf(cfg)
 	s := &server{
 		Parts: p, log: log, notifier: systemd.NewNotifier(log.Logger), began: time.Now(), stopped: make(chan struct{}),
-		reloads: reloads{from: from, hup: make(chan struct{}, 1), asked: make(chan chan<- reloaded), prepared: make(chan struct{}, 1)},
+		reloads: reloads{from: from, hup: make(chan struct{}, 1), asked: make(chan asking), prepared: make(chan struct{}, 1)},
 	}
 	defer func() { // last of all: a second signal ends whatever else takes its time
 		close(s.stopped)
@@ -215,7 +215,7 @@ type reloads struct {
 	from     *config.Loader
 	folders  *sources.Folders
 	hup      chan struct{} // holds one request to reload
-	asked    chan chan<- reloaded
+	asked    chan asking
 	prepared chan struct{}   // holds one request to apply manifests that waited for packages
 	reported map[string]bool // problems that were logged; owned by apply
 	seen     discover.Seen   // what searches have seen; owned by apply

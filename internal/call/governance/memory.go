@@ -1,6 +1,7 @@
 package governance
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/manifest"
 )
@@ -23,6 +25,8 @@ type memory struct {
 	files map[string]bool // absolute paths of the files with rules in force, and of those that are out of reach
 	saved string          // what the file has
 	read  bool            // it was read
+
+	accepted bool // rules may be gone: see AcceptNoRules
 }
 
 // remembered is the file.
@@ -85,54 +89,136 @@ func (g *Gate) saveLocked() {
 	}
 }
 
-// findFilesLocked notes where the rules are, and adds a problem that denies every call for each place out of reach that
-// had some.
+// AcceptNoRules lets the next Set take it as meant that rules are gone (docs/decisions/0059). Listed ends that.
+func (g *Gate) AcceptNoRules() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.accepted = true
+}
+
+// findFilesLocked notes where the rules are, and adds a problem that denies every call for each place that had rules, and
+// has lost them in a way that nobody may have meant: it is out of reach, a file is empty, or a folder has no rules any more.
 func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
-	now := map[string]bool{}
-	add := func(at string) {
-		file, _, _ := strings.Cut(at, ":")
-		now[config.Absolute(file)] = true
-	}
-	for _, r := range found.Rules.Roles {
-		add(r.At)
-	}
-	for _, p := range found.Rules.Policies {
-		add(p.At)
-	}
-	for _, p := range found.Rules.Permissions {
-		add(p.At)
+	now := filesOf(found.Rules)
+	deny := func(at string, err error) {
+		addOnce(&found.Problems, manifest.Problem{Path: at, Severity: manifest.Fault, Denies: true, Err: err})
 	}
 	folders := append([]string{cfg.ToolsDir}, found.Folders...)
+	unread := map[string]bool{} // that is said of them, and it denies
+	for _, p := range found.Problems {
+		unread[config.Absolute(p.Path)] = p.Denies || unread[config.Absolute(p.Path)]
+	}
+	var gone []string
 	for _, file := range slices.Sorted(maps.Keys(g.files)) {
-		if now[file] {
+		if now[file] || g.accepted {
 			continue
 		}
-		for _, folder := range folders {
-			at, err := outOfReach(file, folder, cfg.Only != "" && folder == cfg.ToolsDir)
-			if err != nil {
+		if unread[file] {
+			now[file] = true
+			continue
+		}
+		at, err := lostFile(file, folders, cfg)
+		if err == nil {
+			gone = append(gone, file)
+			continue
+		}
+		now[file] = true
+		deny(at, err)
+	}
+	for _, folder := range slices.Compact(folders) {
+		is := func(file string) bool { _, below := below(file, folder); return below }
+		if lost := slices.DeleteFunc(slices.Clone(gone), func(file string) bool { return !is(file) }); len(lost) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(now)), is) {
+			deny(folder, emptied(lost))
+			for _, file := range lost {
 				now[file] = true
-				addOnce(&found.Problems, manifest.Problem{Path: at, Severity: manifest.Fault, Denies: true, Err: err})
-				break
 			}
 		}
 	}
 	g.files = now
 }
 
+// filesOf returns the absolute paths of the files that rules are in. Rules of a cluster are in none.
+func filesOf(all manifest.Rules) map[string]bool {
+	files, known := map[string]bool{}, map[string]bool{}
+	add := func(at string) {
+		file, _, _ := strings.Cut(at, ":")
+		if known[file] {
+			return
+		}
+		known[file] = true
+		if path := config.Absolute(file); exists(path) {
+			files[path] = true
+		}
+	}
+	for _, r := range all.Roles {
+		add(r.At)
+	}
+	for _, p := range all.Policies {
+		add(p.At)
+	}
+	for _, p := range all.Permissions {
+		add(p.At)
+	}
+	return files
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// emptied is the error for a folder that has lost all its rules, which were in these files.
+func emptied(files []string) error {
+	more := ""
+	if len(files) > 1 {
+		more = fmt.Sprintf(" and %d more", len(files)-1)
+	}
+	return fmt.Errorf("had rules, in %s%s, and has none now; every call is denied until there are some, or until %s", files[0], more, acceptance)
+}
+
+// lostFile returns where, and why, nobody can know whether a file of one of these folders is to have no rules any more: it
+// is out of reach, or empty. It returns no error for a file that is gone, or that has something else in it.
+func lostFile(file string, folders []string, cfg *config.Loaded) (at string, err error) {
+	served := false
+	for _, folder := range folders {
+		if at, err = outOfReach(file, folder, cfg.Only != "" && folder == cfg.ToolsDir); err != nil {
+			return at, err
+		}
+		_, is := below(file, folder)
+		served = served || is
+	}
+	if head, _, err := regularfile.Head(file, maxBlank); served && err == nil && len(bytes.TrimSpace(head)) == 0 {
+		return file, errors.New("is empty, and had rules; every call is denied until they are back, or until " + acceptance)
+	}
+	return "", nil
+}
+
+// acceptance is how an operator says that rules are gone on purpose.
+const acceptance = "orla reload --accept-no-rules says that there are to be none"
+
+// maxBlank is how many bytes of a file are looked at, to find out whether it is empty.
+const maxBlank = 64 << 10
+
+// below returns the path of a file relative to a folder, if it is below that.
+func below(file, folder string) (rest string, is bool) {
+	root := config.Absolute(folder)
+	return strings.CutPrefix(file, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator))
+}
+
 // outOfReach returns where the way to a file with rules ends, and an error, if nobody can know whether the rules are still
 // there: the folder of tools is away, or a link on the way leads nowhere, in packages too. A file or a folder
 // that is gone from where it stood was removed. single says that another folder is served.
 func outOfReach(file, folder string, single bool) (at string, _ error) {
-	root := config.Absolute(folder)
-	rest, below := strings.CutPrefix(file, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator))
-	if !below {
+	rest, is := below(file, folder)
+	if !is {
 		return "", nil
 	}
+	root := config.Absolute(folder)
 	info, err := os.Stat(root)
 	switch {
 	case errors.Is(err, os.ErrNotExist), err == nil && !info.IsDir() && !single, isNoFolder(err):
 		return folder, errors.New(
-			"is not there, and the rules in it; every call is denied until it is back; if there are to be no rules, make the folder again, without them")
+			"is not there, and the rules in it; every call is denied until it is back, or until " + acceptance)
 	case err != nil:
 		return folder, lost(err)
 	}
@@ -141,7 +227,7 @@ func outOfReach(file, folder string, single bool) (at string, _ error) {
 		info, err := os.Lstat(root)
 		if err == nil && info.Mode()&os.ModeSymlink != 0 {
 			if _, err = os.Stat(root); errors.Is(err, os.ErrNotExist) || isNoFolder(err) {
-				return folder, fmt.Errorf("%w, and there were rules behind it; every call is denied until they are back, or the link is removed", manifest.ErrNowhere)
+				return folder, fmt.Errorf("%w, and there were rules behind it; every call is denied until they are back, or until %s", manifest.ErrNowhere, acceptance)
 			}
 		}
 		switch {

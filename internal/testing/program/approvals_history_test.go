@@ -407,7 +407,7 @@ var histories = map[string]func(*oneCall, *rand.Rand) error{
 				return err
 			}
 			one.rule()
-			if _, err := one.api.Reload(context.Background()); err != nil {
+			if _, err := one.api.Reload(context.Background(), control.ReloadRequest{}); err != nil {
 				return err
 			}
 			return one.forgotten()

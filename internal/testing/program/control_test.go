@@ -323,7 +323,7 @@ func TestJ2ManyClientsOfARunningOrla(t *testing.T) {
 				case 1:
 					_, err = client.Call(t.Context(), "busy", nil)
 				case 2:
-					_, err = client.Reload(t.Context())
+					_, err = client.Reload(t.Context(), control.ReloadRequest{})
 				case 3:
 					for _, lineErr := range client.Logs(t.Context(), control.Query{Last: 50}) {
 						err = errors.Join(err, lineErr)

@@ -294,7 +294,14 @@ func TestT83RulesThatAreAwayDenyEveryCall(t *testing.T) {
 	if err := os.Remove(filepath.Join(tools, "rules")); err != nil {
 		t.Fatal(err)
 	}
-	opens(o, "without the link")
+	o.mustOrla("reload")
+	o.isDenied("hello", "other")
+	if got := o.mustOrla("status"); !strings.Contains(got, "had rules, in "+filepath.Join(tools, "rules", "policy.yaml")) || !strings.Contains(got, "orla reload --accept-no-rules") {
+		t.Errorf("orla status says\n%s", got)
+	}
+	o.mustOrla("reload", "--accept-no-rules")
+	o.waitLog("governance documents that are gone are to be gone", func(l map[string]any) bool { return strings.HasPrefix(l["by"].(string), "user:") })
+	opens(o, "without the rules")
 	if text, code := o.coded("other", "{}"); code != "" || text != "other\n" {
 		t.Errorf("without the rules: %s: %s", code, text)
 	}

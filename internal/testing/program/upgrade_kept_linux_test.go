@@ -56,7 +56,7 @@ func TestQ1CountersAndHistoryGoOnOverUpgrades(t *testing.T) {
 		u.mustCall("kept")
 		u.coded("fails", "{}")
 	}
-	if _, err := u.control.Reload(t.Context()); err != nil {
+	if _, err := u.control.Reload(t.Context(), control.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	was, logged := u.counters(), strings.Split(u.mustOrla("logs", "-n", "-1"), "\n")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
@@ -233,7 +234,7 @@ func (s *show) disturb() {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be over
 		}
 	default:
-		if _, err := s.control.Reload(context.Background()); err != nil {
+		if _, err := s.control.Reload(context.Background(), control.ReloadRequest{}); err != nil {
 			s.t.Logf("a reload: %v", err)
 		}
 	}

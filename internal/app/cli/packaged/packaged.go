@@ -178,7 +178,7 @@ func (c command) reload(ctx context.Context, p *place) (*control.Client, *contro
 	if err != nil || client == nil {
 		return nil, nil
 	}
-	done, err := client.Reload(ctx)
+	done, err := client.Reload(ctx, control.ReloadRequest{})
 	if err != nil {
 		c.say("the running Orla could not be told: %v", err)
 		return nil, nil

@@ -1,0 +1,131 @@
+package governance_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/manifest"
+)
+
+// SPEC-TOOLS 8.3: rules do not open the gate by being gone. A file with rules that is empty, and a folder that has lost all
+// its rules, deny every call, also after a restart, until they are back or an operator accepts it. An edit that leaves
+// rules is one.
+func TestT83RulesThatAreGoneDenyEveryCall(t *testing.T) {
+	dir := t.TempDir()
+	tools, elsewhere := filepath.Join(dir, "tools"), filepath.Join(dir, "user")
+	cfg := configured(t)
+	cfg.ToolsDir = tools
+	memory := filepath.Join(dir, "state", "x.json")
+	g := &governance.Gate{Memory: memory}
+	in := func(folder, name string) string { return filepath.Join(folder, name) }
+	a, b, user := in(tools, "a.yaml"), in(tools, "b.yaml"), in(elsewhere, "c.yaml")
+	write := func(text string, files ...string) {
+		t.Helper()
+		for _, file := range files {
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(files ...string) {
+		t.Helper()
+		for _, file := range files {
+			if err := os.RemoveAll(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// set searches: a rule is in each file that is not empty, and in each document of a cluster.
+	set := func(cluster ...string) (problems []string) {
+		t.Helper()
+		all := found(manifest.Rules{}, "x")
+		all.Folders = []string{tools, elsewhere}
+		for _, file := range []string{a, b, user} {
+			if text, _ := os.ReadFile(file); strings.TrimSpace(string(text)) != "" {
+				all.Rules = all.Rules.With(ruleAt(file))
+			}
+		}
+		for _, name := range cluster {
+			all.Rules = all.Rules.With(ruleAt(name))
+		}
+		g.Set(all, cfg)
+		g.Listed(offering(t))
+		for _, p := range all.Problems {
+			if p.Denies {
+				problems = append(problems, p.Path+": "+p.Err.Error())
+			}
+		}
+		if g.Denies() != (len(problems) > 0) {
+			t.Errorf("Denies is %v with the problems %q", g.Denies(), problems)
+		}
+		return problems
+	}
+	opens := func(when string, cluster ...string) {
+		t.Helper()
+		if got := set(cluster...); len(got) > 0 {
+			t.Errorf("%s: %q", when, got)
+		}
+	}
+	denies := func(when, at, why string) {
+		t.Helper()
+		for range 2 { // it stays
+			got := set()
+			if len(got) != 1 || !strings.HasPrefix(got[0], at+": ") || !strings.Contains(got[0], why) || !strings.Contains(got[0], "orla reload --accept-no-rules") {
+				t.Errorf("%s: %q", when, got)
+			}
+		}
+	}
+	write("rules", a, b, user)
+	opens("at first")
+	remove(b)
+	opens("one file of two is removed")
+	if err := os.Rename(a, b); err != nil {
+		t.Fatal(err)
+	}
+	opens("a file has another name")
+
+	remove(b)
+	denies("the last file of a folder is removed", tools, "had rules, in "+b)
+	g = &governance.Gate{Memory: memory}
+	denies("after a restart", tools, "had rules, in "+b)
+	write("rules", a)
+	opens("there are rules again")
+
+	write("rules", b)
+	opens("there are two")
+	write(" \n\t\n", b)
+	denies("a file is empty", b, "is empty, and had rules")
+	write("", b)
+	denies("a file has no bytes", b, "is empty")
+	remove(b)
+	opens("an empty file is removed, and others have rules")
+
+	remove(user)
+	denies("another folder", elsewhere, "had rules")
+	g.AcceptNoRules()
+	opens("it is accepted")
+	opens("and stays so")
+	g = &governance.Gate{Memory: memory}
+	opens("after a restart, too")
+	write("", a)
+	denies("once it was accepted, the next one is not", a, "is empty")
+	g.AcceptNoRules()
+	opens("an empty file is accepted")
+
+	opens("a cluster has rules", "AgentPolicy/x:1:1")
+	opens("a cluster has none: somebody has removed them with kubectl")
+}
+
+// ruleAt is a rule in a file.
+func ruleAt(file string) manifest.Rules {
+	at := file + ":1:1"
+	return manifest.Rules{Policies: []manifest.Policy{{
+		Reference: manifest.Reference{Name: filepath.Base(file), At: at}, Global: true, Blocked: []manifest.Reference{{Name: "x", At: at}},
+	}}}
+}
