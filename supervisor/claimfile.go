@@ -3,11 +3,10 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
-	"os"
 	"time"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -34,13 +33,8 @@ type claimText map[sort]map[string][]string
 // not written.
 func readClaims(path string) map[claim][]string {
 	claims := map[claim][]string{}
-	f, err := os.Open(path)
-	if err != nil {
-		return claims
-	}
-	defer func() { _ = f.Close() }() // it was only read
 	var text claimText
-	raw, err := io.ReadAll(io.LimitReader(f, maxClaimFile))
+	raw, err := regularfile.ReadOwn(path, maxClaimFile)
 	if err != nil || json.Unmarshal(raw, &text) != nil {
 		return claims
 	}

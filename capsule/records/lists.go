@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/manifest"
 )
@@ -98,11 +99,7 @@ func (l *Lists) Load(t manifest.Tool) (Offered, bool) {
 	}
 	var said listFile
 	path := filepath.Join(l.dir, key(t)+".json")
-	info, err := os.Stat(path)
-	if err != nil || info.Size() > maxListFile {
-		return Offered{}, false
-	}
-	raw, err := os.ReadFile(path)
+	raw, err := regularfile.ReadOwn(path, maxListFile)
 	if err != nil || json.Unmarshal(raw, &said) != nil {
 		return Offered{}, false // the capsule is asked again, and the file is replaced
 	}
@@ -209,7 +206,7 @@ func (l *Lists) Prune(tools []manifest.Tool) {
 // sourceOf returns the manifest that a file's capsule had. ours is false if Orla
 // did not write the file.
 func sourceOf(path string) (source string, ours bool) {
-	f, err := os.Open(path)
+	f, _, err := regularfile.Open(path)
 	if err != nil {
 		return "", false
 	}

@@ -62,7 +62,7 @@ func (s Store) holder() int {
 
 // hold locks a folder, or a file that it makes.
 func (s Store) hold(ctx context.Context, path string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
 	if errors.Is(err, fs.ErrNotExist) {
 		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 const (
@@ -138,7 +140,7 @@ func verify(entry string) error {
 	if err != nil || found == "" {
 		return err
 	}
-	said, err := os.ReadFile(filepath.Join(entry, nameSums))
+	said, err := regularfile.ReadOwn(filepath.Join(entry, nameSums), maxSums)
 	if err != nil {
 		return err
 	}
@@ -186,11 +188,18 @@ func sumOf(path string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
+// maxSums bounds the file of digests, in bytes.
+const maxSums = 1 << 20
+
 // writeSums replaces the digests of an entry, unless they are unchanged.
 func writeSums(entry, sums string) error {
 	path := filepath.Join(entry, nameSums)
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, []byte(sums)) {
+	old, err := regularfile.ReadOwn(path, maxSums)
+	if err == nil && bytes.Equal(old, []byte(sums)) {
 		return nil
+	}
+	if err != nil && !os.IsNotExist(err) {
+		_ = os.Remove(path) // a FIFO would wait for its reader
 	}
 	// A partly written file would not match, and the module would be compiled again.
 	return os.WriteFile(path, []byte(sums), 0o600)

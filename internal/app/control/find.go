@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Running is an Orla that answers.
@@ -22,7 +23,7 @@ func Find(ctx context.Context, socket string) (*Running, error) {
 	}
 	_ = conn.Close() // nothing was sent
 	r := &Running{Socket: socket}
-	if f, err := os.Open(lockOf(socket)); err == nil {
+	if f, err := os.OpenFile(lockOf(socket), os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil {
 		r.Owner = readOwner(f)
 		_ = f.Close() // it was only read
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -36,7 +37,7 @@ func (s *Store) claim() (*folder, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
-		f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := regularfile.OpenLock(filepath.Join(dir, "lock"))
 		if err != nil {
 			return nil, err
 		}
@@ -82,8 +83,11 @@ func (s *Store) readLocked(f *folder) {
 	}
 }
 
+// maxRecordFile is more than a record can have, in bytes.
+const maxRecordFile = 16 << 20
+
 func readRecord(path string) (*entry, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := regularfile.ReadOwn(path, maxRecordFile)
 	if err != nil {
 		return nil, err
 	}

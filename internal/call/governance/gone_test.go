@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/orla-project/orla/internal/call/governance"
@@ -128,4 +129,41 @@ func ruleAt(file string) manifest.Rules {
 	return manifest.Rules{Policies: []manifest.Policy{{
 		Reference: manifest.Reference{Name: filepath.Base(file), At: at}, Global: true, Blocked: []manifest.Reference{{Name: "x", At: at}},
 	}}}
+}
+
+// SPEC-TOOLS 8.3: without rules, what cannot be read of those before denies every call, and is not overwritten; a FIFO is not
+// waited for.
+func TestT83WhereRulesWereIsUnknown(t *testing.T) {
+	dir := t.TempDir()
+	cfg := configured(t)
+	for name, spoil := range map[string]func(at string) error{
+		"a FIFO":   func(at string) error { return syscall.Mkfifo(at, 0o600) },
+		"a link":   func(at string) error { return os.Symlink("/dev/null", at) },
+		"a folder": func(at string) error { return os.Mkdir(at, 0o700) },
+		"nonsense": func(at string) error { return os.WriteFile(at, []byte("{"), 0o600) },
+	} {
+		memory := filepath.Join(dir, name)
+		if err := spoil(memory); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			g := &governance.Gate{Memory: memory}
+			all := found(manifest.Rules{}, "x")
+			g.Set(all, cfg)
+			if !g.Denies() || len(all.Problems) != 1 || all.Problems[0].Path != memory {
+				t.Errorf("%s: %v, %v", name, g.Denies(), all.Problems)
+			}
+			g.AcceptNoRules()
+			g.Set(found(manifest.Rules{}, "x"), cfg)
+			if g.Denies() {
+				t.Errorf("%s: calls are denied, and it was accepted", name)
+			}
+			if err := os.RemoveAll(memory); err != nil {
+				t.Fatal(err)
+			}
+			if err := spoil(memory); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }

@@ -27,6 +27,7 @@ type memory struct {
 	read  bool            // it was read
 
 	accepted bool // rules may be gone: see AcceptNoRules
+	unsure   bool // the file cannot be read, and nobody knows where rules were
 }
 
 // remembered is the file.
@@ -35,8 +36,11 @@ type remembered struct {
 	Files []string `json:"files"`
 }
 
-// recallLocked reads the file once. A file that cannot be read is as if there were none: what rules name, and where they
-// are, is then known from what is there now alone.
+// maxMemory bounds the file, in bytes.
+const maxMemory = 64 << 20
+
+// recallLocked reads the file once. If it cannot be read, what rules name, and where they are, is known from what is
+// there now alone, and there have to be some.
 func (g *Gate) recallLocked() {
 	if g.read {
 		return
@@ -46,12 +50,12 @@ func (g *Gate) recallLocked() {
 		return
 	}
 	var was remembered
-	raw, err := os.ReadFile(g.Memory)
+	raw, err := regularfile.ReadOwn(g.Memory, maxMemory)
 	if err == nil {
 		err = json.Unmarshal(raw, &was)
 	}
 	if err != nil {
-		if !errors.Is(err, os.ErrNotExist) && g.Log != nil {
+		if g.unsure = !errors.Is(err, os.ErrNotExist); g.unsure && g.Log != nil {
 			g.Log.Warn("cannot read which names the rules used before", "path", g.Memory, "err", err)
 		}
 		return
@@ -67,7 +71,7 @@ func (g *Gate) recallLocked() {
 
 // saveLocked writes the file, if something has changed.
 func (g *Gate) saveLocked() {
-	if g.Memory == "" || g.Partial {
+	if g.Memory == "" || g.Partial || g.unsure {
 		return
 	}
 	now := remembered{Names: []string{}, Files: slices.Sorted(maps.Keys(g.files))}
@@ -102,6 +106,9 @@ func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
 	now := filesOf(found.Rules)
 	deny := func(at string, err error) {
 		addOnce(&found.Problems, manifest.Problem{Path: at, Severity: manifest.Fault, Denies: true, Err: err})
+	}
+	if g.unsure = g.unsure && found.Rules.Empty() && !g.accepted; g.unsure {
+		deny(g.Memory, errors.New("cannot be read, and says where rules were; there are none now, so every call is denied until there are some, or until "+acceptance))
 	}
 	folders := append([]string{cfg.ToolsDir}, found.Folders...)
 	unread := map[string]bool{} // that is said of them, and it denies

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -224,7 +225,7 @@ func lock(path string) (unlock func(), _ error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := regularfile.OpenLock(path)
 	if err != nil {
 		return nil, err
 	}

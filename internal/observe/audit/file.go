@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 // lockWait is how long a process waits for another that has the lock: one that stops, or a short-lived
@@ -24,7 +26,7 @@ func lock(path string, wait time.Duration) (unlock func(), _ error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+	f, err := regularfile.OpenLock(path)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -57,7 +58,7 @@ func (s state) signer() (signer, error) {
 	if info.Mode().Perm()&0o077 != 0 {
 		return signer{}, fmt.Errorf("%s signs the audit log and is open to others than its owner; chmod 600 fixes that", path)
 	}
-	private, err := os.ReadFile(path)
+	private, err := regularfile.Read(path, maxLine) // which may be a link to a mounted secret
 	if err != nil {
 		return signer{}, err
 	}
@@ -65,7 +66,7 @@ func (s state) signer() (signer, error) {
 	if err != nil {
 		return signer{}, fmt.Errorf("%s: %w", path, err)
 	}
-	public, err := os.ReadFile(filepath.Join(s.dir, keyPublic))
+	public, err := regularfile.Read(filepath.Join(s.dir, keyPublic), maxLine)
 	if err != nil {
 		return signer{}, err
 	}
@@ -94,13 +95,13 @@ func (s state) makeKey(path string) error {
 
 // PublicKey returns the key that checks the heads of this machine, as ParseKey reads it.
 func PublicKey(stateDir string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(stateDir, "audit", keyPublic))
+	text, err := regularfile.Read(filepath.Join(stateDir, "audit", keyPublic), maxLine)
 	return strings.TrimSpace(string(text)), err
 }
 
 // LastHead returns the line of the newest head of an audit log, as the state folder has it; nil if it has none.
 func LastHead(stateDir, path string) ([]byte, error) {
-	line, err := os.ReadFile(stateOf(stateDir, path).headFile())
+	line, err := regularfile.ReadOwn(stateOf(stateDir, path).headFile(), maxLine)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -16,7 +16,7 @@ const (
 
 // IsBusy reports whether somebody installs into a folder of tools, or removes from it.
 func IsBusy(toolsDir string) bool {
-	f, err := os.Open(filepath.Join(toolsDir, WorkDir, GuardFile))
+	f, err := os.OpenFile(filepath.Join(toolsDir, WorkDir, GuardFile), os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
 	if err != nil {
 		return false
 	}

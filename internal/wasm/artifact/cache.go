@@ -168,7 +168,7 @@ func (c *cache) entryPath(k key) string {
 // read returns the content of a file, if that is at most max bytes. If need is not nil, it reserves
 // memory by need first.
 func read(path string, max int64, need func(size int64) error) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +177,8 @@ func read(path string, max int64, need func(size int64) error) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
 	case info.Size() > max:
 		return nil, errors.New("it is over the limit")
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -55,7 +56,7 @@ func (s *Store) readLocked() ([]Key, error) {
 	case !info.Mode().IsRegular() || info.Size() > maxFile || info.Mode().Perm()&0o022 != 0:
 		return nil, fmt.Errorf("%s: it is not a file that only its owner can write", s.path)
 	}
-	text, err := os.ReadFile(s.path)
+	text, err := regularfile.ReadOwn(s.path, maxFile)
 	if err != nil {
 		return nil, err
 	}
