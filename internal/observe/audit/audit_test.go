@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -201,6 +203,48 @@ func TestT88EachLineThatIsDeletedInsertedOrSwappedIsFound(t *testing.T) {
 	if len(r.Findings) == 0 || r.Findings[0].Line != 4 || !strings.Contains(r.Findings[0].Text, "numbers 4 to 4 are missing") {
 		t.Errorf("the finding is %v", r.Findings)
 	}
+}
+
+// An end without a signature is told from one that was cut although Orla signed it, and from a line of nobody.
+func TestT88AnEndWithoutASignature(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, 3)
+	text := p.read(t)
+	last := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
+	line := appendedLine(t, p)
+	for name, one := range map[string]struct {
+		end  []byte
+		want string
+	}{
+		"a write that was cut": {line[:len(line)/2], "the log ends within line 6, without a signed end"},
+		"a byte of it":         {line[:1], "the log ends within line 6, without a signed end"},
+		"of another chain":     {[]byte(`{"seq":9,"prev":"00`), "it is cut: it has no line end"},
+	} {
+		r := p.verify(t, append(slices.Clone(text), one.end...))
+		if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Text, one.want) {
+			t.Errorf("%s: %v", name, r.Findings)
+		}
+	}
+	if r := p.verify(t, text[:last]); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Text, "the end is cut: Orla signed") {
+		t.Errorf("a signed end that is gone: %v", r.Findings)
+	}
+}
+
+// appendedLine returns the line that a next start of Orla would append to a log, and leaves the log as it is.
+func appendedLine(t *testing.T, p place) []byte {
+	t.Helper()
+	state := p.state + ".copy"
+	if err := os.CopyFS(state, os.DirFS(p.state)); err != nil {
+		t.Fatal(err)
+	}
+	text := p.read(t)
+	next := place{p.path, p.state}
+	next.write(t, 0)
+	line := bytes.TrimPrefix(next.read(t), text)
+	if err := errors.Join(os.RemoveAll(p.state), os.Rename(state, p.state), os.WriteFile(p.path, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return line[:bytes.IndexByte(line, '\n')]
 }
 
 // A write that was cut stays, a line of its own says so, and the log verifies.

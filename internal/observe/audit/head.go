@@ -58,7 +58,7 @@ func (s state) signer() (signer, error) {
 	if info.Mode().Perm()&0o077 != 0 {
 		return signer{}, fmt.Errorf("%s signs the audit log and is open to others than its owner; chmod 600 fixes that", path)
 	}
-	private, err := regularfile.Read(path, maxLine) // which may be a link to a mounted secret
+	private, err := readKey(path)
 	if err != nil {
 		return signer{}, err
 	}
@@ -66,11 +66,20 @@ func (s state) signer() (signer, error) {
 	if err != nil {
 		return signer{}, fmt.Errorf("%s: %w", path, err)
 	}
-	public, err := regularfile.Read(filepath.Join(s.dir, keyPublic), maxLine)
+	public, err := readKey(filepath.Join(s.dir, keyPublic))
 	if err != nil {
 		return signer{}, err
 	}
 	return signer{key, strings.TrimSpace(string(public))}, nil
+}
+
+// readKey reads the file of a key, which may be a link to a mounted secret.
+func readKey(path string) ([]byte, error) {
+	text, err := regularfile.Read(path, maxLine)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", path, err)
+	}
+	return text, nil
 }
 
 // makeKey makes the key. Of several processes that do, one is first, and the others use its key.
@@ -95,7 +104,7 @@ func (s state) makeKey(path string) error {
 
 // PublicKey returns the key that checks the heads of this machine, as ParseKey reads it.
 func PublicKey(stateDir string) (string, error) {
-	text, err := regularfile.Read(filepath.Join(stateDir, "audit", keyPublic), maxLine)
+	text, err := readKey(filepath.Join(stateDir, "audit", keyPublic))
 	return strings.TrimSpace(string(text)), err
 }
 

@@ -164,7 +164,7 @@ func (v *Verifier) check(raw []byte, whole bool) {
 	err := json.Unmarshal(raw, &l)
 	switch {
 	case !whole:
-		v.reject(raw, "it is cut: it has no line end")
+		v.reject(raw, v.unended(raw))
 		return
 	case err != nil || l.Seq == 0 || l.Event == "":
 		v.reject(raw, "it is not a line of an audit log")
@@ -210,6 +210,15 @@ func (v *Verifier) reject(raw []byte, text string) {
 	v.settleOdd()
 	v.previous.odd, v.previous.why = true, Finding{v.file, v.line, text}
 	v.previous.text = append(v.previous.text[:0], raw...)
+}
+
+// unended says what a line is that has no line end.
+func (v *Verifier) unended(raw []byte) string {
+	next := appendLine(nil, v.last.seq+1, v.last.hash, nil)
+	if n := min(len(raw), len(next)); !v.begun || !bytes.Equal(raw[:n], next[:n]) {
+		return "it is cut: it has no line end"
+	}
+	return fmt.Sprintf("the log ends within line %d, without a signed end: Orla was killed, or stopped while the disk was full, or somebody cut it here; the lines before are whole, and the next start of Orla notes what this one has", v.last.seq+1)
 }
 
 // torn reports whether a line that says that the one before it was cut is right.
