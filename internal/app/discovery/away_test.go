@@ -13,8 +13,8 @@ import (
 )
 
 // SPEC-TOOLS 8.3: rules that were there close the gate when a link on the way to them leads nowhere, or the folder of tools
-// is away, wherever that is: in a package, behind another link, and in the user's own folder. What somebody has removed
-// opens it.
+// is away, wherever that is: in a package, behind another link, and in the user's own folder. So does a folder that has
+// lost its last rules. What somebody has removed with others left opens it.
 func TestT83RulesThatAreAway(t *testing.T) {
 	const policy = "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: no}\nspec: {apply_mode: global, blocked_tools: [hello]}\n"
 	for name, c := range map[string]struct {
@@ -22,7 +22,7 @@ func TestT83RulesThatAreAway(t *testing.T) {
 		links  map[string]string // targets, by where they are
 		away   string            // what is moved away
 		with   string            // what it becomes: "", link or file
-		denied string            // the path that is reported; "" if nothing is denied
+		denied string            // the path that is reported; "" if nothing is denied, since tools has another rule
 	}{
 		"a link in a package":                     {"far/p.yaml", map[string]string{"tools/pack/more": "../../far"}, "far", "", "tools/pack/more"},
 		"a link in a folder of a package":         {"far/p.yaml", map[string]string{"tools/pack/sub/more": "../../../far"}, "far", "", "tools/pack/sub/more"},
@@ -36,11 +36,12 @@ func TestT83RulesThatAreAway(t *testing.T) {
 		"the user's folder becomes a link":        {"home/.orla/tools/p.yaml", nil, "home/.orla/tools", "link", "home/.orla/tools"},
 		"the user's folder becomes a file":        {"home/.orla/tools/p.yaml", nil, "home/.orla/tools", "file", "home/.orla/tools"},
 		"a package of the user's":                 {"far/p.yaml", map[string]string{"home/.orla/tools/pack/more": "../../../../far"}, "far", "", "home/.orla/tools/pack/more"},
-		"somebody removes the file":               {"tools/sub/p.yaml", nil, "tools/sub/p.yaml", "", ""},
-		"somebody removes its folder":             {"tools/sub/p.yaml", nil, "tools/sub", "", ""},
-		"somebody removes the link":               {"far/p.yaml", map[string]string{"tools/pack/more": "../../far"}, "tools/pack/more", "", ""},
-		"somebody removes the package":            {"far/p.yaml", map[string]string{"tools/pack/more": "../../far"}, "tools/pack", "", ""},
-		"somebody removes the user's file":        {"home/.orla/tools/p.yaml", nil, "home/.orla/tools/p.yaml", "", ""},
+		"somebody removes the file":               {"tools/sub/p.yaml", nil, "tools/sub/p.yaml", "", "tools"},
+		"somebody removes one file of two":        {"tools/sub/p.yaml", nil, "tools/sub/p.yaml", "", ""},
+		"somebody removes its folder":             {"tools/sub/p.yaml", nil, "tools/sub", "", "tools"},
+		"somebody removes the link":               {"far/p.yaml", map[string]string{"tools/pack/more": "../../far"}, "tools/pack/more", "", "tools"},
+		"somebody removes the package":            {"far/p.yaml", map[string]string{"tools/pack/more": "../../far"}, "tools/pack", "", "tools"},
+		"somebody removes the user's file":        {"home/.orla/tools/p.yaml", nil, "home/.orla/tools/p.yaml", "", "home/.orla/tools"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, aside := t.TempDir(), filepath.Join(t.TempDir(), "aside")
@@ -58,6 +59,11 @@ func TestT83RulesThatAreAway(t *testing.T) {
 				}
 			}
 			manifesttest.Write(t, filepath.Dir(under(c.place)), filepath.Base(c.place), policy, 0o644)
+			rules := 1
+			if c.denied == "" {
+				rules = 2
+				manifesttest.Write(t, under("tools"), "other.yaml", strings.Replace(policy, "name: no", "name: other", 1), 0o644)
+			}
 			cfg := &config.Loaded{}
 			cfg.ToolsDir = under("tools")
 			memory := under("memory.json")
@@ -75,7 +81,7 @@ func TestT83RulesThatAreAway(t *testing.T) {
 				}
 				return denies
 			}
-			if denies := look(); len(denies) > 0 || len(gate.Documents().Policies) != 1 {
+			if denies := look(); len(denies) > 0 || len(gate.Documents().Policies) != rules {
 				t.Fatalf("at first %q deny, and the rules are %+v", denies, gate.Documents())
 			}
 			if err := os.Rename(under(c.away), aside); err != nil {
@@ -105,7 +111,7 @@ func TestT83RulesThatAreAway(t *testing.T) {
 			if err := os.Rename(aside, under(c.away)); err != nil {
 				t.Fatal(err)
 			}
-			if denies := look(); len(denies) > 0 || len(gate.Documents().Policies) != 1 {
+			if denies := look(); len(denies) > 0 || len(gate.Documents().Policies) != rules {
 				t.Errorf("at last %q deny, and the rules are %+v", denies, gate.Documents())
 			}
 		})
