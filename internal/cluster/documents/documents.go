@@ -26,6 +26,7 @@ import (
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/cluster/objects"
 	"github.com/orla-project/orla/internal/cluster/replicas"
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // Resource is the kind of the objects.
@@ -90,9 +91,11 @@ type Documents struct {
 	opts    Options
 	objects *objects.Objects
 	changed chan struct{}
+	spare   brief.Limiter // of the log
 
 	mu     sync.Mutex // guards the fields that follow
 	box    *replicas.Box
+	names  [32]byte  // the key of the names of objects
 	failed time.Time // when the API server has not answered
 	why    error
 }
@@ -104,7 +107,7 @@ func New(o Options) *Documents {
 	}
 	d := &Documents{opts: o, changed: make(chan struct{}, 1)}
 	d.objects = objects.New(objects.Options{
-		Client: o.Client, Of: Resource, Namespace: o.Namespace, Changed: d.changed, Log: o.Log,
+		Client: o.Client, Of: Resource, Namespace: o.Namespace, Changed: d.changed, Note: true, Log: o.Log,
 		Labels: "orla.dev/replicas=" + o.Group + ",orla.dev/part=" + o.Part,
 	})
 	return d
@@ -129,7 +132,7 @@ func (d *Documents) Serve(ctx context.Context, each func(Document), ready func()
 		panic(err)
 	}
 	d.mu.Lock()
-	d.box = box
+	d.box, d.names = box, box.Key("names")
 	d.mu.Unlock()
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -157,20 +160,20 @@ func (d *Documents) Serve(ctx context.Context, each func(Document), ready func()
 
 // tell calls each with what differs from last. It reports whether anything is known.
 func (d *Documents) tell(last map[string]Document, each func(Document)) bool {
-	all, err := d.objects.All()
+	changed, gone, err := d.objects.Changes()
 	if err != nil {
 		return false
 	}
-	there := make(map[string]bool, len(all))
-	for _, o := range all {
-		there[o.Name] = true
+	for _, o := range changed {
 		before, known := last[o.Name]
 		if known && before.uid == o.UID && before.resource == number(o.Version) {
 			continue
 		}
 		now, err := d.open(o)
 		if err != nil {
-			d.opts.Log.Warn("a document of the replicas does not count", "part", d.opts.Part, "object", o.Name, "err", err)
+			if shown, left := d.spare.Allow(maxLines); shown {
+				d.opts.Log.Warn("a document of the replicas does not count", "part", d.opts.Part, "object", o.Name, "err", err, "not_shown", left)
+			}
 			last[o.Name] = Document{version: versionOf(o)}
 			continue
 		}
@@ -182,23 +185,22 @@ func (d *Documents) tell(last map[string]Document, each func(Document)) bool {
 			each(before)
 		}
 	}
-	for name, gone := range last {
-		if !there[name] {
-			delete(last, name)
-			if gone.Name != "" {
-				gone.Content = nil
-				each(gone)
-			}
+	for _, name := range gone {
+		before := last[name]
+		delete(last, name)
+		if before.Name != "" {
+			before.Content = nil
+			each(before)
 		}
 	}
 	return true
 }
 
+// maxLines is how many lines about documents that do not count are logged in a minute: whoever writes objects makes them.
+const maxLines = 10
+
 // Err returns why the documents may be out of date, or could not be read yet; nil if neither is so.
-func (d *Documents) Err() error {
-	_, err := d.objects.All()
-	return err
-}
+func (d *Documents) Err() error { return d.objects.Err() }
 
 func versionOf(o objects.Object) version { return version{o.UID, number(o.Version), o.Generation} }
 
@@ -210,12 +212,11 @@ func number(version string) uint64 {
 
 func (d *Documents) nameOf(name string) (object string, box *replicas.Box, _ error) {
 	d.mu.Lock()
-	box = d.box
+	box, key := d.box, d.names
 	d.mu.Unlock()
 	if box == nil {
 		return "", nil, errors.New("the API server has not told the key of the replicas yet")
 	}
-	key := box.Key("names")
 	mac := hmac.New(sha256.New, key[:])
 	_, _ = mac.Write([]byte(name)) // a hash has no errors
 	return d.opts.Group + "-" + d.opts.Part + "-" + hex.EncodeToString(mac.Sum(nil)[:16]), box, nil

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,16 +16,29 @@ import (
 	"github.com/orla-project/orla/internal/cluster/documents"
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/cluster/replicas"
+	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/internal/testing/kubetest"
 )
+
+// documentsOf returns the documents of a part, with a key.
+func documentsOf(t *testing.T, api http.RoundTripper, part string, key byte, log *slog.Logger) *documents.Documents {
+	t.Helper()
+	return documents.New(documents.Options{
+		Client: kubetest.Client(t, api), Namespace: "ops", Group: "orla", Part: part, Log: log,
+		Key: func(context.Context) (*replicas.Box, error) { return replicas.NewBox(bytes.Repeat([]byte{key}, 32)) },
+	})
+}
 
 // serve follows documents with a key, and returns them with what was heard.
 func serve(t *testing.T, api http.RoundTripper, part string, key byte) (*documents.Documents, *[]string) {
 	t.Helper()
-	d := documents.New(documents.Options{
-		Client: kubetest.Client(t, api), Namespace: "ops", Group: "orla", Part: part, Log: slog.New(slog.DiscardHandler),
-		Key: func(context.Context) (*replicas.Box, error) { return replicas.NewBox(bytes.Repeat([]byte{key}, 32)) },
-	})
+	d := documentsOf(t, api, part, key, slog.New(slog.DiscardHandler))
+	return d, follow(t, d)
+}
+
+// follow follows documents until the test ends, and returns what was heard.
+func follow(t *testing.T, d *documents.Documents) *[]string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	heard, over := new([]string), make(chan struct{})
 	go func() {
@@ -32,7 +47,75 @@ func serve(t *testing.T, api http.RoundTripper, part string, key byte) (*documen
 	}()
 	t.Cleanup(func() { cancel(); <-over })
 	synctest.Wait()
-	return d, heard
+	return heard
+}
+
+// SPEC S1, P4: what a change costs does not depend on how many other documents there are.
+func TestS1AChangeCostsNothingOfTheOthers(t *testing.T) {
+	costtest.Check(t, 400, func(n int) func() {
+		api := new(kubetest.Objects)
+		d := documentsOf(t, api, "x", 1, slog.New(slog.DiscardHandler))
+		heard, ready := make(chan documents.Document, 1), make(chan struct{})
+		ctx, cancel := context.WithCancel(context.Background())
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			d.Serve(ctx, func(one documents.Document) {
+				select {
+				case heard <- one:
+				case <-ctx.Done():
+				}
+			}, func() { close(ready) })
+		})
+		t.Cleanup(func() { cancel(); serving.Wait() })
+		<-ready
+		all := make([]documents.Document, n)
+		change := func() {
+			for i := range all {
+				put, err := d.Put(t.Context(), all[i].With("it", fmt.Append(nil, api.Writes())))
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[i] = put
+				for put.After(<-heard) { // it changed before
+				}
+			}
+		}
+		for i := range all {
+			all[i].Name = fmt.Sprint(i)
+		}
+		change()
+		return change
+	})
+}
+
+// SPEC S2, P4: whoever writes many objects that do not count fills no log.
+func TestS2LinesAboutStrangersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, log := new(kubetest.Objects), new(bytes.Buffer)
+		d := documentsOf(t, api, "x", 1, slog.New(slog.NewTextHandler(log, nil)))
+		follow(t, d)
+		if _, err := d.Put(t.Context(), documents.Document{Name: "n"}.With("it", []byte("1"))); err != nil {
+			t.Fatal(err)
+		}
+		lines := func() int { synctest.Wait(); return strings.Count(log.String(), "does not count") }
+		forge := func() {
+			for name := range api.All() {
+				api.Set(name, map[string]any{"sealed": fmt.Sprint(api.Writes())})
+				lines()
+			}
+		}
+		for range 50 {
+			forge()
+		}
+		if n := lines(); n != 10 {
+			t.Errorf("%d lines", n)
+		}
+		time.Sleep(time.Minute)
+		forge()
+		if n := lines(); n != 11 || !strings.Contains(log.String(), "not_shown=40") {
+			t.Errorf("%d lines:\n%s", n, log)
+		}
+	})
 }
 
 // SPEC P4: a document is replaced by who knows its last version, and by nobody else; all replicas of the group hear of it.

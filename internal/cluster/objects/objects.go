@@ -29,6 +29,7 @@ type Options struct {
 	Namespace string
 	Labels    string          // a selector; "" for all
 	Changed   chan<- struct{} // gets a value after a change, unless it is full; several Objects may share it
+	Note      bool            // what changes, for Changes
 	Log       *slog.Logger
 }
 
@@ -52,14 +53,15 @@ type Objects struct {
 
 	mu    sync.Mutex // guards the fields that follow
 	known map[string]Object
-	bytes int   // of all documents
-	err   error // why known may be out of date; nil if it is not
-	first bool  // it was listed
+	bytes int             // of all documents
+	err   error           // why known may be out of date; nil if it is not
+	first bool            // it was listed
+	fresh map[string]bool // the names of objects that have changed since the last Changes
 }
 
 // New returns Objects that know nothing until Serve has listed them.
 func New(o Options) *Objects {
-	return &Objects{Options: o, ready: make(chan struct{}), known: map[string]Object{}}
+	return &Objects{Options: o, ready: make(chan struct{}), known: map[string]Object{}, fresh: map[string]bool{}}
 }
 
 // Ready returns a channel that is closed when the objects have been listed once.
@@ -73,6 +75,42 @@ func (o *Objects) All() ([]Object, error) {
 		return nil, cmp.Or(o.err, errNotYet)
 	}
 	return slices.SortedFunc(maps.Values(o.known), func(a, b Object) int { return strings.Compare(a.Name, b.Name) }), nil
+}
+
+// Changes returns the objects that are new or have another version than at the last call, and the names of those that are
+// gone. Its cost is that of the changes. If the objects were never listed, the error says why.
+func (o *Objects) Changes() (changed []Object, gone []string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.first {
+		return nil, nil, cmp.Or(o.err, errNotYet)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.fresh)) {
+		if one, there := o.known[name]; there {
+			changed = append(changed, one)
+		} else {
+			gone = append(gone, name)
+		}
+	}
+	clear(o.fresh)
+	return changed, gone, nil
+}
+
+// Err returns why the objects may be out of date, or are not known yet; nil if neither is so.
+func (o *Objects) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.first {
+		return cmp.Or(o.err, errNotYet)
+	}
+	return nil
+}
+
+// freshLocked notes that an object has changed.
+func (o *Objects) freshLocked(name string) {
+	if o.Note {
+		o.fresh[name] = true
+	}
 }
 
 var errNotYet = fmt.Errorf("they have not been listed yet")
@@ -151,6 +189,16 @@ func (o *Objects) changed() {
 func (o *Objects) replace(listed map[string]Object, bytes int) {
 	o.mu.Lock()
 	same := o.first && maps.EqualFunc(o.known, listed, Object.same)
+	for name, one := range listed {
+		if before, there := o.known[name]; !there || before.Version != one.Version || !before.same(one) {
+			o.freshLocked(name)
+		}
+	}
+	for name := range o.known {
+		if _, there := listed[name]; !there {
+			o.freshLocked(name)
+		}
+	}
 	o.known, o.bytes = listed, bytes
 	if !o.first {
 		o.first = true
@@ -173,6 +221,7 @@ func (o *Objects) put(one Object) {
 	one.bound(count, rest)
 	o.known[one.Name] = one
 	o.bytes = rest + len(one.Document)
+	o.freshLocked(one.Name)
 	o.mu.Unlock()
 	if !there || !before.same(one) {
 		o.changed()
@@ -184,6 +233,9 @@ func (o *Objects) remove(name string) {
 	before, there := o.known[name]
 	delete(o.known, name)
 	o.bytes -= len(before.Document)
+	if there {
+		o.freshLocked(name)
+	}
 	o.mu.Unlock()
 	if there {
 		o.changed()

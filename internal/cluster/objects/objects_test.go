@@ -126,7 +126,7 @@ func (s *server) run(t *testing.T) (o *objects.Objects, changed chan struct{}, l
 	changed, log = make(chan struct{}, 1), &bytes.Buffer{}
 	o = objects.New(objects.Options{
 		Client: kubetest.Client(t, s), Of: kubeapi.Resource{Group: "orloj.dev", Version: "v1", Name: "tools"}, Namespace: "tools",
-		Changed: changed, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Changed: changed, Note: true, Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
@@ -191,6 +191,60 @@ func TestP2ListedAndFollowed(t *testing.T) {
 		s.tell(map[string]any{"type": "DELETED", "object": gone})
 		if !has(changed) || strings.Contains(names(o)+" ", "o1 ") {
 			t.Errorf("after a deletion: %s", names(o))
+		}
+	})
+}
+
+// SPEC S1, P2: of what has changed, only that is looked at: also of a list that is made again.
+func TestS1OnlyWhatHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{objects: map[string]map[string]any{}}
+		for i := range 250 {
+			s.set(fmt.Sprint("o", i), map[string]any{"n": i}, nil)
+		}
+		o, _, _ := s.run(t)
+		if first, gone, err := o.Changes(); len(first) != 250 || len(gone) != 0 || err != nil {
+			t.Errorf("first: %d objects, %q, %v", len(first), gone, err)
+		}
+		changes := func() string {
+			synctest.Wait()
+			changed, gone, err := o.Changes()
+			if err != nil {
+				t.Error(err)
+			}
+			var list []string
+			for _, one := range changed {
+				list = append(list, one.Name)
+			}
+			return fmt.Sprint(list, gone)
+		}
+		if got := changes(); got != "[] []" {
+			t.Errorf("nothing has changed: %s", got)
+		}
+		s.set("o7", map[string]any{"n": "new"}, nil)
+		s.set("o300", nil, nil)
+		s.set("o7", map[string]any{"n": "newer"}, nil)
+		if got := changes(); got != "[o300 o7] []" {
+			t.Errorf("after two changes: %s", got)
+		}
+		s.mu.Lock()
+		gone := s.objects["o300"]
+		delete(s.objects, "o300")
+		s.mu.Unlock()
+		s.tell(map[string]any{"type": "DELETED", "object": gone})
+		if got := changes(); got != "[] [o300]" {
+			t.Errorf("after a removal: %s", got)
+		}
+		s.cut(true)
+		s.set("o8", map[string]any{"n": "new"}, nil)
+		s.mu.Lock()
+		delete(s.objects, "o249")
+		s.version++
+		s.away, s.oldest = false, s.version // what was between is forgotten
+		s.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if got := changes(); got != "[o8] [o249]" {
+			t.Errorf("after another list: %s", got)
 		}
 	})
 }

@@ -25,10 +25,18 @@ type Objects struct {
 	mu      sync.Mutex // guards the fields that follow
 	all     map[string]object
 	version int
+	history []change // all changes, the oldest first
 	watches map[*watching]bool
 	away    bool
 	lose    int
 	writes  int
+}
+
+// change is one change of an object.
+type change struct {
+	version int
+	object  object
+	event   []byte // as a watch has it
 }
 
 // Away makes the server not answer, and ends all watches; or answer again.
@@ -115,7 +123,7 @@ func (o *Objects) RoundTrip(r *http.Request) (*http.Response, error) {
 	query := r.URL.Query()
 	switch {
 	case query.Get("watch") == "true":
-		return o.watchLocked(r.Context(), query.Get("labelSelector"))
+		return o.watchLocked(r)
 	case r.Method == http.MethodGet && query.Has("limit"):
 		items := []any{}
 		for _, name := range slices.Sorted(maps.Keys(o.all)) {
@@ -197,9 +205,10 @@ func (o *Objects) removeLocked(name string) {
 }
 
 func (o *Objects) tellLocked(event string, one object) {
+	raw, _ := json.Marshal(object{"type": event, "object": one}) // it was JSON
+	o.history = append(o.history, change{o.version, one, raw})
 	for w := range o.watches {
 		if matches(one, w.labels) {
-			raw, _ := json.Marshal(object{"type": event, "object": one}) // it was JSON
 			w.write(raw)
 		}
 	}
@@ -226,18 +235,23 @@ type watching struct {
 	over   bool
 }
 
-// watchLocked begins a watch. It has what changes from now on: who asks has just listed.
-func (o *Objects) watchLocked(ctx context.Context, labels string) (*http.Response, error) {
-	w := &watching{labels: labels, more: make(chan struct{}, 1)}
+// watchLocked begins a watch: it has what has changed since a version.
+func (o *Objects) watchLocked(r *http.Request) (*http.Response, error) {
+	query := r.URL.Query()
+	since, err := strconv.Atoi(query.Get("resourceVersion"))
+	if err != nil {
+		return refuse(http.StatusBadRequest, "BadRequest")
+	}
+	w := &watching{labels: query.Get("labelSelector"), more: make(chan struct{}, 1)}
 	if o.watches == nil {
 		o.watches = map[*watching]bool{}
 	}
 	o.watches[w] = true
-	context.AfterFunc(ctx, w.close)
-	for _, name := range slices.Sorted(maps.Keys(o.all)) { // and what has changed since then, or not
-		if matches(o.all[name], labels) {
-			raw, _ := json.Marshal(object{"type": "MODIFIED", "object": o.all[name]}) // it was JSON
-			w.write(raw)
+	context.AfterFunc(r.Context(), w.close)
+	next, _ := slices.BinarySearchFunc(o.history, since+1, func(c change, version int) int { return c.version - version })
+	for _, c := range o.history[next:] {
+		if matches(c.object, w.labels) {
+			w.write(c.event)
 		}
 	}
 	return &http.Response{StatusCode: http.StatusOK, Body: w, Header: http.Header{}}, nil
