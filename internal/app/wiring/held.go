@@ -284,12 +284,7 @@ func (h *heldCapsule) run(ctx context.Context, n int64) {
 
 // errMoves is what calls in flight fail with when their replica holds the capsule no longer. It is not known what they have done,
 // as when the process crashes.
-var errMoves = func() *fault.Error {
-	f := fault.New(fault.ExecutionFailed, "the capsule moves to another replica, and the call had not ended")
-	again := true
-	f.Retry = &again
-	return f
-}()
+var errMoves = fault.New(fault.NotReady, "the capsule moves to another replica, and the call had not ended; it is not known what it has done; try again")
 
 // underOwnNames returns a capsule as it is where it runs for all replicas: the other end gives the names to its tools. All
 // else stays: what a process sees of this machine depends on what described it.

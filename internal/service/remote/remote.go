@@ -247,7 +247,7 @@ func (s *session) live(ctx context.Context) {
 		s.work.Go(func() {
 			defer s.contain()
 			if s.opts.Over(ctx) {
-				s.exit(lostHolder)
+				s.move()
 			}
 		})
 	}

@@ -273,8 +273,10 @@ func TestP4AHolderThatIsGone(t *testing.T) {
 		<-reached
 		end <- struct{}{}
 	})
-	if got := l.text("far--t", `{}`); !strings.Contains(got, "it moves to another replica") {
-		t.Errorf("the call says: %s", got)
+	_, err := l.call("far--t", `{}`, nil)
+	failed := fault.From(err)
+	if failed.Code != fault.NotReady || !failed.Retryable() || failed.Unsent || !strings.Contains(failed.Reason, "moved to another replica") || strings.Contains(failed.Reason, "crash") {
+		t.Errorf("the call says: %+v", failed)
 	}
 	if got := l.text("far--t", `{}`); got != "called" {
 		t.Errorf("the next call says: %s", got)

@@ -227,6 +227,27 @@ const lostSession = "lost its session: the server does not know it any more"
 // lostHolder is the reason for the end of a session whose server is known to have gone (Options.Over).
 const lostHolder = "moves to another replica: the one that held it holds it no longer"
 
+// errMoved is what the requests end with that were sent to such a server.
+var errMoved = fault.New(fault.NotReady, "it moved to another replica during the call: the one that held it holds it no longer, and it is not known what the call has done; try again")
+
+// move ends the session, since its server is known to have gone. Nothing has crashed: its requests fail by errMoved, before
+// the end of the session fails them in another way. Those that were not sent yet are made in the next session.
+func (s *session) move() {
+	s.mu.Lock()
+	s.ended = true
+	s.exit(lostHolder) // under the lock, so that expire does not give another reason
+	var sent []int64
+	for _, r := range s.open {
+		if r.sent {
+			sent = append(sent, r.call)
+		}
+	}
+	s.mu.Unlock()
+	for _, call := range sent {
+		s.conn.Fail(call, s.failure(errMoved))
+	}
+}
+
 // unreachable reports whether an error means that there was no connection, and that a retry may
 // help.
 func unreachable(f *fault.Error) bool {
