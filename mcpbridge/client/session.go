@@ -5,6 +5,8 @@ package client
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"log/slog"
 	"strconv"
@@ -133,7 +135,7 @@ func (s *Session) Ended() bool {
 // questions are the requests of the server to a client, in the eras with sessions.
 type questions struct {
 	mu     sync.Mutex // guards the fields that follow
-	last   int64
+	last   int64                         // the last question's id; 0 before the first
 	open   map[string]chan *wire.Message // by wire.IDKey
 	closed string                        // why no question can be asked any more; "" while one can
 }
@@ -199,6 +201,9 @@ func (q *questions) begin() (id string, answer <-chan *wire.Message, closed stri
 	if q.closed != "" {
 		return "", nil, q.closed
 	}
+	if q.last == 0 {
+		q.last = randomStart()
+	}
 	q.last++
 	id = strconv.FormatInt(q.last, 10)
 	if q.open == nil {
@@ -207,6 +212,16 @@ func (q *questions) begin() (id string, answer <-chan *wire.Message, closed stri
 	c := make(chan *wire.Message, 1)
 	q.open[id] = c
 	return id, c, ""
+}
+
+// randomStart returns the number that the ids of a session's questions begin after. It is of 48
+// random bits, since a session can go on in another process: a late answer to a question of the
+// process before must not be taken for the answer to another question. Numbers of this size are
+// exact in every client's floating point.
+func randomStart() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[2:]) // it never fails
+	return int64(binary.BigEndian.Uint64(b[:]))
 }
 
 func (q *questions) end(id string) {
