@@ -223,6 +223,9 @@ func (h *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = out.control.SetReadDeadline(until) // a recorder in a test has none
 		if r.ContentLength < 0 || r.ContentLength > budget.Small {
 			out.unread.Store(true)
+			// A copy: the server looks at its own body to see that it closes before it has read all.
+			// It waits then, so that the client can read the answer.
+			r = r.WithContext(r.Context())
 			r.Body = &pacedBody{ReadCloser: r.Body, out: out, patience: h.Limits.Body, until: until}
 		}
 	}
