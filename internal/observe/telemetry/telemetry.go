@@ -11,9 +11,13 @@ package telemetry
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -137,10 +141,24 @@ func (r results) counts() map[string]uint64 {
 // authentication; its caller must.
 func (t *Telemetry) Handler() http.Handler {
 	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(t.opts.Log.Handler(), slog.LevelWarn),
+		ErrorLog:            scrapeLog{t.opts.Log},
 		ErrorHandling:       promhttp.ContinueOnError, // an error in one part must not hide the rest
 		MaxRequestsInFlight: maxScrapes,
 	})
+}
+
+// scrapeLog logs what goes wrong in a scrape, except that its client has left or reads too slowly.
+// promhttp says that once for each family of metrics, so a client could fill the log.
+type scrapeLog struct{ log *slog.Logger }
+
+// Println implements promhttp.Logger.
+func (l scrapeLog) Println(v ...any) {
+	for _, part := range v {
+		if err, ok := part.(error); ok && errors.As(err, new(net.Error)) {
+			return
+		}
+	}
+	l.log.Warn("a scrape of the metrics failed in part", "err", strings.TrimSpace(fmt.Sprintln(v...)))
 }
 
 // maxScrapes bounds concurrent scrapes, each of which walks over all series. The bridge has the same
