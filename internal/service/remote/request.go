@@ -235,7 +235,10 @@ var errMoved = fault.New(fault.NotReady, "it moved to another replica during the
 func (s *session) move() {
 	s.mu.Lock()
 	s.ended = true
-	s.exit(lostHolder) // under the lock, so that expire does not give another reason
+	select { // under the lock, which exit takes, so that expire does not give another reason
+	case s.over <- lostHolder:
+	default: // it is over already
+	}
 	var sent []int64
 	for _, r := range s.open {
 		if r.sent {
