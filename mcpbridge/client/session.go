@@ -214,14 +214,13 @@ func (q *questions) begin() (id string, answer <-chan *wire.Message, closed stri
 	return id, c, ""
 }
 
-// randomStart returns the number that the ids of a session's questions begin after. It is of 48
-// random bits, since a session can go on in another process: a late answer to a question of the
-// process before must not be taken for the answer to another question. Numbers of this size are
-// exact in every client's floating point.
+// randomStart returns the number that the ids of a session's questions begin after. It is random, since a session can go on in
+// another process: a late answer to a question of the process before must not be taken for the answer to another question.
+// It has 30 bits, since some clients keep ids in 32.
 func randomStart() int64 {
-	var b [8]byte
-	_, _ = rand.Read(b[2:]) // it never fails
-	return int64(binary.BigEndian.Uint64(b[:]))
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return int64(binary.BigEndian.Uint32(b[:]) >> 2)
 }
 
 func (q *questions) end(id string) {
