@@ -134,7 +134,7 @@ func (s *Session) Ended() bool {
 
 // questions are the requests of the server to a client, in the eras with sessions.
 type questions struct {
-	mu     sync.Mutex // guards the fields that follow
+	mu     sync.Mutex                    // guards the fields that follow
 	last   int64                         // the last question's id; 0 before the first
 	open   map[string]chan *wire.Message // by wire.IDKey
 	closed string                        // why no question can be asked any more; "" while one can
