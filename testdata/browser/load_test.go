@@ -165,17 +165,17 @@ func TestO4ManyCapsulesFlap(t *testing.T) {
 	var want map[string]known
 	for end := time.Now().Add(4 * patience); ; time.Sleep(200 * time.Millisecond) {
 		want = all()
-		moving := 0
+		moving := map[string]int{}
 		for i := range n {
 			if k := want[fmt.Sprintf("capsule-%04d", i)]; k.State != map[bool]string{true: "STOPPED", false: "READY"}[i%5 == 4] {
-				moving++
+				moving[k.State+": "+k.Reason]++
 			}
 		}
-		if moving == 0 {
+		if len(moving) == 0 {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d capsules are not where they were to end", moving)
+			t.Fatalf("these capsules are not where they were to end: %v", moving)
 		}
 	}
 	var wrong []string

@@ -2,6 +2,7 @@
 package linefilter
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -22,8 +23,7 @@ func (f Filter) Func() func(line []byte) bool {
 	if f == (Filter{}) {
 		return nil
 	}
-	least := slices.Index(Levels(), f.Level)
-	has := grep(f.Grep)
+	has, least := grep(f.Grep), atLeast(f.Level)
 	return func(line []byte) bool {
 		if !has(line) {
 			return false
@@ -31,12 +31,49 @@ func (f Filter) Func() func(line []byte) bool {
 		if f.Level == "" && f.Stream == "" {
 			return true
 		}
-		var said struct{ Level, Stream string }
-		if json.Unmarshal(line, &said) != nil {
-			return false
-		}
-		return slices.Index(Levels(), strings.ToLower(said.Level)) >= least && (f.Stream == "" || said.Stream == f.Stream)
+		level, stream, ok := said(line, f.Stream != "")
+		return ok && (f.Level == "" || slices.Contains(least, strings.ToLower(string(level)))) && (f.Stream == "" || string(stream) == f.Stream)
 	}
+}
+
+// atLeast lists the levels from one on.
+func atLeast(level string) []string {
+	all := Levels()
+	return all[max(0, slices.Index(all, level)):]
+}
+
+// said returns the level of a line, and the stream if it is wanted; false if the line is not JSON. Orla's own lines begin
+// with texts, among them these: to decode all of each line would cost as much as to log it.
+func said(line []byte, streamToo bool) (level, stream []byte, ok bool) {
+	for rest := line; rest != nil; {
+		var key, value []byte
+		switch key, value, rest = member(rest); string(key) {
+		case "level":
+			level = value
+		case "stream":
+			stream = value
+		}
+		if level != nil && (stream != nil || !streamToo) {
+			return level, stream, true
+		}
+	}
+	var all struct{ Level, Stream string }
+	ok = json.Unmarshal(line, &all) == nil
+	return []byte(all.Level), []byte(all.Stream), ok
+}
+
+// member returns the next member of an object, if its value is a text without escapes and it is written as Orla writes
+// it, and what follows; nil for any other.
+func member(text []byte) (key, value, rest []byte) {
+	if len(text) < 2 || text[0] != '{' && text[0] != ',' || text[1] != '"' {
+		return nil, nil, nil
+	}
+	key, text, _ = bytes.Cut(text[2:], []byte(`":"`))
+	value, rest, ok := bytes.Cut(text, []byte(`"`))
+	if !ok || bytes.ContainsAny(key, `"\`) || bytes.IndexByte(value, '\\') >= 0 {
+		return nil, nil, nil
+	}
+	return key, value, rest
 }
 
 // grep returns whether a line of the log has a text in its message, in the tool's name or in key=value of another

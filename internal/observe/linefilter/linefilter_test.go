@@ -29,3 +29,41 @@ func TestO2GrepFindsWhatALineSays(t *testing.T) {
 		t.Error("grep selects what is not JSON")
 	}
 }
+
+// SPEC J1, O2: the level and the stream of a line are those that its JSON has, however it is written.
+func TestO2LevelAndStreamAreThoseOfTheLine(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][2]bool{ // whether it is at least warn, and on stderr
+		`{"time":"2026-01-02T15:04:05Z","level":"warn","msg":"stderr","tool":"a","stream":"stderr","text":"x"}`: {true, true},
+		`{"time":"2026-01-02T15:04:05Z","level":"info","msg":"stderr","tool":"a","stream":"stderr","text":"x"}`: {false, true},
+		`{"time":"2026-01-02T15:04:05Z","level":"ERROR","msg":"stderr","stream":"stdout"}`:                      {true, false},
+		`{"level":"info","msg":"said \"level\":\"warn\"","stream":"std\u0065rr"}`:                               {false, true},
+		`{"msg":"x\",\"level\":\"warn","level":"info","text":"\",\"stream\":\"stderr"}`:                         {false, false},
+		`{"pid":1,"in":{"level":"warn","stream":"stderr"},"level":"info"}`:                                      {false, false},
+		`{"list":["a","level":"warn"`:                   {false, false},
+		` { "stream" : "stderr" , "level" : "fatal" } `: {true, true},
+		`{"stream":"stderr","level":"warn"}`:            {true, true},
+		`{"level":"","stream":""}`:                      {false, false},
+		`{"level":"warn","stream":1}`:                   {true, false},
+		`"level":"warn"`:                                {false, false},
+		``:                                              {false, false},
+	} {
+		got := [2]bool{linefilter.Filter{Level: "warn"}.Func()([]byte(line)), linefilter.Filter{Stream: "stderr"}.Func()([]byte(line))}
+		if got != want {
+			t.Errorf("%s: %v, want %v", line, got, want)
+		}
+	}
+}
+
+// SPEC O4: most lines are not decoded.
+func TestO4ALineIsSelectedWithoutDecodingIt(t *testing.T) {
+	line := []byte(`{"time":"2026-11-27T00:30:01.27269962Z","level":"info","msg":"stderr","tool":"printing","stream":"stderr","pid":6838,"text":"174518: the quick brown fox"}`)
+	keep := linefilter.Filter{Level: "info", Stream: "stderr"}.Func()
+	if n := testing.AllocsPerRun(100, func() {
+		if !keep(line) {
+			t.Error("it is not selected")
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for a line", n)
+	}
+}
