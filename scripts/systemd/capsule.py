@@ -12,6 +12,10 @@ def say(text):
 
 
 def answer(do):
+    if do == "forge":  # a line of the log that Orla did not write
+        import socket
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+            journal.sendto(b"SYSLOG_IDENTIFIER=orla\nPRIORITY=6\nMESSAGE=stderr\nORLA_MSG=stderr\nORLA_TOOL=weather\nORLA_TEXT=a forged line\n", "/run/systemd/journal/socket")
     if do == "daemon":  # hidden from everybody but the kernel
         if os.fork() == 0:
             os.setsid()

@@ -52,7 +52,8 @@ func OwnUnit() Unit {
 	return unitOf(string(text))
 }
 
-// unitOf returns the service in the text of /proc/PID/cgroup: the innermost one.
+// unitOf returns the service in the text of /proc/PID/cgroup: the innermost unit, if it is a service of its own. Neither a
+// scope is one, nor the service in which all of a user's units are: others are there, too.
 func unitOf(text string) (u Unit) {
 	for line := range strings.Lines(text) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -62,7 +63,9 @@ func unitOf(text string) (u Unit) {
 		for dir := parts[2]; dir != "/" && dir != "."; dir = path.Dir(dir) {
 			name := path.Base(dir)
 			switch {
-			case !strings.HasSuffix(name, ".service"):
+			case !isUnit(name):
+			case u.Name == "" && (strings.HasSuffix(name, ".scope") || strings.HasPrefix(name, "user@")):
+				return Unit{}
 			case u.Name == "":
 				u.Name = name
 			case strings.HasPrefix(name, "user@"):

@@ -14,6 +14,9 @@ func TestO2WhichEntriesAreRead(t *testing.T) {
 		"1:name=systemd:/system.slice/orla.service\n4:memory:/x.service\n":            " _SYSTEMD_UNIT=orla.service",
 		"0::/user.slice/user-7.slice/user@7.service/app.slice/orla.service/capsule\n": " _SYSTEMD_USER_UNIT=orla.service _UID=",
 		"0::/user.slice/user-7.slice/session-2.scope\n":                               " _PID=",
+		"0::/user.slice/user-7.slice/user@7.service/app.slice/term.scope\n":           " _PID=",
+		"0::/user.slice/user-7.slice/user@7.service/app.slice\n":                      " _PID=",
+		"0::/system.slice/orla.service/x.scope\n":                                     " _PID=",
 		"0::/\n":   " _PID=",
 		"nonsense": " _PID=",
 	} {

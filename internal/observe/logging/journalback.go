@@ -34,6 +34,7 @@ const (
 // journal does not have, about in the order of their times: at most last of them, the newest, or all for 0. Bounds are those of
 // ReadBack. If the journal cannot be read, it returns kept, and a line at level warn with the reason.
 func ReadJournal(ctx context.Context, q history.Query, last int, kept []history.Line) iter.Seq[history.Line] {
+	own := systemd.Own()
 	asked := systemd.JournalQuery{Unit: systemd.OwnUnit(), Since: q.Since.Add(-disorder), Newest: last > 0}
 	return func(yield func(history.Line) bool) {
 		select {
@@ -45,7 +46,7 @@ func ReadJournal(ctx context.Context, q history.Query, last int, kept []history.
 		var err error
 		entries := func(yield func(history.Line) bool) {
 			err = systemd.ReadJournal(ctx, asked, func(r io.Reader) error {
-				readEntries(ctx, r, func(line history.Line) bool { return !q.Matches(&line) || yield(line) })
+				readEntries(ctx, r, own, func(line history.Line) bool { return !q.Matches(&line) || yield(line) })
 				return nil
 			})
 		}
@@ -138,24 +139,28 @@ func merged(lines iter.Seq[history.Line], kept []history.Line) iter.Seq[history.
 	}
 }
 
-// readEntries passes on the entries of the journal in r, which journalctl has written, until yield reports false.
-func readEntries(ctx context.Context, r io.Reader, yield func(history.Line) bool) {
+// readEntries passes on the entries of the journal in r, which journalctl has printed, if Orla has written them, until
+// yield reports false.
+func readEntries(ctx context.Context, r io.Reader, own systemd.Writer, yield func(history.Line) bool) {
 	in := bufio.NewReaderSize(io.LimitReader(r, maxUnpacked), maxEntry)
 	for ctx.Err() == nil {
 		raw, err := nextLine(in)
 		if err != nil {
 			return
 		}
-		if line, ok := entryLine(raw); ok && !yield(line) {
+		if line, ok := entryLine(raw, own); ok && !yield(line) {
 			return
 		}
 	}
 }
 
-// entryLine returns the line of the JSON log that an entry of the journal stands for.
-func entryLine(raw []byte) (history.Line, bool) {
+// entryLine returns the line of the JSON log that an entry of the journal stands for, if Orla has written it.
+func entryLine(raw []byte, own systemd.Writer) (history.Line, bool) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
+		return history.Line{}, false
+	}
+	if !own.Wrote(func(name string) string { return fieldText(fields[name]) }) {
 		return history.Line{}, false
 	}
 	event := fieldText(fields[fieldPrefix+"MSG"])

@@ -27,6 +27,7 @@ func journalctl(t *testing.T, printed, said string, code int) (arguments func() 
 	}
 	testkit.WriteTool(t, dir, "journalctl", fmt.Sprintf("#!/bin/sh\necho \"$@\" >%s/arguments\ncat %[1]s/printed\ncat %[1]s/said >&2\nexit %d\n", dir, code))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("INVOCATION_ID", "") // whatever runs the test
 	return func() string { return testkit.ReadFile(t, dir+"/arguments") }
 }
 
@@ -35,7 +36,7 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
 // journaled is an entry as journalctl prints it.
 func journaled(after time.Duration, event, tool string, more ...string) string {
 	fields := map[string]any{
-		"PRIORITY": "6", "SYSLOG_IDENTIFIER": "orla", "_PID": "7", "__REALTIME_TIMESTAMP": strconv.FormatInt(began.Add(after).UnixMicro()+9, 10),
+		"PRIORITY": "6", "SYSLOG_IDENTIFIER": "orla", "_PID": strconv.Itoa(os.Getpid()), "__REALTIME_TIMESTAMP": strconv.FormatInt(began.Add(after).UnixMicro()+9, 10),
 		"MESSAGE": event, "ORLA_MSG": event, "ORLA_TOOL": tool, "ORLA_TIME": began.Add(after).Format(time.RFC3339Nano),
 	}
 	for i := 0; i < len(more); i += 2 {
@@ -71,6 +72,8 @@ func TestO2LinesComeFromTheJournal(t *testing.T) {
 		journaled(time.Second, "stderr", "notes", "ORLA_TEXT", `[27,91,109,255]`, "PRIORITY", `"4"`)+
 		journaled(2*time.Second, "stderr", "notes", "ORLA_TEXT", `"17"`, "ORLA_TIME", "")+
 		journaled(3*time.Second, "x", "other", "ORLA_MSG", "", "MESSAGE", `"{\"time\":\"2026-01-02T03:04:08Z\",\"level\":\"info\",\"msg\":\"stop\",\"tool\":\"notes\"}"`)+
+		journaled(3*time.Second, "an approval was decided", "forged", "_PID", `"1"`)+ // of a tool in the same unit
+		journaled(3*time.Second, "an approval was decided", "forged", "_PID", "")+
 		journaled(4*time.Second, "started", "notes", "ORLA_TEXT", `"`+strings.Repeat("x", maxEntry)+`"`),
 		"", 0)
 	want := []string{
