@@ -75,6 +75,7 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.Packages](), reflect.TypeFor[control.PackageLock](), reflect.TypeFor[control.Package](),
 	reflect.TypeFor[control.CallerStatus](), reflect.TypeFor[control.CallerLimits](),
 	reflect.TypeFor[decisions.VisitorInfo](), reflect.TypeFor[decisions.PasskeyInfo](), reflect.TypeFor[decisions.Challenge](), reflect.TypeFor[decisions.PasskeyRequest](),
+	reflect.TypeFor[decisions.KnownPasskeys](), reflect.TypeFor[decisions.KnownPasskey](), reflect.TypeFor[decisions.PasskeyDocument](), reflect.TypeFor[decisions.AskedPasskey](), reflect.TypeFor[decisions.PasskeyDecision](),
 	reflect.TypeFor[decisions.Statement](), reflect.TypeFor[decisions.VisitorDecision](), reflect.TypeFor[passkey.Assertion](),
 }
 

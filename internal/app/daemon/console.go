@@ -17,7 +17,6 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/decisions"
 	"github.com/orla-project/orla/internal/app/listen"
-	"github.com/orla-project/orla/internal/call/approvals/passkey"
 	"github.com/orla-project/orla/internal/console"
 	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
@@ -28,8 +27,9 @@ func (s *server) newDecisions() *decisions.Decisions {
 	return &decisions.Decisions{
 		Store: s.Governance.Approvals, Await: s.AwaitApprovals, SameUser: func() bool { return s.current().Approvals.SameUser },
 		Passkeys: s.Approving.Passkeys, Unrecorded: s.Audit.Err, Log: s.log.Logger,
-		Registered: func(k *passkey.Key) {
-			s.Audit.RecordPasskey(&audit.Passkey{Owner: k.Owner, Origin: k.Origin, Name: k.Name, Public: k.Public})
+		Changed: func(c *decisions.PasskeyChange) {
+			k := c.Key
+			s.Audit.RecordPasskey(&audit.Passkey{Owner: k.Owner, Origin: k.Origin, Name: k.Name, Public: k.Public, Change: c.What, By: c.By, Proof: c.Proof})
 		},
 	}
 }

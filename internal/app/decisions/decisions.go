@@ -32,11 +32,12 @@ type Decisions struct {
 	Passkeys *passkey.Store
 	// Unrecorded returns why a new passkey could not be recorded now; nil if it could.
 	Unrecorded func() error
-	// Registered is told of each new passkey.
-	Registered func(*passkey.Key)
-	Log        *slog.Logger
+	// Changed is told of each passkey that was registered or removed.
+	Changed func(*PasskeyChange)
+	Log     *slog.Logger
 
 	challenges challenges
+	wishes     wishes
 }
 
 var _ control.Approver = (*Decisions)(nil)

@@ -75,7 +75,8 @@ type VisitorInfo struct {
 	Alone    bool          `json:"alone" jsonschema:"May approve without a passkey, if the rule does not ask for one."`
 	Host     string        `json:"host" jsonschema:"The host that passkeys of this page are for."`
 	Passkeys []PasskeyInfo `json:"passkeys" jsonschema:"The passkeys of this visitor for this page: its host and port."`
-	Register string        `json:"register" jsonschema:"What another passkey needs: nothing, a link, a link of an operator who may approve calls, or a passkey. One of nothing, link, operator and passkey."`
+	Register string        `json:"register" jsonschema:"What another passkey needs: nothing, a link, the agreement of somebody who has a passkey (or a link of an operator who may approve calls), or a passkey of this visitor. One of nothing, link, operator and passkey."`
+	Asked    AskedPasskey  `json:"asked,omitzero" jsonschema:"The passkey of this page to which somebody is to agree; absent if there is none."`
 	Problem  string        `json:"problem,omitempty" jsonschema:"Why passkeys cannot be used."`
 }
 
@@ -104,6 +105,10 @@ func routes() []route {
 		{"GET /v1/visitor", Viewer, func(d *Decisions, v *Visitor, _ *http.Request) (any, error) { return d.info(v), nil }},
 		{"POST /v1/passkeys/challenge", Approver, (*Decisions).challenge},
 		{"POST /v1/passkeys", Approver, (*Decisions).newPasskey},
+		{"GET /v1/passkeys", Approver, (*Decisions).listPasskeys},
+		{"POST /v1/passkeys/agree", Approver, aboutPasskey((*Decisions).agree)},
+		{"POST /v1/passkeys/refuse", Approver, aboutPasskey((*Decisions).refuse)},
+		{"POST /v1/passkeys/remove", Approver, aboutPasskey((*Decisions).remove)},
 		{"GET /v1/approvals/{id}/statement", Approver, (*Decisions).askedStatement},
 		{"POST /v1/approvals/{id}/approve", Approver, decided(passkey.Approve)},
 		{"POST /v1/approvals/{id}/extend", Approver, decided(passkey.Extend)},
@@ -240,7 +245,7 @@ func (d *Decisions) newPasskey(v *Visitor, r *http.Request) (any, error) {
 
 // info tells of a visitor.
 func (d *Decisions) info(v *Visitor) VisitorInfo {
-	info := VisitorInfo{Name: v.Name, Roles: []string{}, Alone: d.alone(v), Passkeys: []PasskeyInfo{}, Register: "passkey"}
+	info := VisitorInfo{Name: v.Name, Roles: []string{}, Alone: d.alone(v), Passkeys: []PasskeyInfo{}, Register: "passkey", Asked: d.asked(v)}
 	for _, role := range Roles() {
 		if v.has(role) {
 			info.Roles = append(info.Roles, role)

@@ -219,6 +219,7 @@ func (d *Decisions) means(v *Visitor, said *Statement, asked *VisitorDecision) (
 // PasskeyRequest registers a passkey.
 type PasskeyRequest struct {
 	passkey.Registration
+	Ask   bool              `json:"ask,omitempty" jsonschema:"Somebody with a passkey is to agree: the new one waits for ten minutes, and is not good before."`
 	Link  string            `json:"link,omitempty" jsonschema:"A link that orla console prints, or what is after its #: beyond loopback, and for a page that has been open for long."`
 	Proof passkey.Assertion `json:"proof,omitzero" jsonschema:"What another passkey of this visitor has signed: that it agrees to the new one."`
 }
@@ -256,18 +257,23 @@ func (d *Decisions) register(v *Visitor, asked *PasskeyRequest) error {
 		}
 		admitted = Any
 	}
+	if asked.Ask {
+		if err := d.wish(v, &k); err != nil {
+			return refused(err)
+		}
+		return nil
+	}
 	err = d.Passkeys.Add(&k, func(there []passkey.Key) error { return mayRegister(admitted, len(there)) })
 	if err != nil {
 		return refused(err)
 	}
-	d.Log.Info("a passkey was registered", "by", k.Owner, "name", k.Name, "host", k.RP)
-	d.Registered(&k)
+	d.record(&PasskeyChange{Key: &k, What: Added})
 	return nil
 }
 
 const (
 	maxName     = 100 // bytes of the name of a passkey
-	registering = "the first passkey needs a link of orla console that is fresh, each other one a passkey of yours, or a link of sudo orla console"
+	registering = "the first passkey needs a link of orla console that is fresh, each other one a passkey of yours, somebody with a passkey who agrees, or a link of sudo orla console"
 )
 
 // mayRegister reports by its error that a passkey may not be registered beside others.

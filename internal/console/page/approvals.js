@@ -4,7 +4,8 @@
 import { get, post, path } from './api.js';
 import { h, set, replace, empty, failed, toast, span, day, command, shape, bytes, plural, button } from './dom.js';
 import { indented, parts, visible } from './json.js';
-import { obstacle, proof, register, visitor as ask } from './passkey.js';
+import { keysPanel } from './keys.js';
+import { obstacle, proof, visitor as ask } from './passkey.js';
 
 const looks = { Pending: ['busy', 'Waits'], Approved: ['ready', 'Approved'], Denied: ['crashed', 'Denied'], Expired: ['stopped', 'Expired'] };
 
@@ -21,11 +22,13 @@ export function approvalsView(app) {
   const body = h('div', { class: 'cards' });
   const keys = h('div', { class: 'cards' });
   const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Approvals'), totals)), body, keys);
+  const loadKeys = keysPanel(keys, control.signal, (now) => { visitor = now; controls.clear(); draw(); });
   const decides = () => visitor?.roles.includes('approver');
 
   async function load() {
     try {
-      if (!visitor) { visitor = await ask(control.signal); drawKeys(); }
+      if (!visitor) visitor = await ask(control.signal);
+      if (decides()) await loadKeys();
       records = (await get(path(['approvals']), control.signal)).approvals;
       await Promise.all(records.filter((r) => r.phase === 'Pending' && open.get(r.id)?.record.expires_at !== r.expires_at).slice(0, 20).map(look));
       for (const id of controls.keys()) if (!records.some((r) => r.id === id && r.phase === 'Pending')) controls.delete(id);
@@ -103,35 +106,6 @@ export function approvalsView(app) {
     return box;
   }
 
-  // drawKeys shows the passkeys of who is here, and how to add one.
-  function drawKeys() {
-    if (!decides()) { replace(keys); return; }
-    const why = obstacle(visitor), { register: needs } = visitor;
-    const name = h('input', { type: 'text', maxlength: '90', value: navigator.platform || 'a passkey', 'aria-label': 'Name of the new passkey' });
-    const link = (needs === 'link' || needs === 'operator') && h('input', { type: 'text', autocomplete: 'off', 'aria-label': 'A new link of orla console', placeholder: 'A new link of orla console' });
-    const fault = h('p', { class: 'fault', role: 'alert' });
-    const add = button('approvals', 'Add a passkey', async () => {
-      add.disabled = true;
-      set(fault, '');
-      try {
-        visitor = await register(visitor, name.value, link && link.value);
-        controls.clear();
-        toast('The passkey was added.');
-        drawKeys();
-        draw();
-        return;
-      } catch (error) {
-        set(fault, error.name === 'NotAllowedError' ? 'No passkey was made.' : error.message + (error.hint ? ': ' + error.hint : ''));
-        visitor = await ask().catch(() => visitor);
-      }
-      add.disabled = false;
-    });
-    replace(keys, h('article', { class: 'item passkeys' }, h('h2', {}, 'Your passkeys'), h('p', { class: 'dim' }, `You are ${visitor.name}. A passkey shows that a person decides, and not a program.`),
-      visitor.passkeys.length > 0 && h('ul', { class: 'marks' }, visitor.passkeys.map((k) => h('li', {}, h('span', { class: 'mark' }, `${k.name} · since ${day(k.registered_at)}`)))),
-      why ? h('p', {}, why) : [h('div', { class: 'bar' }, name, link, add),
-        h('p', { class: 'dim' }, { nothing: 'The browser asks which authenticator to use, and for its PIN or your finger.', link: 'The first passkey needs a new link: run orla console on the machine of Orla, and paste what it prints.', operator: 'Somebody has a passkey already, and you have none for this page. Have somebody who may approve calls run sudo orla console, and paste what it prints. If Orla runs as root, that needs approvals.same_user: true.', passkey: 'One of your other passkeys has to agree.' }[needs])], fault));
-  }
-
   function card(r) {
     const [kind, word] = looks[r.phase] || ['stopped', r.phase];
     const seen = open.get(r.id), full = seen?.record;
@@ -151,7 +125,7 @@ export function approvalsView(app) {
 
   load();
   return {
-    el, title: 'Approvals', params: { lines: 0, event: ['a call needs an approval', 'an approval was decided', 'an approval was extended'] },
+    el, title: 'Approvals', params: { lines: 0, event: ['a call needs an approval', 'an approval was decided', 'an approval was extended', 'a passkey was asked for', 'a passkey was not agreed to', 'a passkey was registered', 'a passkey was removed'] },
     change() { const now = app.status?.approvals_waiting || 0; if (now !== waiting) { waiting = now; soon(); } },
     lines() { soon(); },
     tick() { tick(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < Date.now())) soon(); },

@@ -31,7 +31,7 @@ async function sign(visitor, what) {
 // proof has the person sign a statement as it is shown.
 export const proof = async (visitor, statement, purpose, ttl) => sign(visitor, await challenge(purpose, statement.id, ttl, statement.arguments_sha256, utf8(statement.document)));
 
-// register makes a passkey, and returns the visitor as it is then.
+// register makes a passkey, or asks for one, and returns the visitor as it is then.
 export async function register(visitor, name, link) {
   const made = await navigator.credentials.create({ publicKey: {
     challenge: raw((await post(path(['passkeys', 'challenge']))).challenge), rp: { id: visitor.host, name: 'Orla' }, attestation: 'none', timeout: 120_000,
@@ -44,6 +44,7 @@ export async function register(visitor, name, link) {
   const asked = { name, credential: text(made.rawId), client_data: text(r.clientDataJSON), authenticator_data: text(r.getAuthenticatorData()), public_key: text(r.getPublicKey()) };
   if (link) asked.link = link;
   else if (visitor.register === 'passkey') asked.proof = await sign(visitor, await challenge('register', asked.credential, '', '', r.clientDataJSON));
+  else if (visitor.register === 'operator') asked.ask = true;
   return post(path(['passkeys']), asked);
 }
 

@@ -62,6 +62,7 @@ type Line struct {
 
 	ArgsSHA256 string          `json:"args_sha256"` // of the arguments
 	Proof      json.RawMessage `json:"proof"`       // of a decision by a passkey
+	By         string          `json:"by"`          // of a passkey: who has agreed to it, or removed it
 
 	Kind   string `json:"kind"`   // of a pin: tool or prompt
 	Digest string `json:"digest"` // of a pin: of the definition; of a passkey: of its public key

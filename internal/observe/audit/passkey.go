@@ -9,12 +9,16 @@ import (
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
-// Passkey is a passkey that somebody has registered (SPEC-TOOLS 8.7).
+// Passkey is a passkey that somebody has registered or removed (SPEC-TOOLS 8.7).
 type Passkey struct {
 	Owner  string // who decides with it
 	Origin string // of the page that it is for
 	Name   string // that its owner has given it
 	Public []byte // its public key
+	Change string // added, agreed or removed
+	// By is who has agreed or removed it, and Proof what the passkey of By has signed; "" and nil for none.
+	By    string
+	Proof *passkey.Proof
 }
 
 // RecordPasskey appends a line, as Record does that of a call. A nil Log ignores it.
@@ -29,6 +33,13 @@ func (l *Log) RecordPasskey(k *Passkey) {
 		} {
 			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
 		}
+		if k.By != "" {
+			out = appendText(append(out, `,"change":`...), k.Change)
+			out = appendText(append(out, `,"by":`...), brief.Cut(k.By, maxText))
+		}
+		if proof, err := json.Marshal(k.Proof); err == nil && k.Proof != nil {
+			out = append(append(out, `,"proof":`...), proof...)
+		}
 		return append(out, '}')
 	})
 }
@@ -36,16 +47,30 @@ func (l *Log) RecordPasskey(k *Passkey) {
 // maxPasskeys bounds the passkeys that a Verifier remembers.
 const maxPasskeys = 10_000
 
-// owned is who has a passkey, and the origin of the page that it is for.
-type owned struct{ by, origin string }
+// owned is who has a passkey, the origin of the page that it is for, and whether it was removed.
+type owned struct {
+	by, origin string
+	removed    bool
+}
 
-// registered remembers who has a passkey.
+// The purposes of what passkeys have signed, by what has become of a passkey.
+var purposes = map[string]string{"agreed": passkey.Agree, "removed": passkey.Remove}
+
+// registered remembers who has a passkey, and checks that a passkey has agreed if the line says so.
 func (v *Verifier) registered(l *Line) {
+	if l.Change != "" {
+		what := "the passkey of " + l.Decider
+		if purpose := purposes[l.Change]; l.Proof == nil || purpose == "" {
+			v.find(v.line, "it says that a passkey of %s was %s, and has no proof", l.Decider, l.Change)
+		} else if p := v.checked(l, passkey.Statement{Purpose: purpose, ID: l.Digest}, what); p != nil {
+			v.known(p, l.By, what)
+		}
+	}
 	if v.passkeys == nil {
 		v.passkeys = map[string]owned{}
 	}
-	if len(v.passkeys) < maxPasskeys {
-		v.passkeys[l.Digest] = owned{l.Decider, l.Target}
+	if _, is := v.passkeys[l.Digest]; is || len(v.passkeys) < maxPasskeys {
+		v.passkeys[l.Digest] = owned{l.Decider, l.Target, l.Change == "removed"}
 	}
 }
 
@@ -62,20 +87,35 @@ func (v *Verifier) proved(l *Line) {
 		}
 		return
 	}
+	if p := v.checked(l, passkey.Statement{Purpose: purpose, ID: l.Approval, Args: l.ArgsSHA256}, l.Approval); p != nil {
+		v.known(p, by, l.Approval)
+	}
+}
+
+// checked returns the proof of a line, if it is one for a statement; otherwise it has found something.
+func (v *Verifier) checked(l *Line, of passkey.Statement, what string) *passkey.Proof {
 	var p passkey.Proof
 	err := json.Unmarshal(l.Proof, &p)
 	if err == nil {
-		err = p.Check(passkey.Statement{Purpose: purpose, ID: l.Approval, TTL: p.TTL, Args: l.ArgsSHA256, Shown: p.Shown})
+		of.TTL, of.Shown = p.TTL, p.Shown
+		err = p.Check(of)
 	}
 	if err != nil {
-		v.find(v.line, "the proof of the passkey is not one of this decision about %s: %v", l.Approval, err)
-		return
+		v.find(v.line, "the proof of the passkey is not one of this decision about %s: %v", what, err)
+		return nil
 	}
+	return &p
+}
+
+// known checks that the passkey of a proof is one of who has decided about something.
+func (v *Verifier) known(p *passkey.Proof, by, what string) {
 	switch key, known := v.passkeys[passkey.Sum(p.Public)]; {
 	case !known && v.report.First == 1 && len(v.passkeys) < maxPasskeys:
-		v.find(v.line, "a passkey of %s has decided about %s, and the log, which is here from its begin, has no line of its registration: it was written into the file of passkeys, or registered when there was no audit log; register it again", by, l.Approval)
+		v.find(v.line, "a passkey of %s has decided about %s, and the log, which is here from its begin, has no line of its registration: it was written into the file of passkeys, or registered when there was no audit log; register it again", by, what)
 	case !known:
-		v.note("a passkey of %s has decided about %s; the line of its registration is not here", by, l.Approval)
+		v.note("a passkey of %s has decided about %s; the line of its registration is not here", by, what)
+	case key.removed:
+		v.find(v.line, "a passkey of %s has decided about %s, and was removed before", by, what)
 	case key.by != by:
 		v.find(v.line, "the passkey is one of %s, and the line says that %s has decided", key.by, by)
 	case key.origin != p.Origin():

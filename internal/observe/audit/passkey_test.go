@@ -16,9 +16,9 @@ import (
 	"github.com/orla-project/orla/internal/observe/audit"
 )
 
-// SPEC-TOOLS 8.7, 8.8: a decision by a passkey has what it has signed, and whoever checks the log finds one that is not
-// about this decision, or of somebody else, or missing.
-func TestT88AProofIsChecked(t *testing.T) {
+// newPasskey returns the public key of a passkey, and what makes its proofs.
+func newPasskey(t *testing.T) ([]byte, func(passkey.Statement) *passkey.Proof) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -27,8 +27,8 @@ func TestT88AProofIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []byte(`{"a":"x","b":1}`)
-	proof := func(s passkey.Statement) []byte {
+	return public, func(s passkey.Statement) *passkey.Proof {
+		t.Helper()
 		client := fmt.Appendf(nil, `{"type":"webauthn.get","challenge":%q,"origin":"http://localhost:8080"}`, base64.RawURLEncoding.EncodeToString(s.Challenge()))
 		rp, sum := sha256.Sum256([]byte("localhost")), sha256.Sum256(client)
 		data := append(rp[:], 0x05, 0, 0, 0, 1)
@@ -37,7 +37,17 @@ func TestT88AProofIsChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := json.Marshal(&passkey.Proof{Public: public, RP: "localhost", TTL: s.TTL, Shown: s.Shown, Assertion: passkey.Assertion{Credential: []byte("id"), ClientData: client, Data: data, Signature: signature}})
+		return &passkey.Proof{Public: public, RP: "localhost", TTL: s.TTL, Shown: s.Shown, Assertion: passkey.Assertion{Credential: []byte("id"), ClientData: client, Data: data, Signature: signature}}
+	}
+}
+
+// SPEC-TOOLS 8.7, 8.8: a decision by a passkey has what it has signed, and whoever checks the log finds one that is not
+// about this decision, or of somebody else, or missing.
+func TestT88AProofIsChecked(t *testing.T) {
+	args := []byte(`{"a":"x","b":1}`)
+	public, sign := newPasskey(t)
+	proof := func(s passkey.Statement) []byte {
+		raw, err := json.Marshal(sign(s))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,6 +83,59 @@ func TestT88AProofIsChecked(t *testing.T) {
 			ID: "ap-1", Caller: "ci", Tool: "wipe", Phase: "Approved", Change: "decided", Args: []byte(c.args),
 			ApprovalDecision: audit.ApprovalDecision{Decider: c.by, How: "passkey", Proof: c.proof},
 		})
+		l.Close()
+		r := p.verify(t, p.read(t))
+		if found := fmt.Sprint(r.Findings); r.OK() != (c.find == "") || !strings.Contains(found, c.find) {
+			t.Errorf("%s: %s; want %q", name, found, c.find)
+		}
+	}
+}
+
+// SPEC-TOOLS 8.7, 8.8: to agree to a passkey and to remove one is signed, and whoever checks the log finds a line that has
+// another proof, or none, and a decision by a passkey that was removed.
+func TestT88WhoAgreesToAPasskeySigns(t *testing.T) {
+	t.Parallel()
+	hers, sign := newPasskey(t)
+	his, signs := newPasskey(t)
+	about := func(purpose string) passkey.Statement {
+		return passkey.Statement{Purpose: purpose, ID: passkey.Sum(his), Shown: passkey.Sum([]byte("shown"))}
+	}
+	const page = "http://localhost:8080"
+	change := func(what, by string, proof *passkey.Proof) *audit.Passkey {
+		return &audit.Passkey{Owner: "bob", Origin: page, Name: "a key", Public: his, Change: what, By: by, Proof: proof}
+	}
+	agreed, removed := change("agreed", "ada", sign(about(passkey.Agree))), change("removed", "ada", sign(about(passkey.Remove)))
+	for name, c := range map[string]struct {
+		lines   []*audit.Passkey
+		decides bool // bob, by his passkey, in the end
+		find    string
+	}{
+		"agreed":                          {[]*audit.Passkey{agreed}, true, ""},
+		"and removed":                     {[]*audit.Passkey{agreed, removed}, false, ""},
+		"removed, and used":               {[]*audit.Passkey{agreed, removed}, true, "was removed before"},
+		"removed, agreed again, and used": {[]*audit.Passkey{agreed, removed, agreed}, true, ""},
+		"agreed without a proof":          {[]*audit.Passkey{change("agreed", "ada", nil)}, false, "has no proof"},
+		"agreed by a removal":             {[]*audit.Passkey{change("agreed", "ada", sign(about(passkey.Remove)))}, false, "not one of this decision"},
+		"removed by an agreement":         {[]*audit.Passkey{agreed, change("removed", "ada", sign(about(passkey.Agree)))}, false, "not one of this decision"},
+		"agreed by another than it says":  {[]*audit.Passkey{change("agreed", "eve", sign(about(passkey.Agree)))}, false, "is one of ada"},
+		"agreed by itself":                {[]*audit.Passkey{change("agreed", "bob", signs(about(passkey.Agree)))}, false, "no line of its registration"},
+	} {
+		p := newPlace(t)
+		l := p.open(t)
+		l.RecordPasskey(&audit.Passkey{Owner: "ada", Origin: page, Name: "a key", Public: hers, Change: "added"})
+		for _, line := range c.lines {
+			l.RecordPasskey(line)
+		}
+		if c.decides {
+			proof, err := json.Marshal(signs(passkey.Statement{Purpose: passkey.Approve, ID: "ap-1", Args: passkey.Sum([]byte("{}")), Shown: passkey.Sum([]byte("shown"))}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.RecordApproval(&audit.Approval{
+				ID: "ap-1", Caller: "ci", Tool: "wipe", Phase: "Approved", Change: "decided", Args: []byte("{}"),
+				ApprovalDecision: audit.ApprovalDecision{Decider: "bob", How: "passkey", Proof: proof},
+			})
+		}
 		l.Close()
 		r := p.verify(t, p.read(t))
 		if found := fmt.Sprint(r.Findings); r.OK() != (c.find == "") || !strings.Contains(found, c.find) {

@@ -104,22 +104,28 @@ func (v *visitor) api(method, path string, body, into any) (status int, text str
 	return status, text
 }
 
-// registers registers a passkey; asked may have more than the registration.
+// registers registers a passkey; more may change what is asked.
 func (v *visitor) registers(a *authenticator, more func(*decisions.PasskeyRequest)) (status int, text string) {
 	v.o.t.Helper()
+	return a.registered(v.api, more)
+}
+
+// registered registers a passkey by the requests of a page.
+func (a *authenticator) registered(api func(method, path string, body, into any) (int, string), more func(*decisions.PasskeyRequest)) (status int, text string) {
+	a.t.Helper()
 	var c decisions.Challenge
-	if status, text := v.api("POST", "/passkeys/challenge", struct{}{}, &c); status != http.StatusOK {
+	if status, text := api("POST", "/passkeys/challenge", struct{}{}, &c); status != http.StatusOK {
 		return status, text
 	}
 	challenge, err := base64.RawURLEncoding.DecodeString(c.Challenge)
 	if err != nil {
-		v.o.t.Fatal(err)
+		a.t.Fatal(err)
 	}
 	asked := decisions.PasskeyRequest{Registration: a.new(challenge)}
 	if more != nil {
 		more(&asked)
 	}
-	return v.api("POST", "/passkeys", asked, nil)
+	return api("POST", "/passkeys", asked, nil)
 }
 
 // statement returns what is shown of a record, and what is to be signed.

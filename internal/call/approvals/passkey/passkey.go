@@ -58,13 +58,15 @@ func (b *Bytes) UnmarshalText(text []byte) (err error) {
 const (
 	Approve  = "approve"
 	Extend   = "extend"
-	Register = "register" // another passkey
+	Register = "register" // another passkey of its owner
+	Agree    = "agree"    // to a passkey of somebody
+	Remove   = "remove"   // a passkey
 )
 
 // Statement is what an assertion says. The challenge is its hash.
 type Statement struct {
-	Purpose string // Approve, Extend or Register
-	ID      string // of the record, or of the new passkey
+	Purpose string // Approve, Extend, Register, Agree or Remove
+	ID      string // of the record, or of the new passkey; to agree or remove, the SHA-256 of its public key
 	TTL     string // how long it is to be good
 	Args    string // SHA-256 of the arguments, as the audit log has it
 	Shown   string // SHA-256 of the document that was shown

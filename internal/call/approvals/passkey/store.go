@@ -94,6 +94,21 @@ func (s *Store) Add(k *Key, may func([]Key) error) error {
 	return s.writeLocked(append(keys, *k))
 }
 
+// Remove removes the passkey with an id. The last one stays.
+func (s *Store) Remove(id Bytes) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys, err := s.readLocked()
+	if err != nil {
+		return err
+	}
+	rest := slices.DeleteFunc(slices.Clone(keys), func(k Key) bool { return bytes.Equal(k.ID, id) })
+	if len(rest) == len(keys) || len(rest) == 0 {
+		return errors.New("it is gone, or the last one")
+	}
+	return s.writeLocked(rest)
+}
+
 // Use checks an assertion by a passkey of owner for a statement, and notes its counter before it returns, so that the
 // assertion is not good again. It returns the proof.
 func (s *Store) Use(owner, origin string, a *Assertion, of Statement) (*Proof, error) {

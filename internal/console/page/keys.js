@@ -1,0 +1,101 @@
+// Passkeys: those of who is here, those that wait for somebody to agree, and those of all.
+
+import { get, post, path } from './api.js';
+import { h, set, replace, failed, toast, day, button } from './dom.js';
+import { visible } from './json.js';
+import { obstacle, proof, register, visitor as ask } from './passkey.js';
+
+const said = (error, none) => (error.name === 'NotAllowedError' ? none : error.message + (error.hint ? ': ' + error.hint : ''));
+
+const how = {
+  nothing: 'The browser asks which authenticator to use, and for its PIN or your finger.',
+  link: 'The first passkey needs a new link: run orla console on the machine of Orla, and paste what it prints.',
+  operator: 'Somebody who has a passkey already has to agree: this page then shows you a code for them. Without them, paste a link of somebody who may approve calls: sudo orla console prints one. If Orla runs as root, that needs approvals.same_user: true.',
+  passkey: 'One of your other passkeys has to agree.',
+};
+
+// keysPanel shows passkeys in el. changed is called with the visitor when the visitor's own are others.
+export function keysPanel(el, signal, changed) {
+  const mine = h('article', { class: 'item passkeys' }), others = h('div', { class: 'cards' }), all = h('div', { class: 'cards' });
+  let visitor = null, drawn = '', waits = '';
+
+
+  function drawMine() {
+    const why = obstacle(visitor), { register: needs, asked } = visitor;
+    const name = h('input', { type: 'text', maxlength: '90', value: navigator.platform || 'a passkey', 'aria-label': 'Name of the new passkey' });
+    const link = (needs === 'link' || needs === 'operator') && h('input', { type: 'text', autocomplete: 'off', 'aria-label': 'A new link of orla console', placeholder: needs === 'link' ? 'A new link of orla console' : 'Or a new link of sudo orla console' });
+    const fault = h('p', { class: 'fault', role: 'alert' });
+    const add = button('approvals', 'Add a passkey', async () => {
+      add.disabled = true;
+      set(fault, '');
+      try {
+        use(await register(visitor, name.value, link && link.value));
+        toast(visitor.asked ? 'The passkey waits for somebody to agree.' : 'The passkey was added.');
+        return;
+      } catch (error) {
+        set(fault, said(error, 'No passkey was made.'));
+        visitor = await ask().catch(() => visitor);
+      }
+      add.disabled = false;
+    });
+    replace(mine, h('h2', {}, 'Your passkeys'), h('p', { class: 'dim' }, `You are ${visible(visitor.name)}. A passkey shows that a person decides, and not a program.`),
+      visitor.passkeys.length > 0 && h('ul', { class: 'marks' }, visitor.passkeys.map((k) => h('li', {}, h('span', { class: 'mark' }, `${visible(k.name)} · since ${day(k.registered_at)}`)))),
+      asked && h('p', { class: 'asked' }, `${visible(asked.name)} waits until ${day(asked.until)} for somebody who has a passkey. Ask them to agree in Approvals on their own page, and read them this code: `, h('strong', { class: 'code' }, asked.code)),
+      why ? h('p', {}, why) : [h('div', { class: 'bar' }, name, link, add), h('p', { class: 'dim' }, how[needs])], fault);
+  }
+
+  // entry shows a passkey of somebody, and what may become of it.
+  function entry(k, waiting, last) {
+    const of = JSON.parse(k.document);
+    const fault = h('p', { class: 'fault', role: 'alert' });
+    const act = async (what, done, event) => {
+      const one = event.currentTarget;
+      one.disabled = true;
+      set(fault, '');
+      try {
+        const decided = { key: k.key };
+        if (what !== 'refuse') decided.proof = await proof(visitor, { id: k.key, arguments_sha256: '', document: k.document }, what, '');
+        drawList(await post(path(['passkeys', what]), decided));
+        toast(done);
+        use(await ask());
+      } catch (error) { set(fault, said(error, 'The passkey was not used. Nothing was changed.')); }
+      one.disabled = false;
+    };
+    const able = !obstacle(visitor) && visitor.passkeys.length > 0;
+    const details = h('dl', { class: 'details' }, [['Owner', visible(of.owner)], ['Page', visible(of.origin)], [waiting ? 'Asked' : 'Since', day(of.registered_at)], ['Code', h('span', { class: 'code' }, k.code)]].map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)]));
+    return h('article', { class: 'item passkey' + (waiting ? ' waits' : '') }, h('h3', {}, visible(of.name)), details,
+      waiting && h('p', {}, 'Agree only if this person has asked you, and reads you this code. Whoever has this passkey can then approve calls.'),
+      h('div', { class: 'bar' }, waiting ? [button('approvals', 'Agree with a passkey', (event) => act('agree', 'The passkey was added.', event), { class: 'primary', disabled: !able }), button('close', 'Refuse', (event) => act('refuse', 'The passkey was refused.', event))]
+        : button('close', 'Remove', (event) => act('remove', 'The passkey was removed.', event), { disabled: !able || last })),
+      !able && waiting && h('p', { class: 'dim' }, 'To agree, you need a passkey of your own on this page.'), fault);
+  }
+
+  function drawList(list) {
+    const text = JSON.stringify([list, visitor.passkeys]);
+    if (text === drawn) return;
+    drawn = text;
+    replace(others, list.asked.length > 0 && h('h2', {}, 'Passkeys that wait for you to agree'), list.asked.map((k) => entry(k, true)));
+    const one = list.passkeys.length === 1;
+    replace(all, list.passkeys.length > 0 && h('details', { class: 'everybody' }, h('summary', {}, 'The passkeys of everybody'),
+      h('p', { class: 'dim' }, one ? 'The last one stays. If it is lost, remove the file of passkeys.' : 'To remove one, sign with a passkey of yours.'), h('div', { class: 'cards' }, list.passkeys.map((k) => entry(k, false, one)))));
+  }
+
+  // use shows a visitor.
+  function use(next) {
+    visitor = next;
+    const text = JSON.stringify([next.passkeys, next.asked, next.register, next.problem]);
+    if (text === waits) return;
+    waits = text;
+    drawMine();
+    changed(next);
+  }
+
+  // load looks at all of it again.
+  return async function load() {
+    try {
+      use(await ask(signal));
+      if (!mine.isConnected) replace(el, mine, others, all);
+      drawList(await get(path(['passkeys']), signal));
+    } catch (error) { if (!signal.aborted) failed(error); }
+  };
+}
