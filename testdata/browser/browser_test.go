@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 //go:embed accessible.js
 var accessible string
@@ -352,6 +352,15 @@ func TestConsole(t *testing.T) {
 					}
 					if b.js("document.documentElement.scrollWidth > innerWidth || document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth") != "false" {
 						t.Errorf("%s at %d px is wider than the window: %s", view, width, b.js("[...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.tagName + '.' + e.className + ' ' + e.getBoundingClientRect().right + ' ' + e.textContent.slice(0, 40)).join('; ')"))
+					}
+					if view == "tools" { // each value stands below its heading, and none beyond the edge
+						b.wait(`document.querySelector('.tools .tr:not(.head)')`)
+						if got := b.js(`(() => { const [head, row] = [...document.querySelectorAll('.tools .tr')];
+							if (!head.offsetHeight) return '';
+							const right = (e) => (e.offsetWidth ? e.getBoundingClientRect().right : 0), edge = document.querySelector('.tools').getBoundingClientRect().right;
+							return [...head.children].filter((e, i) => Math.abs(right(e) - right(row.children[i])) > 2 || right(e) > edge).map((e) => e.textContent).join(); })()`); got != "" {
+							t.Errorf("the table of tools at %d px: %s", width, got)
+						}
 					}
 					b.accessible(fmt.Sprintf("%s at %d px, %s", view, width, scheme))
 					b.picture(fmt.Sprintf("%s-%s-%d", strings.ReplaceAll(view, "/", "-"), scheme, width))
