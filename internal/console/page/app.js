@@ -112,6 +112,7 @@ function route() {
   if (app.status) view.change?.({});
 }
 
+addEventListener('resize', () => nav.querySelector('[data-on]')?.scrollIntoView({ inline: 'center', block: 'nearest' }));
 addEventListener('hashchange', () => { route(); main.focus({ preventScroll: true }); });
 addEventListener('keydown', (event) => {
   if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
