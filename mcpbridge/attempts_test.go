@@ -22,7 +22,7 @@ func TestAttemptsAreTold(t *testing.T) {
 	w, s := watched(t)
 	limited := fault.New(fault.RateLimited, "slow down (after 3 attempts)")
 	limited.RetryAfter = 2500 * time.Millisecond
-	w.set(tool("fails"), tool("peer"), tool("peer_fails"), tool("says_so"), tool("refused"), tool("echo"))
+	w.set(tool("fails"), tool("peer"), tool("peer_fails"), tool("peer_large"), tool("says_so"), tool("refused"), tool("echo"))
 	w.mu.Lock()
 	w.attempts = 3
 	w.mu.Unlock()
@@ -35,6 +35,9 @@ func TestAttemptsAreTold(t *testing.T) {
 	w.raw("peer_fails", func(context.Context, peer.Call) (json.RawMessage, error) {
 		return json.RawMessage(`{"content":[],"isError":true,"_meta":{"attempts":"mine","x":1.0}}`), nil
 	})
+	w.raw("peer_large", func(context.Context, peer.Call) (json.RawMessage, error) {
+		return json.RawMessage(`{"content":[],"isError":true,"_meta":{"x":"` + strings.Repeat("x", 4<<20) + `"}}`), nil
+	})
 	w.answer("says_so", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{IsError: true, Meta: mcp.Meta{"tool_code": "busy"}}, nil
 	})
@@ -45,6 +48,7 @@ func TestAttemptsAreTold(t *testing.T) {
 		"fails":      `"_meta":{"attempts":3,"retry_after_ms":2500,"retryable":true,"tool_code":"rate_limited","tool_reason":"slow down (after 3 attempts)"}`,
 		"peer":       `"result":` + peers,
 		"peer_fails": `"_meta":{"attempts":3,"tool_code":"execution_failed","retryable":false,"x":1.0}`,
+		"peer_large": `"_meta":{"attempts":3,"retryable":false,"tool_code":"execution_failed"}`,
 		"says_so":    `"_meta":{"attempts":3,"retryable":false,"tool_code":"busy"}`,
 		"refused":    `"error":{"code":-32603,"message":"no"}`,
 		"echo":       `"result":{"content":[{"type":"text","text":"{\"x\":1}"}]}`,

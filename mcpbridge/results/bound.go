@@ -115,7 +115,7 @@ func NewCutter(large *Store, budget int64, by Keeper) Cutter {
 }
 
 // metaOfOrla are the keys that Orla sets in the _meta of a failure.
-var metaOfOrla = []string{MetaToolCode, MetaToolReason, MetaRetryable}
+var metaOfOrla = []string{MetaToolCode, MetaToolReason, MetaRetryable, MetaRetryAfter, MetaAttempts}
 
 // cutMeta keeps only the keys of Orla of a _meta that is too large.
 func (c *Cutter) cutMeta(res *mcp.CallToolResult) {
