@@ -203,20 +203,19 @@ var imports = map[string][]string{
 	"internal/app/listen":              {"internal/launch/carry", "internal/call/pace", "internal/call/turns", "internal/app/exit"},
 	"internal/app/sources":             {"internal/app/config", "internal/app/discovery", "internal/call/recovered", "internal/file/watch"}, // says when tools may have changed
 	"internal/app/wiring": {
-		"capsule/handover", "internal/console",
-		"internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/replicas", "internal/cluster/sealed", // what several replicas share
-		"capsule/handover",
-		"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/replicas", "internal/cluster/sealed", // what several replicas share
-		"internal/call/recovered", "internal/cluster/documents", "internal/cluster/kubeapi", "internal/cluster/replicas", "internal/cluster/sealed", // what several replicas share
-		"mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/passed", "mcpbridge/wire", // what a replica serves to the others
-		"mcpbridge/sessionlog", "internal/deps",
-		"internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/call/governance", "internal/app/version", "internal/launch/environ", "internal/launch/cgroup", "internal/call/fault", "internal/file/watch",
-		"internal/launch", "internal/launch/guard", "internal/launch/sandbox", "internal/launch/container", "internal/launch/kube", "internal/service/secret", "internal/service/outbound", "internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/wasm/artifact",
-		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
-		"internal/cluster/kubeapi", "internal/cluster/resources", "internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "internal/observe/brief", "mcpbridge/results", // for the lines of the audit log
-		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/approvals/passkey", "internal/call/pins", "internal/call/retry", "internal/service/remote", "internal/wasm", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm",
-		"internal/app/systemd", "internal/call/callid", "internal/call/rules", "internal/call/trace", "internal/call/turns", "internal/mcp/peer", "internal/observe/audit", "mcpbridge/results", // for the lines of the audit log
-		"manifest", "simple", "capsule", "capsule/records", "supervisor",
+		"capsule", "capsule/handover", "capsule/records", "manifest", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/results", "mcpbridge/sessionlog", "mcpbridge/transport/httpfront", "mcpbridge/transport/passed", "mcpbridge/wire", "simple", "supervisor",
+		"internal/app/config", "internal/app/discovery", "internal/app/doctor", "internal/app/systemd", "internal/app/terminal", "internal/app/version",
+		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/approvals/passkey", "internal/call/callid", "internal/call/fault", "internal/call/governance", "internal/call/pace", "internal/call/pins", "internal/call/recovered", "internal/call/retry", "internal/call/rules", "internal/call/trace", "internal/call/turns",
+		"internal/cluster/documents", "internal/cluster/kubeapi", "internal/cluster/replicas", "internal/cluster/resources", "internal/cluster/sealed",
+		"internal/console",
+		"internal/deps",
+		"internal/file/watch",
+		"internal/kind/grpc", "internal/kind/mcptool", "internal/kind/post", "internal/kind/wasm", "internal/kind/webhook",
+		"internal/launch", "internal/launch/cgroup", "internal/launch/container", "internal/launch/environ", "internal/launch/guard", "internal/launch/kube", "internal/launch/sandbox",
+		"internal/mcp/peer",
+		"internal/observe/audit", "internal/observe/brief",
+		"internal/service/auth", "internal/service/login", "internal/service/oauth", "internal/service/outbound", "internal/service/remote", "internal/service/secret",
+		"internal/wasm", "internal/wasm/artifact",
 	},
 
 	// How the running process executes another binary.
@@ -395,7 +394,10 @@ func checkOwner(t *testing.T, name, path string) {
 // A table that names what is not there, or goes round in circles, says nothing.
 func TestTablesAreSound(t *testing.T) {
 	for name, allowed := range imports {
-		for _, target := range allowed {
+		for i, target := range allowed {
+			if slices.Contains(allowed[:i], target) {
+				t.Errorf("the row of %s has %s more than once", name, target)
+			}
 			if _, listed := imports[target]; !listed && target != anything {
 				t.Errorf("%s may import %s, which is not in the table of imports", name, target)
 			}
