@@ -24,6 +24,8 @@ type Admitted struct {
 type Again struct {
 	// Place takes back the place of the call. It is called before the call goes on.
 	Place func() error
+	// Leave gives it up once more, for a call that has to wait after all.
+	Leave func() error
 	// Target returns what the call would run now; nil if there is no such tool any more.
 	Target func() *rules.Target
 }
@@ -31,8 +33,12 @@ type Again struct {
 // approved waits until a call may go on. Meanwhile it takes no place of those that calls in flight share, and
 // ends as soon as Orla stops.
 func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call, approve func(context.Context, *peer.Call, Again) error) error {
-	if !s.waits(one, true) {
-		return errStopping
+	leave := func() error {
+		if !s.waits(one, true) {
+			return errStopping
+		}
+		s.shares.Give(one.owner, 1)
+		return nil
 	}
 	place := func() error {
 		if !s.shares.Try(one.owner, 1) {
@@ -45,8 +51,10 @@ func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call,
 		return nil
 	}
 	target := func() *rules.Target { return s.catalog.Load().Target(call.Tool) }
-	s.shares.Give(one.owner, 1)
-	return approve(ctx, call, Again{place, target})
+	if err := leave(); err != nil {
+		return err
+	}
+	return approve(ctx, call, Again{place, leave, target})
 }
 
 // now returns the tool of a call that has waited, which may be another one than before.

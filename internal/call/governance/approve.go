@@ -39,17 +39,23 @@ type desk struct {
 	waiting *turns.Shares // of maxWaiting
 }
 
+// flight is what a call has while it does not wait.
+type flight struct {
+	placed  bool   // it has its place
+	counted bool   // it was counted for the limits of its caller
+	done    func() // gives back what these allow; nil for nothing
+}
+
 // asking is a call that needs an approval.
 type asking struct {
 	*desk
 	caller rules.Caller
 	task   string // that the client has named; "" for none
 	target *rules.Target
-	judge  *again          // is told when the call has an approval
-	placed bool            // it has its place
-	done   func()          // gives back what the caller's limits allow; nil for nothing
-	used   string          // the record that it goes on with
-	input  json.RawMessage // see approvals.Question
+	judge  *again // is told when the call has an approval
+	flight
+	used  string          // the record that it goes on with
+	input json.RawMessage // see approvals.Question
 
 	replies chan reply      // of the client; has room for one
 	asked   map[string]bool // records that the client was asked about
@@ -254,6 +260,9 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 			return nil, err
 		case approvals.Pending, approvals.Expired:
 		}
+		if err := a.leave(again); err != nil {
+			return nil, err
+		}
 		return &waiting{record, decided, ruled}, nil
 	}
 }
@@ -267,9 +276,21 @@ func (a *asking) proceed(s *state, again supervisor.Again) error {
 		return err
 	}
 	a.placed = true
-	done, err := a.judge.gate.limits.enter(s, a.caller.Name, a.caller.Groups, counted)
-	a.done = done
+	done, err := a.judge.gate.limits.enter(s, a.caller.Name, a.caller.Groups, !a.counted)
+	a.done, a.counted = done, true
 	return err
+}
+
+// leave gives up the place of a call that waits once more, since another call like it has used its approval.
+func (a *asking) leave(again supervisor.Again) error {
+	if !a.placed {
+		return nil
+	}
+	if a.done != nil {
+		a.done()
+	}
+	a.placed, a.done = false, nil
+	return again.Leave()
 }
 
 // sleep waits until something has changed. Its error ends the call.

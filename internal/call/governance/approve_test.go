@@ -88,7 +88,8 @@ func (d *desk) calls(ctx context.Context, call peer.Call, classes ...manifest.Op
 
 // again is how a call goes on: with the target that becomes set, or else with its own.
 func (d *desk) again(own *rules.Target) supervisor.Again {
-	return supervisor.Again{Place: func() error { return nil }, Target: func() *rules.Target {
+	nothing := func() error { return nil }
+	return supervisor.Again{Place: nothing, Leave: nothing, Target: func() *rules.Target {
 		if becomes := d.becomes.Load(); becomes != nil {
 			return becomes
 		}
@@ -290,6 +291,52 @@ func TestT87OneApprovalIsForOneOfTwoCalls(t *testing.T) {
 		check(t, first, "", "")
 		d.decide(true, "") // of the record that the other one has asked for
 		check(t, <-one, "", "")
+	})
+}
+
+// SPEC-TOOLS 8.7: the one of two equal calls that comes too late for their approval waits without its place.
+func TestT87WhoWaitsOnceMoreHasNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		target := rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+		var places, taken, ended atomic.Int32
+		both := make(chan struct{})
+		again := supervisor.Again{Place: func() error {
+			places.Add(1)
+			if taken.Add(1) == 2 {
+				close(both)
+			}
+			<-both
+			return nil
+		}, Leave: func() error {
+			places.Add(-1)
+			return nil
+		}, Target: func() *rules.Target { return target }}
+		for range 2 {
+			go func() {
+				call := peer.Call{Tool: "a", Caller: "ann"}
+				admitted, err := d.Admit(t.Context(), call, target)
+				if err == nil {
+					err = admitted.Approve(t.Context(), &call, again)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				admitted.Done(err == nil)
+				ended.Add(1)
+			}()
+		}
+		synctest.Wait()
+		d.decide(true, "")
+		synctest.Wait()
+		if ended.Load() != 1 || places.Load() != 1 {
+			t.Errorf("%d calls have ended, and there are %d places; want 1 and 1", ended.Load(), places.Load())
+		}
+		d.decide(true, "")
+		synctest.Wait()
+		if ended.Load() != 2 || places.Load() != 2 {
+			t.Errorf("at last %d calls have ended, and there are %d places", ended.Load(), places.Load())
+		}
 	})
 }
 
