@@ -62,9 +62,9 @@ func (s *Supervisor) newClaiming() *claiming {
 	return &claiming{of: s, next: make(map[claim][]string, len(s.claims)), disputes: map[dispute]*disputed{}}
 }
 
-// winners returns who serves each key: a provider to which the name belongs by its
-// manifest, else the one that offered it first, also before a restart of Orla (claimFile). Of those that are
-// new at the same time, that is the first in the order of offers.
+// winners returns who serves each key: one of the user's own before one of an installed package (SPEC M7), then a provider
+// to which the name belongs by its manifest, else the one that offered it first, also before a restart of Orla (claimFile). Of
+// those that are new at the same time, that is the first in the order of offers.
 func (c *claiming) winners(sort sort, offers []offer) map[string]*living {
 	n := 0
 	for _, o := range offers {
@@ -89,7 +89,8 @@ func (c *claiming) winners(sort sort, offers []offer) map[string]*living {
 		c.next[k] = line
 		rank := func(l *living) int { return slices.Index(line, l.tool.Name) }
 		for _, l := range contested[key] {
-			if by := cmp.Compare(l.names(k), winners[key].names(k)); by > 0 || by == 0 && rank(l) < rank(winners[key]) {
+			was := winners[key]
+			if by := cmp.Or(cmp.Compare(l.owned(), was.owned()), cmp.Compare(l.names(k), was.names(k)), cmp.Compare(rank(was), rank(l))); by > 0 {
 				winners[key] = l
 			}
 		}
@@ -123,6 +124,14 @@ func (c *claiming) line(k claim, first *living, others []*living) []string {
 		}
 	}
 	return line[:min(len(line), maxLine)]
+}
+
+// owned is 1 for what the user has described, and 0 for what is of an installed package.
+func (l *living) owned() int {
+	if l.tool.Run.Setup.Package != "" {
+		return 0
+	}
+	return 1
 }
 
 // names says how much a name belongs to a manifest: 2 if the manifest itself has it, 1

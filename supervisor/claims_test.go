@@ -118,6 +118,41 @@ func TestN2NoTakeoverByName(t *testing.T) {
 	check("when the other offers it again", "a")
 }
 
+// SPEC M7 and N2: what an installed package offers is never served in place of what one of the user's own offers: not if its
+// name sorts first, not if it was first, and not if the name is rather its own.
+func TestM7TheUsersOwnComeFirst(t *testing.T) {
+	peers := map[string]supervisor.Provider{}
+	for _, name := range []string{"aaa", "solo"} {
+		peers[name] = newFakePeer(name, peer.Offers{
+			Known: true, Reads: true, Tools: listed("send", "aaa__send"), Resources: resources("file:///r"), Prompts: []*mcp.Prompt{{Name: "p"}},
+		})
+	}
+	s := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil }},
+		Log:   slog.New(slog.DiscardHandler),
+	})
+	installed, own := capsuleTool("aaa", ""), capsuleTool("solo", "")
+	installed.Run.Setup.Package = "aaa h1:x"
+	check := func(owner string) {
+		t.Helper()
+		reads(t, s, map[string]string{"file:///r": owner})
+		for _, name := range []string{"send", "aaa__send"} {
+			if got := raw(t, s, name); got != `"`+owner+" "+name+`"` {
+				t.Errorf("%s gives %s, want the answer of %s", name, got, owner)
+			}
+		}
+		if got, err := s.Request(t.Context(), peer.Request{Method: "prompts/get", Params: json.RawMessage(`{"name":"p"}`)}); err != nil || string(got) != `"`+owner+` prompts/get"` {
+			t.Errorf("the prompt gives %s, %v, want that of %s", got, err, owner)
+		}
+	}
+	s.Apply([]manifest.Tool{installed, own})
+	check("solo")
+	s.Apply([]manifest.Tool{installed})
+	check("aaa")
+	s.Apply([]manifest.Tool{installed, own})
+	check("solo")
+}
+
 // SPEC D7a: when a peer that was given up is about to say what it offers, there is something to wait for at once, until
 // a catalog has it.
 func TestD7aACatalogIsNotKnownBeforeItIsMade(t *testing.T) {

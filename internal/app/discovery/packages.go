@@ -280,8 +280,8 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if t.Run.Setup.NoScripts = !operator.Scripts; t.Run.Setup.NoScripts && t.Run.Setup.Command != nil {
 		return beyond(t, "runtime.setup: an installed package may not run a command of its own; the operator allows it with scripts: true in packages")
 	}
-	if p := t.Runtime.ToolPrefix; p != nil && *p != t.Name+"__" {
-		return beyond(t, "runtime.tool_prefix: an installed package may not choose %q, since its tools could pass for those of others", *p)
+	if err := ownPrefix(t); err != nil {
+		return err
 	}
 	if t.Isolation.PullSecret != (manifest.Isolation{}).PullSecret {
 		return beyond(t, "runtime.image_pull_secret: an installed package may not use secrets of this Orla")
@@ -314,6 +314,19 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	t.Isolation.Grants = manifest.Grants{Reads: terms.Reads, Writes: terms.Writes, Network: terms.Network, Env: terms.Env, Home: terms.Home}
 	if !t.Isolation.Grants.Empty() {
 		t.Isolation.Grants.Hides = p.machine.Private
+	}
+	return nil
+}
+
+// ownPrefix gives the tools of an installed capsule names that begin with its own, also if it has only one: another name could
+// be that of a tool of another capsule (SPEC M7, D7). A manifest that declares the tool, and an McpServer, have no other names.
+func ownPrefix(t *manifest.Tool) error {
+	own := t.Name + "__"
+	if p := t.Runtime.ToolPrefix; p != nil && *p != own {
+		return beyond(t, "runtime.tool_prefix: an installed package may not choose %q, since its tools could pass for those of others", *p)
+	}
+	if t.Kind == manifest.Capsule && !t.Runtime.Declared && !t.Runtime.Generated {
+		t.Runtime.ToolPrefix = &own
 	}
 	return nil
 }

@@ -205,6 +205,30 @@ func TestM7TheOperatorOverrides(t *testing.T) {
 	}
 }
 
+// SPEC M7 and D7: an installed capsule that leaves the prefix out has its own name before each of its tools, also if there is
+// only one. One that is a tool by its manifest keeps its name, and one of the user's own is as it says.
+func TestM7ToolsOfAnInstalledCapsuleHaveItsPrefix(t *testing.T) {
+	p := newProject(t)
+	capsule := "runtime: {mode: capsule, handshake: mcp}\n"
+	p.add("a", "1.0.0", capsule, nil)
+	p.add("b", "1.0.0", "runtime: {mode: capsule}\nmcp: {input_schema: {type: object}}\n", nil)
+	p.put("tools/own/tool.yaml", "name: own\nversion: 1.0.0\ndescription: d\nentrypoint: run\n"+capsule)
+	p.put("tools/own/run", "#!/bin/sh\n")
+	for name, want := range map[string]string{"a": "a__", "b": "none", "own": "none"} {
+		got, why := p.tool(name)
+		if got == nil {
+			t.Fatalf("%s is not served: %s", name, why)
+		}
+		prefix := "none"
+		if got.Runtime.ToolPrefix != nil {
+			prefix = *got.Runtime.ToolPrefix
+		}
+		if prefix != want {
+			t.Errorf("the prefix of %s is %q, want %q", name, prefix, want)
+		}
+	}
+}
+
 // SPEC M7: what cannot be given as it was granted is not started.
 func TestM7FailsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
