@@ -67,6 +67,9 @@ func (c *Candidate) put(ctx context.Context) error {
 	if !sealed {
 		return fmt.Errorf("%s %s: %w", c.Entry.Name, c.Entry.Version, ErrChanged)
 	}
+	if err := s.isOwn(c.Entry.Name); err != nil {
+		return err
+	}
 	if err := s.secret(c.Entry.Name, c.Secret, c.Before == nil); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (s *Session) change(ctx context.Context, what func() error) error {
 // sayHolder writes who changes the Store, for those who wait. Nothing depends on it, so errors do not matter. A
 // repository can have a link there, which is not followed.
 func (s Store) sayHolder(text string) {
-	f, err := os.OpenFile(filepath.Join(s.Dir, work, lockName), os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(filepath.Join(s.Dir, work, lockName), os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err == nil {
 		_, _ = f.WriteString(text)
 		_ = f.Close()
@@ -62,10 +62,11 @@ func (s Store) holder() int {
 
 // hold locks a folder, or a file that it makes.
 func (s Store) hold(ctx context.Context, path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	open := regularfile.OpenLock // a repository can have a link or a FIFO there
+	if path == filepath.Dir(s.Lock) {
+		open = os.Open
 	}
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,9 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 		}
 		return nil, fmt.Errorf("%w: %s", ErrNotInstalled, name)
 	}
+	if err := s.isOwn(name); err != nil {
+		return nil, err
+	}
 	if rest := next.Versions(name); len(rest) > 0 && next.Serving(name) == rest[0] {
 		next.Use(name, rest[0].Version)
 	}

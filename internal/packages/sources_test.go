@@ -155,6 +155,73 @@ func TestM4NoLockRemovesAFile(t *testing.T) {
 	}
 }
 
+// SPEC M4: nothing is written to, moved to or removed from where a link of a package's name leads, which a repository can have.
+func TestM4NoLinkOfANameIsFollowed(t *testing.T) {
+	p := newProject(t)
+	p.must(p.install(p.source("say", "1.0.0", "")))
+	elsewhere := filepath.Join(p.dir, "elsewhere")
+	p.put(elsewhere, "secret.yaml", "mine")
+	old := filepath.Join(p.store.Dir, ".orla", "old-say@1.0.0")
+	p.must(errors.Join(os.Rename(filepath.Join(p.store.Dir, "say", "1.0.0"), old), os.Remove(filepath.Join(p.store.Dir, "say")),
+		os.Symlink("../elsewhere", filepath.Join(p.store.Dir, "say"))))
+	look := func(after string) {
+		t.Helper()
+		entries, err := os.ReadDir(elsewhere)
+		p.must(err)
+		text, err := os.ReadFile(filepath.Join(elsewhere, "secret.yaml"))
+		if err != nil || string(text) != "mine" || len(entries) != 1 {
+			t.Fatalf("after %s: %q, %v, and %v are there", after, text, err, entries)
+		}
+	}
+	p.must(p.do(func(*packages.Session) error { return nil }))
+	look("a look")
+	if err := p.install(p.source("say", "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "not a folder") {
+		t.Errorf("an install: %v", err)
+	}
+	look("an install")
+	err := p.do(func(s *packages.Session) error {
+		c, err := s.Locked(t.Context(), s.Lock.Packages[0])
+		if err != nil {
+			return err
+		}
+		return c.Install(t.Context(), packages.Consent{})
+	})
+	if err == nil || !strings.Contains(err.Error(), "not a folder") {
+		t.Errorf("an install of what the lock has: %v", err)
+	}
+	look("an install of what the lock has")
+	err = p.do(func(s *packages.Session) error { _, err := s.Remove(t.Context(), "say", ""); return err })
+	if err == nil || !strings.Contains(err.Error(), "is not a folder but a link") {
+		t.Errorf("an uninstall: %v", err)
+	}
+	look("an uninstall")
+	p.must(os.Remove(p.store.Lock)) // so it is the first of its name, and removes the secret of another
+	if err := p.install(p.source("say", "1.0.0", "")); err == nil {
+		t.Error("it was installed")
+	}
+	look("a first install")
+}
+
+// SPEC S2: what is in the place of the lock of installs is neither waited for nor followed.
+func TestS2WhatIsInPlaceOfTheLockOfInstalls(t *testing.T) {
+	p := newProject(t)
+	lock, made := filepath.Join(p.store.Dir, ".orla", "lock"), filepath.Join(p.dir, "made")
+	p.must(os.MkdirAll(filepath.Dir(lock), 0o750))
+	for what, put := range map[string]func() error{
+		"link": func() error { return os.Symlink(made, lock) },
+		"FIFO": func() error { return syscall.Mkfifo(lock, 0o600) },
+	} {
+		p.must(put())
+		if _, err := p.store.Open(t.Context()); err == nil || !strings.Contains(err.Error(), lock) {
+			t.Errorf("a %s: %v", what, err)
+		}
+		p.must(os.Remove(lock))
+	}
+	if exists(made) {
+		t.Error("the target of the link was made")
+	}
+}
+
 // SPEC M3 and M7: that a server is elsewhere has to be agreed to, and a registry elsewhere cannot name one on this machine
 // or in a local network.
 func TestM7RemoteServersAreAgreedTo(t *testing.T) {

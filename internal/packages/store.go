@@ -96,7 +96,7 @@ func (s *Session) sweep() error {
 		if id, ok := strings.CutPrefix(entry.Name(), oldStart); ok {
 			if name, version, ok := strings.Cut(id, "@"); ok {
 				target := s.folder(name, version)
-				if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) && s.Lock.Find(name, version) != nil {
+				if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) && s.Lock.Find(name, version) != nil && s.isOwn(name) == nil {
 					_ = os.Rename(path, target) // otherwise orla install puts it there
 					continue
 				}
@@ -118,6 +118,22 @@ func (s *Session) sweep() error {
 // removeEmpty removes a folder if nothing is in it. The name may come from a lock that somebody else wrote: a file or a link of
 // that name stays.
 func removeEmpty(dir string) { _ = syscall.Rmdir(dir) }
+
+// isOwn returns an error if the folder of a package is something else, such as a link: a repository can have one of that
+// name, and what it leads to is not Orla's to change.
+func (s *Session) isOwn(name string) error {
+	dir := filepath.Join(s.store.Dir, name)
+	info, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder but a link or a file, and package %s belongs there; rename or remove it first", dir, name)
+	}
+	return nil
+}
 
 // isFolder returns an error if packages are not made in a folder: a repository can have a link there, to a folder with
 // other files.
