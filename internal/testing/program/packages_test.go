@@ -258,6 +258,31 @@ func TestRFC3S7_2WherePackagesGo(t *testing.T) {
 	}
 }
 
+// SPEC M4: the orla.yaml of a repository that was cloned does not choose a folder elsewhere to install into. The user does.
+func TestM4AToolsDirElsewhereIsNamedByTheUser(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
+	ssh := filepath.Join(i.home, ".ssh")
+	i.write(ssh, "id_ed25519", "mine")
+	i.dir = filepath.Join(i.home, "src", "clone")
+	i.write(i.dir, "orla.yaml", "tools_dir: ../../.ssh\n")
+	for _, args := range [][]string{{"install", "--local", i.src}, {"install"}, {"update", "--dry-run"}, {"uninstall", "id_ed25519"}} {
+		out, err := i.orla(args...)
+		if err == nil || !strings.Contains(out, "outside its own folder") || !strings.Contains(out, "--tools-dir") {
+			t.Errorf("orla %v: %v\n%s", args, err, out)
+		}
+	}
+	if entries, err := os.ReadDir(ssh); err != nil || len(entries) != 1 {
+		t.Errorf("there are %v, %v", entries, err)
+	}
+	i.must("install", "--local", i.src, "--tools-dir", ssh)
+	i.must("uninstall", "say") // it has packages by now
+	if got := fileText(t, ssh, "id_ed25519"); got != "mine" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
 // RFC 3 §7.1, §6.2 and §10: a name is looked up in a registry, and the tag that its repository has is installed.
 func TestRFC3S7_1InstallsFromARegistry(t *testing.T) {
 	t.Parallel()

@@ -147,7 +147,7 @@ type installed struct {
 func (c command) installOne(ctx context.Context, p *place, word string, w wanted) error {
 	// git reads the configuration of a repository of this machine, so only the command line may name one.
 	p.store.Git.Local = strings.HasPrefix(word, "file://") || strings.HasPrefix(w.registry, "file://")
-	s, err := p.store.Open(ctx)
+	s, err := p.open(ctx)
 	if err != nil {
 		return err
 	}

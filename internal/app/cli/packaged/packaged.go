@@ -24,9 +24,11 @@ import (
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
+	"github.com/orla-project/orla/internal/packages/permission"
 )
 
 // command is what all commands share.
@@ -47,12 +49,14 @@ type place struct {
 	loader *config.Loader
 	store  packages.Store
 	global bool
+	chosen bool // the user named the configuration
 }
 
 // place finds the folder of tools of the nearest orla.yaml, or that of the user (RFC 3 §7.2).
 func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
 	l := c.flags.Loader(cmd.Flags())
-	if l.Path == "" && !global {
+	chosen := l.Path != ""
+	if !chosen && !global {
 		l.Path = lockfile.Nearest(config.Absolute("."))
 	}
 	cfg, err := l.Load()
@@ -61,7 +65,7 @@ func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
 	}
 	own := cfg.File != "" && (l.Home == "" || config.Absolute(cfg.File) != filepath.Join(l.Home, ".orla", "config.yaml"))
 	given := cfg.GivenHere("tools_dir")
-	p := &place{cfg: cfg, loader: l, global: global || !own && !given}
+	p := &place{cfg: cfg, loader: l, global: global || !own && !given, chosen: chosen}
 	switch {
 	case global && given:
 		return nil, &exit.Error{Code: exit.Usage, Err: errors.New("--global does not go with --tools-dir")}
@@ -88,6 +92,22 @@ func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
 		p.store.Git.Progress = func(line string) { fmt.Fprintf(c.std.Err, "\r\x1b[K%s", terminal.Printable(line)) }
 	}
 	return p, nil
+}
+
+// open opens the folder of tools to change what is installed. The orla.yaml of a repository of others can name any folder,
+// and its orla.lock what is written and removed there: one elsewhere that has no packages yet has to be named by the user.
+func (p *place) open(ctx context.Context) (*packages.Session, error) {
+	dir := regularfile.Real(p.store.Dir)
+	if !p.global && !p.chosen && !p.cfg.GivenHere("tools_dir") && !permission.Below(dir, regularfile.Real(filepath.Dir(config.Absolute(p.cfg.File)))) {
+		if info, err := os.Lstat(filepath.Join(dir, lockfile.WorkDir)); err != nil || !info.IsDir() {
+			return nil, &exit.Error{
+				Code: exit.Failed,
+				Err:  fmt.Errorf("tools_dir in %s leads to %s, which is outside its own folder and has no packages yet; nothing was changed", p.cfg.File, dir),
+				Hint: "if you want packages there, say it once with --tools-dir " + terminal.Printable(dir),
+			}
+		}
+	}
+	return p.store.Open(ctx)
 }
 
 func byProcess(process int) string {
@@ -142,7 +162,7 @@ func (c command) here(global *bool, run func(context.Context, *place, []string) 
 func (c command) session(global *bool, run func(context.Context, *place, *packages.Session, []string) error) func(*cobra.Command, []string) error {
 	return c.here(global, func(ctx context.Context, p *place, words []string) error {
 		p.store.Git.Local = p.fromFiles() // which of them may be opened is decided for each
-		s, err := p.store.Open(ctx)
+		s, err := p.open(ctx)
 		if err != nil {
 			return err
 		}
