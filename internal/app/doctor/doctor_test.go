@@ -38,6 +38,24 @@ func check(t *testing.T, got doctor.Finding, level doctor.Level, text, fix strin
 	}
 }
 
+// SPEC R1: a program that a package of somebody else names is not run to know its version, unless it is one that Orla knows.
+func TestR1OnlyKnownProgramsAreAskedForTheirVersions(t *testing.T) {
+	dir := t.TempDir()
+	ran := filepath.Join(dir, "ran")
+	for _, program := range []string{"deploy", "jq"} {
+		if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\necho $0 >>"+ran+"\necho 1.0.0\n"), 0o755); err != nil { //nolint:gosec // it is run
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	never := func(string, string) bool { return false }
+	check(t, doctor.Requirement(t.Context(), "deploy>=2", never, []string{"a"}), doctor.OK, "deploy is there, for a; its version was not asked for, and has to be >=2", "")
+	if text, err := os.ReadFile(ran); err == nil {
+		t.Errorf("it ran %s", text)
+	}
+	check(t, doctor.Requirement(t.Context(), "jq>=2", never, []string{"a"}), doctor.Fail, "jq is 1.0.0, and a needs jq>=2", "")
+}
+
 const inotify = "proc/sys/fs/inotify/max_user_"
 
 func TestInotify(t *testing.T) {

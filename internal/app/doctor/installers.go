@@ -43,8 +43,15 @@ func Installers(ctx context.Context, needed map[string][]string) []Finding {
 	return append(list, ok(check, "there are %s", strings.Join(there, ", ")))
 }
 
+// known are the programs that are asked for their versions. Any other might do something else than to answer, and a package
+// of somebody else chooses the name.
+func known(program string) bool {
+	_, isElsewhere := elsewhere[program]
+	return isElsewhere || slices.Contains(packaged, program) || slices.Contains(installersAsked, program)
+}
+
 // Requirement is the finding about a program that tools require, such as "node>=20"; allows reports whether a version is
-// good.
+// good. A program that Orla does not know is not run, so that its version does not count.
 func Requirement(ctx context.Context, requirement string, allows func(version, specification string) bool, tools []string) Finding {
 	const check = requirements
 	name, specification := required(requirement)
@@ -54,6 +61,9 @@ func Requirement(ctx context.Context, requirement string, allows func(version, s
 	}
 	if specification == "" {
 		return ok(check, "%s is there, for %s", name, some(tools))
+	}
+	if !known(name) {
+		return ok(check, "%s is there, for %s; its version was not asked for, and has to be %s", name, some(tools), specification)
 	}
 	version := versionOf(ctx, at)
 	if !allows(version, specification) {
