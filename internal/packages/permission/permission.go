@@ -99,6 +99,8 @@ func checkPath(path string) error {
 		return fmt.Errorf("%q is not a path without . and .. and without a / at its end", path)
 	case strings.ContainsFunc(path, func(c rune) bool { return !unicode.IsPrint(c) || c == '\uFFFD' }): // a lock cannot have it
 		return fmt.Errorf("%q has a character that a path should not have", path)
+	case strings.Contains(path, "  "), strings.ContainsAny(path, "\u115f\u1160\u2800\u3164\uffa0"): // blanks that look like the end of a line
+		return fmt.Errorf("%q has several blanks in a row, or a letter that looks like one: what is shown could be taken for something else", path)
 	case path == "/", path == "/tmp":
 		return fmt.Errorf("%s cannot be shown to a sandbox, which has its own", path)
 	}

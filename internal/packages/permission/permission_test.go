@@ -24,7 +24,7 @@ func TestM7Parse(t *testing.T) {
 	for _, text := range []string{
 		"", "camera", "filesystem", "filesystem:", "filesystem:read:", "filesystem:read:data", "filesystem:read:../x", "filesystem:read:/a/../b", "filesystem:read:/a/",
 		"filesystem:read:/", "filesystem:read:/proc/1", "filesystem:write:/dev/sda", "filesystem:read:~root/x", "filesystem:read:~/../x", "filesystem:read:~/",
-		"filesystem:read:/a\x1b[2J", "filesystem:read:/a\u009bb", "filesystem:read:/a\u202eb", "filesystem:read:/a\u2028b", "filesystem:read:/tmp", "network:", "network:a b", "network:http://x", "network:-x", "env", "env:", "env:A=B", "env:1A",
+		"filesystem:read:/a\x1b[2J", "filesystem:read:/a\u009bb", "filesystem:read:/a\u202eb", "filesystem:read:/a  b", "filesystem:read:/a\u3164", "filesystem:read:/a\u115f", "filesystem:read:/a\uffa0", "filesystem:read:/a\u2800", "filesystem:read:/a\u2028b", "filesystem:read:/tmp", "network:", "network:a b", "network:http://x", "network:-x", "env", "env:", "env:A=B", "env:1A",
 		"env:ORLA_TOKEN", "env:ORLOJ_SECRET_X", "env:CREDENTIALS_DIRECTORY", "Network", "network:" + strings.Repeat("a", 400),
 	} {
 		if p, err := permission.Parse(text); err == nil {
