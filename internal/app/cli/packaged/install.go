@@ -210,6 +210,9 @@ func (c command) installLocked(ctx context.Context, p *place, s *packages.Sessio
 		}
 		all = append(all, entry)
 	}
+	if len(faults) > 0 && len(all) == 0 && !w.asJSON {
+		return errors.Join(faults...) // not all of the lock is installed
+	}
 	if err := c.done(ctx, p, all, w.asJSON); err != nil {
 		faults = append(faults, err)
 	}
