@@ -200,6 +200,8 @@ const (
 	followEvery = 50 * time.Millisecond
 	// followSlack is what a start may take beyond the tool's own startup time.
 	followSlack = 15 * time.Second
+	// followMost bounds the tool's own startup time here: calls wait meanwhile, and its publisher chooses it.
+	followMost = time.Minute
 	// backTime is how long another orla may keep a version that failed from being taken back.
 	backTime = time.Minute
 )
@@ -210,7 +212,7 @@ func follow(ctx context.Context, client *control.Client, reloaded *control.Reloa
 	if why := notServed(reloaded, name); why != "" {
 		return "", errors.New(why)
 	}
-	patience := candidate.Tool.Runtime.StartupTimeout + followSlack
+	patience := min(candidate.Tool.Runtime.StartupTimeout, followMost) + followSlack
 	for deadline := time.Now().Add(patience); ; {
 		t, err := client.Tool(ctx, name)
 		switch refused, isRefused := errors.AsType[*control.Error](err); {
