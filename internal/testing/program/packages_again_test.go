@@ -147,6 +147,34 @@ func TestM5ServersAgain(t *testing.T) {
 	}
 }
 
+// SPEC M3: no image is pulled before somebody has agreed to it.
+func TestM3AnImageIsPulledWithConsent(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	h := mcpregistry.Handler([]json.RawMessage{json.RawMessage(`{"name":"com.example/thing","version":"1.0.0","description":"x","packages":[` +
+		`{"registryType":"oci","identifier":"registry.example.com/a/thing:1.0.0","transport":{"type":"stdio"}}]}`)}, nil)
+	s := httptest.NewServer(h)
+	defer s.Close()
+	i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nregistries: ["+s.URL+"/v0.1]\n")
+	bin, log := t.TempDir(), filepath.Join(i.home, "engine.log")
+	i.write(bin, "podman", "#!/bin/sh\necho \"$*\" >>"+log+"\necho '[\"registry.example.com/a/thing@sha256:"+strings.Repeat("1", 64)+"\"]'\n")
+	install := func(args ...string) (string, error) {
+		cmd := i.command(append([]string{"install", "com.example/thing"}, args...)...)
+		cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := install(); err == nil || !strings.Contains(out, "has to be pulled, and there is no terminal") {
+		t.Errorf("without consent: %v\n%s", err, out)
+	}
+	if text, err := os.ReadFile(log); err == nil {
+		t.Errorf("the engine was asked to %s", text)
+	}
+	if out, err := install("--yes"); err != nil || !strings.Contains(fileText(t, log), "pull") {
+		t.Errorf("with consent: %v\n%s", err, out)
+	}
+}
+
 // docs/decisions/0048: a repository of this machine that the command line named once is opened again, unless it is in the
 // folder of the lock: whoever brought the lock could have brought it too.
 func TestM5FileURLsAgain(t *testing.T) {

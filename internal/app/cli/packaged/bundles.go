@@ -93,6 +93,9 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 		source.Kind = lockfile.Bundle
 		return c.fromBundle(ctx, s, source, file, made.Name, w)
 	}
+	if err := c.mayPull(ctx, made.Image, w); err != nil {
+		return nil, err
+	}
 	if err := made.Pin(ctx, engine); err != nil {
 		return nil, err
 	}
@@ -128,6 +131,20 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	}
 	candidate.Tool.Description = cmp.Or(candidate.Tool.Description, entry.Description) // an McpServer has none of its own
 	return candidate, nil
+}
+
+// mayPull asks whether an image may be pulled, which has to be before its permissions are shown: only so its digest is known.
+// Nothing is asked for an image with a digest ("" here), nor for what the lock has.
+func (c command) mayPull(ctx context.Context, image string, w wanted) error {
+	switch {
+	case image == "" || w.yes || w.again.exact:
+		return nil
+	case !c.asks():
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the image %s has to be pulled, and there is no terminal to ask on; nothing was changed", image), Hint: "--yes agrees to that, and to the permissions of the server"}
+	case !c.ask(ctx, "Pull the image "+image+", of any size? [y/N] ", "y", "yes"):
+		return fmt.Errorf("%w that the image is pulled", packages.ErrConsent)
+	}
+	return nil
 }
 
 // notes prints what somebody should know.
