@@ -127,6 +127,8 @@ func Open(opts Options) (*Store, error) {
 	s.SetTTL(DefaultTTL)
 	if opts.Common != nil {
 		s.bytes, s.endedBytes = turns.NewShares(maxOpenBytesCommon), maxEndedBytesCommon
+		s.mu.Lock() // what follows them waits for it
+		defer s.mu.Unlock()
 		s.keeper = follow(s, opts.Common)
 		return s, nil
 	}

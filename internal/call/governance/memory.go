@@ -55,7 +55,8 @@ func (g *Gate) recallLocked() {
 		err = json.Unmarshal(raw, &was)
 	}
 	if err != nil {
-		if g.unsure = !errors.Is(err, os.ErrNotExist); g.unsure && g.Log != nil {
+		g.unsure = !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) // below a file there is none
+		if g.unsure && g.Log != nil {
 			g.Log.Warn("cannot read which names the rules used before", "path", g.Memory, "err", err)
 		}
 		return
