@@ -31,7 +31,7 @@ import (
 
 // templates holds a tool of each kind and language: templates/KIND/LANGUAGE. In
 // the names of files NAME stands for the tool's name, in their text {{name}};
-// files that end in .txt have names that the Go tool would take for our own code.
+// files that end in .go.txt and .mod.txt would be our own code for the Go tool without .txt.
 //
 //go:embed all:templates
 var templates embed.FS
@@ -201,7 +201,7 @@ func draftOf(template, dir, name string) (draft string, names []string, err erro
 		if err != nil {
 			return err
 		}
-		made := strings.TrimSuffix(strings.ReplaceAll(file, "NAME", name), ".txt")
+		made := madeName(file, name)
 		if entry.IsDir() {
 			return os.MkdirAll(filepath.Join(draft, made), 0o755)
 		}
@@ -218,6 +218,16 @@ func draftOf(template, dir, name string) (draft string, names []string, err erro
 	})
 	slices.Sort(names) // their names may have changed the order
 	return draft, names, err
+}
+
+// madeName returns the name in a new tool for a file of a template. Of the
+// files that end in .txt only those of Go lose it: requirements.txt is one's name.
+func madeName(file, tool string) string {
+	made := strings.ReplaceAll(file, "NAME", tool)
+	if bare := strings.TrimSuffix(made, ".txt"); strings.HasSuffix(bare, ".go") || strings.HasSuffix(bare, ".mod") {
+		return bare
+	}
+	return made
 }
 
 // moveFile moves the one file of a draft to the folder of tools. A link, unlike a rename, replaces nothing.

@@ -31,3 +31,15 @@ func TestTemplatesSpeakAsTheExamplesDo(t *testing.T) {
 		}
 	}
 }
+
+// The files of a new tool have the names that Orla, Go, pip and npm look for.
+func TestNewFilesHaveTheNamesThatProgramsLookFor(t *testing.T) {
+	for template, want := range map[string]string{
+		"requirements.txt": "requirements.txt", "go.mod.txt": "go.mod", "main.go.txt": "main.go",
+		"NAME.py": "greet.py", "package.json": "package.json",
+	} {
+		if got := madeName(template, "greet"); got != want {
+			t.Errorf("the template %s becomes %s, and not %s", template, got, want)
+		}
+	}
+}
