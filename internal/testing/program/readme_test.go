@@ -25,7 +25,11 @@ func TestReadmeShowsWhatIsPrinted(t *testing.T) {
 	_, walk, _ := strings.Cut(string(readme), "\n## Five minutes\n")
 	walk, _, _ = strings.Cut(walk, "\n## Connect a client\n")
 
-	dir := t.TempDir()
+	home := t.TempDir()
+	dir := filepath.Join(home, "orla-try") // the folder that the walk makes first
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	path := filepath.Dir(orlaBinary(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
 	var url string
 	var o *running
@@ -36,7 +40,7 @@ func TestReadmeShowsWhatIsPrinted(t *testing.T) {
 		}
 		cmd := exec.Command("sh", "-c", script)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PATH="+path, "HOME="+dir)
+		cmd.Env = append(os.Environ(), "PATH="+path, "HOME="+home)
 		out, err := cmd.CombinedOutput()
 		if err != nil && !strings.Contains(string(out), "orla: ") {
 			t.Fatalf("%s\n%v\n%s", script, err, out)
