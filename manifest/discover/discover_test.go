@@ -216,12 +216,12 @@ func TestA3BadNamesAreReplaced(t *testing.T) {
 			manifesttest.Write(t, "tools", name, manifesttest.Script, 0o755)
 		}
 	})
-	why := "is longer than 64 characters or has some other than A-Z a-z 0-9 _ . and -"
+	why := "has characters other than A-Z a-z 0-9 _ . and -"
 	manifesttest.Expect(t, r, []string{"a.b-c_D1", "bad_byte", "gr__e", "my_tool", long[:64], "x_rm"}, []string{
 		`warning tools/bad` + "\xff" + `byte: is served as "bad_byte": the name "bad\xffbyte" ` + why,
 		`warning tools/größe.sh: is served as "gr__e": the name "größe" ` + why,
 		`warning tools/my tool.sh: is served as "my_tool": the name "my tool" ` + why,
-		`warning tools/` + long + `.py: is served as "` + long[:64] + `": the name "` + long + `" ` + why,
+		`warning tools/` + long + `.py: is served as "` + long[:64] + `": the name "` + long + `" is longer than 64 characters`,
 		`warning tools/x;rm: is served as "x_rm": the name "x;rm" ` + why,
 	})
 }

@@ -101,7 +101,7 @@ func (e Executable) parse(p *Parsed) (t manifest.Tool, warnings []error, err err
 		Run:         manifest.Run{Arguments: manifest.ArgumentsBoth, Output: manifest.OutputText},
 	}
 	if changed {
-		warnings = append(warnings, fmt.Errorf("is served as %q: the name %q is longer than %d characters or has some other than A-Z a-z 0-9 _ . and -", name, Stem(e.Base), manifest.MaxName))
+		warnings = append(warnings, fmt.Errorf("is served as %q: the name %q %s", name, Stem(e.Base), unfit(Stem(e.Base))))
 	}
 	h, err := readHead(e.Path, e.Display)
 	if h.module && len(e.Sidecars) == 0 {
@@ -189,4 +189,16 @@ func nameOf(file string) (name string, changed bool) {
 	name = manifest.AllowedName(own)
 	name = name[:min(len(name), manifest.MaxName)]
 	return name, name != own
+}
+
+// unfit says why a tool cannot have the name own (A3).
+func unfit(own string) string {
+	var why []string
+	if len(own) > manifest.MaxName {
+		why = append(why, fmt.Sprintf("is longer than %d characters", manifest.MaxName))
+	}
+	if manifest.AllowedName(own) != own {
+		why = append(why, "has characters other than A-Z a-z 0-9 _ . and -")
+	}
+	return strings.Join(why, " and ")
 }
