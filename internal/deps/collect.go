@@ -103,15 +103,14 @@ func (s *Store) sweep() {
 		return // there is nothing
 	}
 	used := s.used()
-	digests := map[string]bool{}
+	digests := map[string]bool{} // whether builds have left something
 	for _, entry := range entries {
-		if name := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(entry.Name(), lockSuffix), partSuffix), scratchSuffix); isDigest(name) {
-			digests[name] = true
+		if digest := digestIn(entry.Name()); isDigest(digest) {
+			digests[digest] = digests[digest] || isRest(entry.Name())
 		}
 	}
-	for digest := range digests {
-		part := exists(s.place(digest) + partSuffix)
-		if used[digest] && !part {
+	for digest, rest := range digests {
+		if used[digest] && !rest {
 			continue
 		}
 		s.mu.Lock()
@@ -163,7 +162,7 @@ func (s *Store) remove(digest string, partOnly bool) {
 	}
 	defer func() { _ = lock.Close() }() // it was only locked
 	at := s.place(digest)
-	err = errors.Join(os.RemoveAll(at+partSuffix), os.RemoveAll(at+scratchSuffix))
+	err = s.removeParts(digest)
 	if !partOnly {
 		if renamed := os.Rename(at, at+partSuffix); renamed == nil { // it is never there in part
 			err = errors.Join(err, os.RemoveAll(at+partSuffix))

@@ -72,13 +72,17 @@ type Env struct {
 // dir is the folder of the project: where the file is that declares the dependencies.
 func (n Need) dir() string { return filepath.Dir(n.File) }
 
+// noPython is a file in an environment whose command has ended and made no bin/python: the tool's interpreter runs the
+// script. Without the file, an environment that has no bin/python is not whole.
+const noPython = ".orla-no-python"
+
 // env returns the environment for n in a folder.
 func (n Need) env(dir string) Env {
 	e := Env{Dir: dir, Program: n.source.Interpreter}
 	switch n.source.Language {
 	case Python:
-		if at := filepath.Join(dir, "bin", "python"); len(n.source.Command) == 0 || exists(at) {
-			e.Program = at
+		if len(n.source.Command) == 0 || !exists(filepath.Join(dir, noPython)) {
+			e.Program = filepath.Join(dir, "bin", "python")
 		}
 	case Node:
 		e.Args = []string{"--import", (&url.URL{Scheme: "file", Path: filepath.Join(dir, resolver)}).String()}

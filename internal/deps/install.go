@@ -26,9 +26,10 @@ type installer struct {
 	store    *Store
 	need     Need
 	part, at string // where it is built, and where it will be
-	scratch  string // the home of a confined installer; "" if it is not confined
-	say      func(line string)
-	log      *slog.Logger
+	// scratchAt is where a confined installer has its home, and scratch is that; "" if it is not confined.
+	scratchAt, scratch string
+	say                func(line string)
+	log                *slog.Logger
 }
 
 // install builds the environment.
@@ -40,6 +41,9 @@ func (i *installer) install(ctx context.Context) error {
 		}
 	}
 	err := i.fill(ctx)
+	if err == nil && len(i.need.source.Command) > 0 && !exists(filepath.Join(i.part, "bin", "python")) {
+		_, err = i.write(noPython, nil)
+	}
 	if err == nil && isConfined {
 		err = i.give(0) // nothing of it runs any more
 	}

@@ -2,6 +2,7 @@ package deps
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -290,24 +291,26 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 	}
 	s.mu.Unlock()
 	at := s.place(need.Digest)
-	lock, err := envlock.Await(ctx, s.lockFile(need.Digest), need.env(at).whole, say)
+	lock, err := envlock.Await(ctx, s.lockFile(need.Digest), func() bool { return need.env(at).whole() }, say)
 	if lock == nil {
 		return err // nil if another Orla has built it
 	}
 	defer func() { err = errors.Join(err, s.hold(need.Digest, lock, err == nil)) }()
-	part := at + partSuffix
-	for _, left := range []string{part, at, at + scratchSuffix} {
-		if err := os.RemoveAll(left); err != nil {
-			return err
-		}
+	if err := os.RemoveAll(at); err != nil {
+		return err
 	}
+	if err := s.removeParts(need.Digest); err != nil { // what an Orla that was killed has started may still write there
+		log.Debug("what a build has left could not be removed", "err", err)
+	}
+	name := at + "." + rand.Text()[:8]
+	part := name + partSuffix
 	log.Info("installing dependencies")
 	defer func() { _ = os.RemoveAll(part) }() // it is not there if it was renamed
 	if err := os.Mkdir(part, 0o700); err != nil {
 		return err
 	}
-	i := installer{store: s, need: need, part: part, at: at, say: say, log: log}
-	defer func() { _ = os.RemoveAll(at + scratchSuffix) }() // which an installer had
+	i := installer{store: s, need: need, part: part, at: at, scratchAt: name + scratchSuffix, say: say, log: log}
+	defer func() { _ = os.RemoveAll(i.scratchAt) }() // which an installer had
 	if err := i.install(ctx); err != nil {
 		return err
 	}
@@ -345,8 +348,31 @@ func (s *Store) lockFile(digest string) string {
 // lockTries bounds the attempts to get a lock that others have for a moment alone.
 const lockTries = 50
 
-// partSuffix ends the name of a folder in which an environment is built.
+// partSuffix ends the name of a folder in which an environment is built. Each build has one of its own, which is called
+// DIGEST.RANDOM.part: the processes of a build whose Orla was killed may still write into theirs.
 const partSuffix = ".part"
+
+// removeParts removes what builds of an environment have left. The caller has the lock of the environment.
+func (s *Store) removeParts(digest string) (err error) {
+	entries, err := os.ReadDir(s.opts.Dir)
+	for _, entry := range entries {
+		if name := entry.Name(); digestIn(name) == digest && isRest(name) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.opts.Dir, name)))
+		}
+	}
+	return err
+}
+
+// isRest reports whether a name is that of what only a build has.
+func isRest(name string) bool {
+	return strings.HasSuffix(name, partSuffix) || strings.HasSuffix(name, scratchSuffix)
+}
+
+// digestIn returns the digest of the environment that a name in the folder of a Store belongs to.
+func digestIn(name string) string {
+	digest, _, _ := strings.Cut(name, ".")
+	return digest
+}
 
 // openToRead lets the user of sandboxes read an environment. On this machine the folder above it, which is the user's
 // own, keeps others out.

@@ -105,7 +105,7 @@ func TestR3WhatAKilledOrlaLeaves(t *testing.T) {
 	dir := t.TempDir()
 	s := store(t, dir)
 	need := detect(t, s, shell(t, "test ! -e $ORLA_ENV/half && touch $ORLA_ENV/made"))
-	put(t, filepath.Join(s.place(need.Digest)+partSuffix, "half"), "")
+	put(t, filepath.Join(s.place(need.Digest)+".X"+partSuffix, "half"), "")
 	if _, ok := s.Ready(need); ok {
 		t.Error("half of an environment is used")
 	}
@@ -116,12 +116,54 @@ func TestR3WhatAKilledOrlaLeaves(t *testing.T) {
 	if got := left(t, dir); len(got) != 1 || filepath.Join(dir, got[0]) != env.Dir {
 		t.Errorf("the folder has %q", got)
 	}
-	other := filepath.Join(dir, strings.Repeat("0", 32)+partSuffix)
+	other := filepath.Join(dir, strings.Repeat("0", 32)+".X"+partSuffix)
 	put(t, filepath.Join(other, "half"), "")
 	tool := s.Tool(need.source)
 	s.Keep(dir, "key", []*Tool{tool})
 	if exists(other) || !exists(env.Dir) {
 		t.Errorf("after a collection there are %q", left(t, dir))
+	}
+}
+
+// SPEC R5: a process of a build whose Orla was killed writes into a folder that the next build does not have.
+func TestR5EachBuildHasAFolderOfItsOwn(t *testing.T) {
+	s := store(t, t.TempDir())
+	fails := filepath.Join(t.TempDir(), "fails")
+	where := filepath.Join(t.TempDir(), "where")
+	need := detect(t, s, shell(t, "echo $ORLA_ENV >>'"+where+"'; test -e '"+fails+"' || { touch '"+fails+"'; exit 1; }; touch $ORLA_ENV/made"))
+	if _, err := s.Build(t.Context(), need, quiet); err == nil {
+		t.Fatal("the first build has not failed")
+	}
+	if _, err := s.Build(t.Context(), need, quiet); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(where)
+	if folders := strings.Fields(string(text)); err != nil || len(folders) != 2 || folders[0] == folders[1] {
+		t.Errorf("the builds had %q, %v", folders, err)
+	}
+}
+
+// SPEC R5: an environment that has lost the Python that its command has made is built again, and one whose command makes none
+// is used with the tool's interpreter.
+func TestR5TheMachinesPythonIsNoSubstitute(t *testing.T) {
+	s := store(t, t.TempDir())
+	from := shell(t, "mkdir $ORLA_ENV/bin; ln -s /bin/sh $ORLA_ENV/bin/python")
+	env, err := s.Build(t.Context(), detect(t, s, from), quiet)
+	if err != nil || env.Program != filepath.Join(env.Dir, "bin", "python") {
+		t.Fatalf("it runs %s, %v", env.Program, err)
+	}
+	if err := os.Remove(env.Program); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := s.Ready(detect(t, s, from)); ok {
+		t.Errorf("without its Python the environment is used with %s", got.Program)
+	}
+	if _, err := s.Build(t.Context(), detect(t, s, from), quiet); err != nil || !exists(env.Program) {
+		t.Errorf("it is not built again: %v", err)
+	}
+	from = shell(t, "touch $ORLA_ENV/made")
+	if env, err = s.Build(t.Context(), detect(t, s, from), quiet); err != nil || env.Program != from.Interpreter {
+		t.Errorf("without a Python of its own it runs %s, %v", env.Program, err)
 	}
 }
 
