@@ -30,7 +30,7 @@ var uncontained = map[string]struct {
 	n   int
 	why string
 }{
-	"capsule.Capsule.Serve":                            {1, waits},
+	"capsule.Capsule.Serve":                            {2, waits},
 	"capsule/files.Watcher.Serve":                      {1, own},
 	"capsule.incarnation.negotiateOr":                  {1, waits},
 	"internal/app/cli.operateAll":                      {1, alone},

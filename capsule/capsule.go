@@ -151,11 +151,10 @@ type output struct {
 	noise  brief.Limiter               // bounds the lines in the log about stray output
 }
 
-// signals reach Serve's goroutine, and the readers of Updated.
+// signals reach Serve's goroutine.
 type signals struct {
-	kick    chan trigger  // holds one request to reload
-	wake    chan struct{} // holds a token when a call wants the capsule started
-	updates chan string   // URIs of resources that were updated
+	kick chan trigger  // holds one request to reload
+	wake chan struct{} // holds a token when a call wants the capsule started
 }
 
 // facts are what Life returns in addition to the status.
@@ -202,7 +201,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 			requests: turns.NewQueue(turns.NoLimit, maxBesideSerial),
 			waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
 		},
-		signals: signals{kick: make(chan trigger, 1), wake: make(chan struct{}, 1), updates: make(chan string, 64)},
+		signals: signals{kick: make(chan trigger, 1), wake: make(chan struct{}, 1)},
 		asked:   wishes.New(),
 		giving:  giving{gives: make(chan chan json.RawMessage)},
 	}
@@ -247,7 +246,7 @@ func (c *Capsule) Review() { c.offers.Review() }
 func (c *Capsule) OwnTool(listed string) string { return c.offers.OwnTool(listed) }
 
 // Updated delivers the URIs of resources that the capsule says were updated.
-func (c *Capsule) Updated() <-chan string { return c.updates }
+func (c *Capsule) Updated() <-chan string { return c.asked.Updated() }
 
 // Life returns the state of the capsule, for operators.
 func (c *Capsule) Life() peer.Life {
@@ -309,6 +308,7 @@ func (c *Capsule) Serve(ctx context.Context) error {
 		patience += deps.BuildTimeout
 	}
 	helpers.Go(func() { c.offers.GiveUpAfter(ctx, patience) })
+	helpers.Go(func() { c.asked.Deliver(ctx) })
 
 	c.recall()
 	restarts := restarts.New(c.tool.Runtime.Restart)

@@ -316,10 +316,7 @@ func (in *incarnation) updated(params json.RawMessage) {
 	if json.Unmarshal(params, &about) != nil || about.URI == "" {
 		return
 	}
-	select {
-	case in.c.updates <- about.URI:
-	default: // clients are about to be told to look again anyway
-	}
+	in.c.asked.Heard(about.URI)
 }
 
 // relistSoon requests the lists of the capsule again.

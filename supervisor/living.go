@@ -171,9 +171,8 @@ func (s *Supervisor) gateOf(name string) gate {
 }
 
 const (
-	// maxUpdates is how many resources of a peer whose update waits for the bridge there may be. An
-	// update says "look again", so that one too few harms less than a peer that
-	// cannot be read from.
+	// maxUpdates is how many resources of a peer whose update waits for the bridge there may be. While
+	// there are as many, the peer keeps the others.
 	maxUpdates = 256
 	// maxUpdated bounds the URI of such a resource, in bytes: nobody can follow one with a longer URI.
 	maxUpdated = 4 << 10
@@ -245,24 +244,22 @@ func (k *keeper) follow(ctx context.Context) {
 		if rest != nil {
 			changed = nil
 		}
+		var heard <-chan string // nil while there are as many as may be
+		if len(updated) < maxUpdates {
+			heard = k.of.peer.Updated()
+		}
 		select {
 		case <-rest:
 			rest = nil
 		case <-changed:
 			offers, rest = k.look(ctx)
-		case uri := <-k.of.peer.Updated():
+		case uri := <-heard:
 			if p, _ := k.in.Catalog().Holder(uri); p != k.of.peer {
 				k.in.opts.Log.Debug("an update of a resource of another is ignored", "tool", k.of.tool.Name, "uri", uri)
 				continue
 			}
-			switch {
-			case len(uri) > maxUpdated || slices.Contains(updated, uri):
-			case len(updated) < maxUpdates:
+			if len(uri) <= maxUpdated && !slices.Contains(updated, uri) {
 				updated = append(updated, uri)
-			default:
-				if shown, left := k.of.sparing.Allow(maxWarnings); shown {
-					k.in.opts.Log.Warn("too many updates of resources at once; one is dropped", "tool", k.of.tool.Name, "uri", brief.Cut(uri, maxWhat), "not_shown", left)
-				}
 			}
 		case tell <- first:
 			updated = slices.Delete(updated, 0, 1)

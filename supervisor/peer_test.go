@@ -177,14 +177,19 @@ func TestN2UpdatesAreToldInTurn(t *testing.T) {
 		go func() { _ = s.Serve(t.Context()) }()
 		s.Apply([]manifest.Tool{capsuleTool("loud", ""), capsuleTool("quiet", "")})
 		synctest.Wait()
-		for i := range 600 {
-			loud.updates <- fmt.Sprint("loud://h/", i)
-			loud.updates <- "loud://h/0"
-		}
+		go func() {
+			for i := range 600 {
+				loud.updates <- fmt.Sprint("loud://h/", i)
+				if i < 200 {
+					loud.updates <- "loud://h/0"
+				}
+			}
+		}()
+		synctest.Wait()
 		quiet.updates <- "quiet://h/x"
 		synctest.Wait()
 		var told []string
-		for range 300 {
+		for range 700 {
 			select {
 			case uri := <-s.Updated():
 				told = append(told, uri)
@@ -194,6 +199,9 @@ func TestN2UpdatesAreToldInTurn(t *testing.T) {
 		}
 		if at := slices.Index(told, "quiet://h/x"); at < 0 || at > 1 {
 			t.Errorf("the other peer's update is number %d of %d", at, len(told))
+		}
+		if len(told) != 601 {
+			t.Errorf("%d updates of 601 are told", len(told))
 		}
 		for i, uri := range told {
 			if slices.Contains(told[:i], uri) {

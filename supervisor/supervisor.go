@@ -68,7 +68,7 @@ type Peer interface {
 	Offers() *peer.Offers
 	Life() peer.Life
 	// Updated delivers the URIs of resources that the peer says have changed.
-	// It has one reader.
+	// It has one reader, which may let it wait: the peer keeps them meanwhile.
 	Updated() <-chan string
 }
 

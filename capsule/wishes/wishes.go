@@ -17,8 +17,10 @@ type Wishes struct {
 	mu         sync.Mutex              // guards the fields that follow
 	level      json.RawMessage         // params of logging/setLevel
 	subscribed map[string]subscription // by the params of resources/subscribe
+	times      map[string]int          // how many of subscribed a URI has
 
 	changed chan struct{} // holds a token when subscribed has changed
+	news    updates
 }
 
 // Methods are the methods of these requests.
@@ -32,7 +34,12 @@ type subscription struct {
 }
 
 // New returns no Wishes yet.
-func New() *Wishes { return &Wishes{changed: make(chan struct{}, 1)} }
+func New() *Wishes {
+	return &Wishes{
+		times: map[string]int{}, changed: make(chan struct{}, 1),
+		news: updates{waits: map[string]struct{}{}, wake: make(chan struct{}, 1), deliver: make(chan string)},
+	}
+}
 
 // Changed holds a token when the resources that are followed have changed.
 func (w *Wishes) Changed() <-chan struct{} { return w.changed }
@@ -93,18 +100,28 @@ func (w *Wishes) Remember(req peer.Request) (forget func(), ok bool) {
 			return forget, false
 		}
 		w.subscribed[key] = subscription{req.Params, of.URI, req.Session}
+		w.times[of.URI]++
 		w.noteLocked()
 		forget = func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			delete(w.subscribed, key)
-			w.noteLocked()
+			w.leaveLocked(key)
 		}
 	case "resources/unsubscribe":
-		delete(w.subscribed, key)
-		w.noteLocked()
+		w.leaveLocked(key)
 	}
 	return forget, true
+}
+
+// leaveLocked ends a subscription.
+func (w *Wishes) leaveLocked(key string) {
+	if of, was := w.subscribed[key]; was {
+		delete(w.subscribed, key)
+		if w.times[of.uri]--; w.times[of.uri] == 0 {
+			delete(w.times, of.uri)
+		}
+	}
+	w.noteLocked()
 }
 
 // stands reports whether a subscription is still wanted.
