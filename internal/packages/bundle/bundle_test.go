@@ -215,7 +215,7 @@ func TestM3ServersOfARegistry(t *testing.T) {
 		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "169.254.169.254:80/a/b:1", 1):                            "!may be on this machine",
 		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "dir:x", 1):                                               "!not the name of an image",
 		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "docker://a/x", 1):                                        "!not the name of an image",
-		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "registry.example.com:5000/a/thing:1.2.3", 1):                        `"registry.example.com:5000/a/thing:1.2.3"]`,
+		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "registry.example.com:5000/a/thing:1.2.3", 1):             `"registry.example.com:5000/a/thing:1.2.3"]`,
 		strings.Replace(oci(""), "docker.io/a/thing:1.2.3", "--privileged:1", 1):                                      "!not the name of an image",
 		remote(""): "endpoint: \"https://example.com/mcp\"",
 		remote(`,"headers":[{"name":"Authorization","isRequired":true,"isSecret":true}]`):                                                                    "profile: bearer\n    secretRef: \"packages/thing:header\"",
