@@ -299,18 +299,20 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 	if err := os.RemoveAll(at); err != nil {
 		return err
 	}
-	if err := s.removeParts(need.Digest); err != nil { // what an Orla that was killed has started may still write there
-		log.Debug("what a build has left could not be removed", "err", err)
+	clean := func() { // what an Orla that was killed has started may still write there
+		if err := s.removeParts(need.Digest); err != nil {
+			log.Debug("what a build has left could not be removed", "err", err)
+		}
 	}
+	clean()
+	defer clean() // also what could not be removed before
 	name := at + "." + rand.Text()[:8]
 	part := name + partSuffix
 	log.Info("installing dependencies")
-	defer func() { _ = os.RemoveAll(part) }() // it is not there if it was renamed
 	if err := os.Mkdir(part, 0o700); err != nil {
 		return err
 	}
 	i := installer{store: s, need: need, part: part, at: at, scratchAt: name + scratchSuffix, say: say, log: log}
-	defer func() { _ = os.RemoveAll(i.scratchAt) }() // which an installer had
 	if err := i.install(ctx); err != nil {
 		return err
 	}
