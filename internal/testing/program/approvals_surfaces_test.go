@@ -51,7 +51,7 @@ func serveAsking(t *testing.T, uid int, config string) *asking {
 			t.Fatal(err)
 		}
 		a.program = filepath.Join(a.dir, "orla") // where that user finds it
-		if err := os.WriteFile(a.program, raw, 0o755); err != nil {
+		if err := testkit.WriteProgram(a.program, raw); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command("chown", "-R", fmt.Sprint(uid), a.dir).CombinedOutput(); err != nil {

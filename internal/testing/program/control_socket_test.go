@@ -253,7 +253,7 @@ func TestJ2AnotherUserIsSentAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(program, raw, 0o755); err != nil {
+	if err := testkit.WriteProgram(program, raw); err != nil {
 		t.Fatal(err)
 	}
 	for uid, want := range map[uint32]bool{0: true, 65534: false} {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -26,13 +27,21 @@ func WriteTool(t *testing.T, dir, name, body string) string {
 	// Written aside and renamed, as editors do: nobody sees half of it. Aside is
 	// elsewhere, since a watcher would tell of a second file on a busy machine.
 	aside := filepath.Join(t.TempDir(), "tool")
-	if err := os.WriteFile(aside, []byte(body), 0o755); err != nil {
+	if err := WriteProgram(aside, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(aside, path); err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// WriteProgram writes an executable file that this process may run at once. No test beside it forks while the file is open for
+// writing: its child would have it open as well, and the kernel runs no such file (ETXTBSY).
+func WriteProgram(path string, content []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, content, 0o755) //nolint:gosec // it is run
 }
 
 // ReadFile returns what a file holds.
