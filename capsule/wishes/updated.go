@@ -22,7 +22,7 @@ type updates struct {
 func (w *Wishes) Updated() <-chan string { return w.news.deliver }
 
 // Heard notes that a resource was updated. It never waits. Until it is delivered it is noted once. Of so
-// many that there is no room for more, those are dropped that nobody follows, and no other.
+// many that there is no room for more, Orla drops the ones that nobody follows.
 func (w *Wishes) Heard(uri string) {
 	u := &w.news
 	if len(uri) > maxURI {
