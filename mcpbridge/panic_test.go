@@ -53,8 +53,7 @@ func TestF2APanicBesideACallOnStdioEndsNothing(t *testing.T) {
 	eventually(t, "the room is free again", func() bool { return w.bridge.Held() == 0 })
 }
 
-// SPEC F2: the SDK reads a connection in a goroutine of its own, which recovers nothing.
-// A panic over a line ends that one connection, and gives back what the line held.
+// SPEC F2: a panic over a line ends that one connection, which has given back by then what the line held.
 func TestF2APanicOverALineEndsItsConnectionAlone(t *testing.T) {
 	change, lifted := curse("malformed message")
 	w := newWorld(t, change)
@@ -66,7 +65,7 @@ func TestF2APanicOverALineEndsItsConnectionAlone(t *testing.T) {
 	if p.scan() {
 		t.Errorf("the connection goes on: %s", p.out.Text())
 	}
-	t.Logf("ServeStdio: %v", <-p.ended) // an error if the SDK was about to write
+	t.Logf("ServeStdio: %v", <-p.ended)
 	if !lifted.Load() {
 		t.Error("nothing has panicked")
 	}

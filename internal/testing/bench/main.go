@@ -37,7 +37,7 @@ func main() {
 
 // patience bounds a whole run, which takes some two thirds of it: as long as
 // slow peers may take, none is to keep a run for ever.
-const patience = 20 * time.Minute
+const patience = 40 * time.Minute
 
 // section is one group of measurements.
 type section struct {

@@ -141,8 +141,8 @@ func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
 // since it is not known how much of the line was taken.
 func (c *Conn) take(l line) {
 	account := l.account
-	defer func() { account.End() }() // unless it was passed on
 	defer recovered.To(c.log, "read a line of a client's", func(any) { c.HangUp() })
+	defer func() { account.End() }() // unless it was passed on; before the connection ends
 	data := wire.Trimmed(l.data)
 	switch {
 	case l.tooLong:
