@@ -14,13 +14,12 @@ import (
 type Namer interface {
 	// OwnTool returns the peer's own name of a tool.
 	OwnTool(listed string) string
-	// Original returns a tool by the peer's own name. known is false until the peer has listed its tools.
-	Original(own string) (tool *mcp.Tool, known bool)
 }
 
 // governed is what rules have to know of a catalog, as far as it is not made at the first call.
 type governed struct {
 	aliases map[original][]string // tools of type mcp, by what they call
+	shown   map[original]string   // the names that clients have for what is listed
 	peers   func() map[Peer]*rules.Target
 }
 
@@ -33,11 +32,14 @@ func (s *Supervisor) KnowAliases(tools []manifest.Tool) { s.aliases = tools }
 
 // govern notes what has several names (SPEC-TOOLS 8.4). others are tools that are there and not served.
 func (c *Catalog) govern(others []manifest.Tool) {
-	c.governed.aliases = map[original][]string{}
+	c.governed.aliases, c.governed.shown = map[original][]string{}, map[original]string{}
 	for name, e := range c.entries {
-		if tool := &e.of.tool; tool.Kind == manifest.MCP {
+		tool := &e.of.tool
+		if tool.Kind == manifest.MCP {
 			of := original{tool.Resource.Server, tool.Resource.ServerTool}
 			c.governed.aliases[of] = append(c.governed.aliases[of], name)
+		} else if provider, ok := e.provider.(Namer); ok {
+			c.governed.shown[original{tool.Name, provider.OwnTool(name)}] = name
 		}
 	}
 	for _, tool := range others {
@@ -108,24 +110,11 @@ type governedEntry struct {
 // of the tool are others: an entry outlives its catalog.
 func (c *Catalog) targetOf(e *entry) *rules.Target {
 	g := e.target.Load()
-	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) || g.shown != c.shownAs(g.of) {
+	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) || g.shown != c.governed.shown[g.of] {
 		g = c.newTarget(e)
 		e.target.Store(g)
 	}
 	return g.target
-}
-
-// shownAs returns the name that clients have for a tool of a provider; "" if it is not known, or there is none.
-func (c *Catalog) shownAs(of original) string {
-	if of == (original{}) {
-		return ""
-	}
-	if p, ok := c.named[of.provider].(Namer); ok {
-		if tool, _ := p.Original(of.tool); tool != nil {
-			return tool.Name
-		}
-	}
-	return ""
 }
 
 func (c *Catalog) newTarget(e *entry) *governedEntry {
@@ -145,7 +134,7 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 		g.aliases = c.governed.aliases[of]
 		names = append(names, of.provider, of.provider+"__"+of.tool, of.provider+"--"+of.tool, manifest.Dashed(of.provider)+"--"+manifest.Dashed(of.tool))
 		names, own = append(names, g.aliases...), append(own, of.tool)
-		g.shown = c.shownAs(of)
+		g.shown = c.governed.shown[of]
 		switch _, taken := c.named[g.shown]; {
 		case g.shown == "":
 		case taken && g.shown != of.provider: // as above

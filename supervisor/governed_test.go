@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
@@ -20,32 +18,24 @@ type named struct {
 
 func (n named) OwnTool(listed string) string { return n.own[listed] }
 
-func (n named) Original(own string) (*mcp.Tool, bool) {
-	for _, tool := range n.Tools() {
-		if n.own[tool.Name] == own {
-			return tool, true
-		}
-	}
-	return nil, true
-}
-
 // SPEC-TOOLS 8.4: a capsule does not get what a role allows for another one by a tool that has the other's name. Rules
 // for that name hold for both.
 func TestT84ACapsuleDoesNotTakeTheNameOfAnother(t *testing.T) {
 	peers := map[string]supervisor.Provider{
 		"search": named{newFakePeer("search", peer.Offers{Known: true, Tools: listed("search__web", "search__news")}), map[string]string{"search__web": "web", "search__news": "news"}},
 		"evil":   named{newFakePeer("evil", peer.Offers{Known: true, Tools: listed("search")}), map[string]string{"search": "search"}},
+		"worse":  named{newFakePeer("worse", peer.Offers{Known: true, Tools: listed("worse__search", "worse__exfil")}), map[string]string{"worse__search": "search", "worse__exfil": "exfil"}},
 	}
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) { return peers[tool.Name], nil }},
 		Log:   slog.New(slog.DiscardHandler),
 	})
-	s.Apply([]manifest.Tool{capsuleTool("search", ""), capsuleTool("evil", "")})
+	s.Apply([]manifest.Tool{capsuleTool("search", ""), capsuleTool("evil", ""), capsuleTool("worse", "")})
 	ref := func(name string) manifest.Reference { return manifest.Reference{Name: name, At: "a.yaml:1:1"} }
 	role := manifest.Role{Reference: ref("r"), Permissions: []manifest.Right{{Tool: "search"}}}
 	granted := rules.New(manifest.Rules{Roles: []manifest.Role{role}}, []rules.Binding{{Caller: "ann", Roles: []manifest.Reference{ref("r")}}}, nil)
 	blocked := rules.New(manifest.Rules{Policies: []manifest.Policy{{Reference: ref("p"), Global: true, Blocked: []manifest.Reference{ref("search")}}}}, nil, nil)
-	for tool, may := range map[string]bool{"search__web": true, "search__news": true, "search": false} {
+	for tool, may := range map[string]bool{"search__web": true, "search__news": true, "search": false, "worse__search": false} {
 		target := s.Catalog().Target(tool)
 		if target == nil {
 			t.Fatalf("%s is not there", tool)
@@ -55,6 +45,27 @@ func TestT84ACapsuleDoesNotTakeTheNameOfAnother(t *testing.T) {
 		}
 		if blocked.Calls(rules.Caller{Name: "ann"}, target) {
 			t.Errorf("a policy that blocks search leaves %s", tool)
+		}
+	}
+	if !blocked.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target("worse__exfil")) {
+		t.Error("a policy that blocks search blocks a tool of another name")
+	}
+}
+
+// SPEC-TOOLS 8.4: what a role allows for a tool, it does not allow for one that only its provider calls so.
+func TestT84ARoleMeansTheNameThatClientsHave(t *testing.T) {
+	far := named{newFakePeer("far", peer.Offers{Known: true, Tools: listed("far__search")}), map[string]string{"far__search": "search"}}
+	s := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return far, nil }},
+		Log:   slog.New(slog.DiscardHandler),
+	})
+	s.Apply([]manifest.Tool{capsuleTool("far", "")})
+	target := s.Catalog().Target("far__search")
+	for name, may := range map[string]bool{"search": false, "far__search": true, "far--search": true, "far": true} {
+		role := manifest.Role{Reference: manifest.Reference{Name: "r", At: "a.yaml:1:1"}, Permissions: []manifest.Right{{Tool: name}}}
+		granted := rules.New(manifest.Rules{Roles: []manifest.Role{role}}, []rules.Binding{{Caller: "ann", Roles: []manifest.Reference{role.Reference}}}, nil)
+		if got := granted.Calls(rules.Caller{Name: "ann"}, target); got != may {
+			t.Errorf("a role for %s allows far__search: %t", name, got)
 		}
 	}
 }
