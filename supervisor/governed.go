@@ -103,25 +103,32 @@ type governedEntry struct {
 	of      original // what the tool is at its provider; zero where it has no name of its own there
 	aliases []string
 	shown   string // the name that clients have for it; "" if it is not known
+	taken   bool   // another provider has that name
 	target  *rules.Target
 }
 
-// targetOf returns what a call of an entry would run. It is made at the first call, and again when the aliases
-// of the tool are others: an entry outlives its catalog.
+// targetOf returns what a call of an entry would run. It is made at the first call, and again when the names
+// of the tool, or what they mean, are others: an entry outlives its catalog.
 func (c *Catalog) targetOf(e *entry) *rules.Target {
 	g := e.target.Load()
-	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) || g.shown != c.governed.shown[g.of] {
+	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) || g.shown != c.governed.shown[g.of] || g.taken != c.isTaken(g.shown, g.of.provider) {
 		g = c.newTarget(e)
 		e.target.Store(g)
 	}
 	return g.target
 }
 
+// isTaken reports whether a provider has the name of a tool of another one: a role for that name means the provider.
+func (c *Catalog) isTaken(shown, provider string) bool {
+	_, taken := c.named[shown]
+	return taken && shown != provider
+}
+
 func (c *Catalog) newTarget(e *entry) *governedEntry {
 	tool := &e.of.tool
 	g := &governedEntry{}
 	names, own := []string{e.listed.Name, tool.Name}, []string(nil)
-	if _, taken := c.named[e.listed.Name]; taken && e.listed.Name != tool.Name { // a role means that provider
+	if c.isTaken(e.listed.Name, tool.Name) {
 		names, own = []string{tool.Name}, []string{e.listed.Name}
 	}
 	switch provider, isNamer := e.provider.(Namer); {
@@ -135,9 +142,10 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 		names = append(names, of.provider, of.provider+"__"+of.tool, of.provider+"--"+of.tool, manifest.Dashed(of.provider)+"--"+manifest.Dashed(of.tool))
 		names, own = append(names, g.aliases...), append(own, of.tool)
 		g.shown = c.governed.shown[of]
-		switch _, taken := c.named[g.shown]; {
+		g.taken = c.isTaken(g.shown, of.provider)
+		switch {
 		case g.shown == "":
-		case taken && g.shown != of.provider: // as above
+		case g.taken:
 			own = append(own, g.shown)
 		default:
 			names = append(names, g.shown)

@@ -52,6 +52,31 @@ func TestT84ACapsuleDoesNotTakeTheNameOfAnother(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.4: a role for a name means the provider that has it, also if that comes later than a tool of that name.
+func TestT84AProviderThatComesLaterHasItsName(t *testing.T) {
+	peers := map[string]supervisor.Provider{
+		"search": named{newFakePeer("search", peer.Offers{Known: true, Tools: listed("search__web")}), map[string]string{"search__web": "web"}},
+		"zz":     named{newFakePeer("zz", peer.Offers{Known: true, Tools: listed("search")}), map[string]string{"search": "search"}},
+	}
+	s := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) { return peers[tool.Name], nil }},
+		Log:   slog.New(slog.DiscardHandler),
+	})
+	role := manifest.Role{Reference: manifest.Reference{Name: "r", At: "a.yaml:1:1"}, Permissions: []manifest.Right{{Tool: "search"}}}
+	granted := rules.New(manifest.Rules{Roles: []manifest.Role{role}}, []rules.Binding{{Caller: "ann", Roles: []manifest.Reference{role.Reference}}}, nil)
+	may := func() bool { return granted.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target("search")) }
+	zz, search := capsuleTool("zz", ""), capsuleTool("search", "")
+	if s.Apply([]manifest.Tool{zz}); !may() {
+		t.Error("nobody else has the name, and the role allows nothing")
+	}
+	if s.Apply([]manifest.Tool{zz, search}); may() {
+		t.Error("the role allows the tool by the name of a provider that is there now")
+	}
+	if s.Apply([]manifest.Tool{zz}); !may() {
+		t.Error("the provider has gone, and the role allows nothing")
+	}
+}
+
 // SPEC-TOOLS 8.4: what a role allows for a tool, it does not allow for one that only its provider calls so.
 func TestT84ARoleMeansTheNameThatClientsHave(t *testing.T) {
 	far := named{newFakePeer("far", peer.Offers{Known: true, Tools: listed("far__search")}), map[string]string{"far__search": "search"}}
