@@ -292,8 +292,15 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 			return Answer{}, fault.Unsent(err)
 		}
 	}
+	target := c.targetOf(e)
+	ctx = rejudge.With(ctx, admitted.Judge, target)
+	if admitted.Approve != nil { // for what the tool was a moment ago
+		if ctx, err = rejudge.Of(ctx, target); err != nil {
+			return Answer{}, fault.Unsent(err)
+		}
+	}
 	call.Attempt = 1
-	return e.attempt(rejudge.With(ctx, admitted.Judge, c.targetOf(e)), call)
+	return e.attempt(ctx, call)
 }
 
 // heavyArgs is the size of arguments from which their check has a deadline of its own: it
