@@ -57,19 +57,24 @@ func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call,
 	return approve(ctx, call, Again{place, leave, target})
 }
 
-// now returns the tool of a call that has waited, which may be another one than before.
-func (s *Supervisor) now(ctx context.Context, before *entry, call *peer.Call) (*Catalog, *entry, error) {
+// now returns the tool of a call that has waited, and a context with which the call is made. It may be another tool than
+// the one that somebody has approved a call of, so that it is judged.
+func (s *Supervisor) now(ctx context.Context, before *entry, call *peer.Call, judge rejudge.Judge) (context.Context, *entry, error) {
 	c := s.catalog.Load()
 	e := c.entries[call.Tool]
 	switch {
 	case e == nil:
-		return nil, nil, fault.New(fault.UnsupportedTool, "there is no tool %q any more", call.Tool)
+		return ctx, nil, fault.New(fault.UnsupportedTool, "there is no tool %q any more", call.Tool)
 	case e.withheld != nil:
-		return nil, nil, e.withheld
+		return ctx, nil, e.withheld
 	case e != before:
-		return c, e, e.check(ctx, call.Args)
+		if err := e.check(ctx, call.Args); err != nil {
+			return ctx, nil, err
+		}
 	}
-	return c, e, nil
+	target := c.targetOf(e)
+	ctx, err := rejudge.Of(rejudge.With(ctx, judge, target), target)
+	return ctx, e, err
 }
 
 // waits notes whether a call waits without a place. It reports false if Orla is stopping.

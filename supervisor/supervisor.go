@@ -288,16 +288,11 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 		if err := s.approved(ctx, one, &call, admitted.Approve); err != nil {
 			return Answer{}, err
 		}
-		if c, e, err = s.now(ctx, e, &call); err != nil {
+		if ctx, e, err = s.now(ctx, e, &call, admitted.Judge); err != nil {
 			return Answer{}, fault.Unsent(err)
 		}
-	}
-	target := c.targetOf(e)
-	ctx = rejudge.With(ctx, admitted.Judge, target)
-	if admitted.Approve != nil { // for what the tool was a moment ago
-		if ctx, err = rejudge.Of(ctx, target); err != nil {
-			return Answer{}, fault.Unsent(err)
-		}
+	} else {
+		ctx = rejudge.With(ctx, admitted.Judge, c.targetOf(e))
 	}
 	call.Attempt = 1
 	return e.attempt(ctx, call)
