@@ -51,6 +51,7 @@ var uncontained = map[string]struct {
 	"internal/app/daemon.server.Serve":                 {1, own},
 	"internal/app/daemon.issued.run":                   {1, waits},
 	"internal/app/daemon.server.drain":                 {1, waits},
+	"internal/app/daemon.newSignals":                   {1, own},
 	"internal/app/daemon.signals.untilEnd":             {1, waits},
 	"internal/app/daemon.server.startTree":             {1, below},
 	"internal/app/daemon.server.runStdio":              {1, below},

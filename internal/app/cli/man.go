@@ -74,7 +74,7 @@ var manSections = []struct {
 		{"$STATE_DIRECTORY, $XDG_STATE_HOME/orla, ~/.local/state/orla", "What Orla remembers between two starts. It may be removed while Orla does not run."},
 	}},
 	{"SIGNALS", "", []manEntry{
-		{"SIGHUP", "Read the configuration and the folders again, and apply the changes; reopen the log file."},
+		{"SIGHUP", "Read the configuration and the folders again, and apply the changes; reopen the log file. If the terminal that Orla was started on is gone: the same as SIGTERM."},
 		{"SIGTERM, SIGINT", "Let calls in flight end, then stop. A second one ends Orla at once."},
 		{"SIGUSR1", "Log the state of every capsule."},
 	}},

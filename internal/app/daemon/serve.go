@@ -99,7 +99,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		}()
 	}
 	wiring.LetGarbageGather()
-	signals := newSignals()
+	signals := newSignals(std.Gone())
 	if before != nil && before.Ended {
 		signals.end <- syscall.SIGTERM
 	}

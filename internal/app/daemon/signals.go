@@ -5,23 +5,76 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
+	"time"
 )
 
 // signals are the signals that Orla handles. Each kind has its own channel: a signal is lost if its
 // channel is full, and many of one kind must not displace another.
 type signals struct {
-	end    chan os.Signal // SIGTERM, SIGINT; holds the second as well
+	end    chan os.Signal // SIGTERM, SIGINT, a SIGHUP of a terminal that is gone; holds the second as well
 	reload chan os.Signal // SIGHUP
 	state  chan os.Signal // SIGUSR1
+
+	hangup  chan os.Signal // SIGHUP, if Orla has a terminal
+	stopped chan struct{}  // closed by stop
+	left    sync.WaitGroup // holds followTerminal
 }
 
-func newSignals() *signals {
-	s := &signals{end: make(chan os.Signal, 2), reload: make(chan os.Signal, 1), state: make(chan os.Signal, 1)}
+// newSignals begins to handle signals. gone reports whether Orla's terminal is gone; it is nil if Orla has none.
+func newSignals(gone func() bool) *signals {
+	s := &signals{
+		end: make(chan os.Signal, 2), reload: make(chan os.Signal, 1), state: make(chan os.Signal, 1),
+		hangup: make(chan os.Signal, 1), stopped: make(chan struct{}),
+	}
 	signal.Notify(s.end, syscall.SIGTERM, syscall.SIGINT)
-	signal.Notify(s.reload, syscall.SIGHUP)
 	signal.Notify(s.state, syscall.SIGUSR1)
+	if gone == nil {
+		signal.Notify(s.reload, syscall.SIGHUP)
+		return s
+	}
+	signal.Notify(s.hangup, syscall.SIGHUP)
+	s.left.Go(func() { s.followTerminal(gone) })
 	return s
+}
+
+// hangupLooks is how often, and hangupEvery how long after one another, Orla looks after a SIGHUP whether its terminal
+// is gone: a shell that ends passes SIGHUP on before the window of its terminal is closed.
+const hangupLooks, hangupEvery = 100, 50 * time.Millisecond
+
+// followTerminal passes on SIGHUP: as a request to reload, or to end once the terminal is gone. Then it returns, since
+// a terminal that is closed may cause several, and a second signal to end ends Orla at once.
+func (s *signals) followTerminal(gone func() bool) {
+	var again <-chan time.Time // when to look again; nil for not at all
+	for looks := 0; ; looks-- {
+		select {
+		case sig := <-s.hangup:
+			looks = hangupLooks
+			if !gone() {
+				forward(s.reload, sig)
+			}
+		case <-again:
+		case <-s.stopped:
+			return
+		}
+		if gone() {
+			forward(s.end, syscall.SIGHUP)
+			return
+		}
+		again = nil
+		if looks > 0 {
+			again = time.After(hangupEvery)
+		}
+	}
+}
+
+// forward puts a signal into a channel, unless that is full.
+func forward(to chan<- os.Signal, sig os.Signal) {
+	select {
+	case to <- sig:
+	default: // there are enough of them
+	}
 }
 
 // errSearched is the cause of the context of untilEnd if it ends without a signal.
@@ -37,10 +90,7 @@ func (s *signals) untilEnd(ctx context.Context) (_ context.Context, done func())
 		select {
 		case sig := <-s.end:
 			cancel(signalled{sig})
-			select {
-			case s.end <- sig:
-			default: // there are enough of them
-			}
+			forward(s.end, sig)
 		case <-over:
 		}
 	}()
@@ -52,9 +102,11 @@ func (s *signals) untilEnd(ctx context.Context) (_ context.Context, done func())
 }
 
 func (s *signals) stop() {
-	for _, c := range []chan os.Signal{s.end, s.reload, s.state} {
+	for _, c := range []chan os.Signal{s.end, s.reload, s.state, s.hangup} {
 		signal.Stop(c)
 	}
+	close(s.stopped)
+	s.left.Wait()
 }
 
 // signalled is a signal as the reason of an end.

@@ -5,6 +5,7 @@ package terminal
 import (
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/term"
 )
@@ -29,6 +30,24 @@ func IsTerminal(w io.Writer) bool {
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Gone returns what reports whether a terminal is gone that std.In or std.Err was; nil if neither was one.
+func (std Streams) Gone() func() bool {
+	var terminals []int
+	for _, stream := range []any{std.In, std.Err} {
+		withDescriptor(stream, func(fd uintptr) {
+			if term.IsTerminal(int(fd)) {
+				terminals = append(terminals, int(fd))
+			}
+		})
+	}
+	if len(terminals) == 0 {
+		return nil
+	}
+	return func() bool {
+		return slices.ContainsFunc(terminals, func(fd int) bool { return !term.IsTerminal(fd) })
+	}
 }
 
 // Raw makes a terminal pass on each key at once, without showing it, until restore is called. It reports false

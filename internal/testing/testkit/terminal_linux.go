@@ -12,6 +12,21 @@ import (
 // It skips the test where none can be made.
 func OpenTerminal(t *testing.T) (tty *os.File, shown func() string) {
 	t.Helper()
+	tty, master := Terminal(t)
+	return tty, func() string {
+		text := make([]byte, 1<<16)
+		n, err := master.Read(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text[:n])
+	}
+}
+
+// Terminal returns a terminal, and its other end: what a window holds, and closes when it is closed.
+// It skips the test where none can be made.
+func Terminal(t *testing.T) (tty, window *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skipf("no terminal can be made here: %v", err)
@@ -29,12 +44,5 @@ func OpenTerminal(t *testing.T) (tty *os.File, shown func() string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tty.Close() })
-	return tty, func() string {
-		text := make([]byte, 1<<16)
-		n, err := master.Read(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text[:n])
-	}
+	return tty, master
 }
