@@ -49,6 +49,9 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			needs := warnOfDependencies(&found)
 			if err == nil {
 				discovery.WarnOfRenames(&found, cfg)
+				if len(args) == 0 { // the resources of another file may have them
+					discovery.WarnOfSecrets(&found, cfg)
+				}
 			}
 			return reportValidation(found, needs, asJSON, std)
 		},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,6 +24,14 @@ const minToken = 16
 type bearer struct {
 	name string
 	hash [sha256.Size]byte
+}
+
+// makeToken says how to make the file of a token that is not there.
+func makeToken(path string, err error) string {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return "; to make it: openssl rand -base64 32 > " + path
 }
 
 // Tokens reads the configured tokens and returns a verifier; nil if none are configured. callers are
@@ -45,7 +55,7 @@ func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string
 		}
 		data, err := config.ReadSmall(path)
 		if err != nil {
-			return nil, nil, fmt.Errorf("auth.tokens %q: %w", t.Name, err)
+			return nil, nil, fmt.Errorf("auth.tokens %q: %w%s", t.Name, err, makeToken(path, err))
 		}
 		token := strings.TrimSpace(string(data))
 		if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {

@@ -2,6 +2,7 @@ package secret
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -152,7 +153,19 @@ func (s *Store) resolve(ref Ref, from given) (Value, error) {
 		}
 		looked = append(looked, "the environment variable "+variable)
 	}
-	return Value{}, failed(ref, "it is not there; looked for it in %s", list(looked))
+	return Value{}, failed(ref, "it is not there; looked for it in %s; %s", list(looked), remedy(ref, from))
+}
+
+// remedy says how to give Orla a secret that it has not found.
+func remedy(ref Ref, from given) string {
+	if from.isDeclared {
+		return fmt.Sprintf("add the key %s to that resource", ref.Key)
+	}
+	text := fmt.Sprintf("add a resource of kind Secret with the namespace %s, the name %s and the key %s", ref.Namespace, ref.Name, ref.Key)
+	if from.dir == "" {
+		text += ", or set secrets_dir"
+	}
+	return text
 }
 
 // Keys returns several values of one secret, all from the same moment. The key of ref is ignored.

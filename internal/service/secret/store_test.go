@@ -114,6 +114,9 @@ func TestResolveOrder(t *testing.T) {
 					t.Errorf("the reason does not say that %q was looked at: %s", source, reason)
 				}
 			}
+			if want := "; add a resource of kind Secret with the namespace " + of.Namespace + ", the name " + of.Name + " and the key " + of.Key; !strings.HasSuffix(reason, want) {
+				t.Errorf("the reason does not end with %q: %s", want, reason)
+			}
 		})
 	}
 }
@@ -357,7 +360,7 @@ func TestResourceWithoutTheKey(t *testing.T) {
 	s := secret.New(secret.Options{})
 	s.Set([]secret.Secret{{Namespace: "default", Name: "api", Data: map[string]secret.Value{"token": secret.NewValue(planted)}}})
 	reason := unresolved(t, s, ref(t, "api"))
-	if !strings.Contains(reason, "no such key") || strings.Contains(reason, planted) {
+	if !strings.Contains(reason, "no such key") || !strings.HasSuffix(reason, "; add the key value to that resource") || strings.Contains(reason, planted) {
 		t.Errorf("got %q", reason)
 	}
 }
