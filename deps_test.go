@@ -238,7 +238,7 @@ var imports = map[string][]string{
 		"internal/app/exit", "internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/call/callid", "internal/app/clientconf", "internal/service/contract", "internal/app/doctor", "internal/call/fault",
 		"internal/deps/versions", "internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
-	"internal/app/cli/running": {"internal/app/config", "internal/app/control", "internal/app/exit", "internal/call/fault", "internal/file/yamldoc"},                                                                                          // the Orla that a command asks
+	"internal/app/cli/running": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/call/fault", "internal/file/yamldoc", "manifest"},                                                    // the Orla that a command asks
 	"internal/app/cli/approve": {"manifest", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/logins":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
 	"internal/app/cli/pinned":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},

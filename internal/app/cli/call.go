@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,8 +26,6 @@ import (
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
-	"github.com/orla-project/orla/internal/file/yamldoc"
-	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )
 
@@ -114,7 +111,7 @@ func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *cal
 		Answered:  func(result json.RawMessage) error { return f.finish(name, result, std) },
 	}.Call(ctx, cfg, home)
 	if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
-		return orForgotten(noSuchTool(name, missing.Found, missing.Listed, nil), cfg, home, name)
+		return orForgotten(running.NoTool(name, missing.Found, missing.Listed, nil), cfg, home, name)
 	}
 	return err
 }
@@ -133,7 +130,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 		if err := pinned.Held(ctx, client, name); err != nil {
 			return err
 		}
-		return orForgotten(noSuchToolRunning(ctx, client, name, tools), cfg, home, name)
+		return orForgotten(running.NoToolOf(ctx, client, name, tools), cfg, home, name)
 	}
 	args, err := f.arguments(tools[i].InputSchema, std.In)
 	if err != nil {
@@ -152,30 +149,6 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 		return running.Explain(err)
 	}
 	return f.finish(name, raw, std)
-}
-
-// noSuchToolRunning says why a running Orla has no tool with a name, if Orla knows.
-func noSuchToolRunning(ctx context.Context, client *control.Client, name string, tools []control.ListedTool) error {
-	status, err := client.Status(ctx)
-	if err != nil {
-		return running.Explain(err)
-	}
-	var found manifest.Result
-	for _, t := range status.Tools {
-		found.Tools = append(found.Tools, manifest.Tool{Name: t.Name, Kind: manifest.Kind(t.Kind)})
-	}
-	for _, p := range status.Problems {
-		found.Problems = append(found.Problems, manifest.Problem{Tool: p.Tool, Path: p.Path, Err: errors.New(strings.Join(p.Messages, "\n"))})
-	}
-	var listed, others []string
-	for _, t := range tools {
-		if t.Of != "" && discovery.BelongsTo(name, t.Of) {
-			listed = append(listed, t.Name)
-		} else {
-			others = append(others, t.Name)
-		}
-	}
-	return noSuchTool(name, found, listed, others)
 }
 
 // finish prints the answer of a tool. It returns an error if the answer is a failure.
@@ -197,99 +170,6 @@ func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Stream
 		return &exit.Error{Code: exit.Failed, Err: errors.New("")} // the answer has said why
 	}
 	return nil
-}
-
-// noSuchTool says why there is no tool with a name, if the search knows. listed are the tools of the
-// capsules that might have had it, and others are further tools.
-func noSuchTool(name string, found manifest.Result, listed, others []string) error {
-	var known []string
-	for _, p := range found.Problems {
-		if slices.ContainsFunc(found.Tools, func(t manifest.Tool) bool { return t.Name == p.Tool }) {
-			continue // it is served
-		}
-		names := namesOfProblem(p)
-		if slices.Contains(names, name) {
-			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s", name, located(p))}
-		}
-		known = append(known, names...)
-	}
-	for _, t := range found.Tools {
-		if t.Name != name { // a capsule need not have a tool of its own name
-			known = append(known, t.Name)
-		}
-	}
-	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists all tools"}
-	if near := nearTool(name, slices.Concat(known, listed, others)); near != "" {
-		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists all tools", near)
-	}
-	if hint := hintOfCapsule(name, found.Tools, listed); hint != "" {
-		f.Hint = hint
-	}
-	return f
-}
-
-// namesOfProblem returns the names by which somebody may call the tool of a problem: that of the tool, of
-// its file with or without extension, and of its package.
-func namesOfProblem(p manifest.Problem) []string {
-	if p.Tool != "" {
-		return []string{p.Tool, filepath.Base(p.Path)}
-	}
-	base := filepath.Base(p.Path)
-	if base == "tool.yaml" || base == "orla-tool.json" {
-		return []string{filepath.Base(filepath.Dir(p.Path))}
-	}
-	return []string{strings.TrimSuffix(base, filepath.Ext(base)), base}
-}
-
-// located returns the text of a problem, with its file.
-func located(p manifest.Problem) string {
-	messages := discovery.Messages(p)
-	for i, text := range messages {
-		switch {
-		case p.Path == "" || strings.HasPrefix(text, p.Path):
-		case strings.HasPrefix(text, "is "), strings.HasPrefix(text, "has "), strings.HasPrefix(text, "cannot "):
-			messages[i] = p.Path + " " + text
-		default:
-			messages[i] = p.Path + ": " + text
-		}
-	}
-	return strings.Join(messages, "\n")
-}
-
-// nearTool returns the tool that was probably meant by an unknown name; "" for none. It is one with a
-// similar name, with the name of the file, or with the name of a capsule's tool without its prefix.
-func nearTool(name string, known []string) string {
-	if near := yamldoc.Nearest(name, known); near != "" {
-		return near
-	}
-	base := filepath.Base(name)
-	for _, short := range []string{base, strings.TrimSuffix(base, filepath.Ext(base))} {
-		for _, k := range known {
-			if k == short || strings.HasSuffix(k, "__"+short) || strings.HasSuffix(k, "--"+short) {
-				return k
-			}
-		}
-	}
-	return ""
-}
-
-// hintOfCapsule lists the tools of the capsule that a name belongs to; "" if there is none.
-func hintOfCapsule(name string, tools []manifest.Tool, listed []string) string {
-	i := slices.IndexFunc(tools, func(t manifest.Tool) bool {
-		return t.Kind == manifest.Capsule && !t.Runtime.Declared && discovery.BelongsTo(name, t.Name)
-	})
-	if i < 0 {
-		return ""
-	}
-	capsule := tools[i].Name
-	const most = 20
-	switch {
-	case len(listed) == 0:
-		return ""
-	case len(listed) == 1 && listed[0] == capsule: // it stands for those that nobody knows yet, unless it is one
-		return fmt.Sprintf("%s offers %[1]s alone so far; orla call %[1]s says if it is down, and why", capsule)
-	}
-	return fmt.Sprintf("%s offers %s", capsule, strings.Join(listed[:min(len(listed), most)], ", "))
 }
 
 // orForgotten returns err. If err does not explain why the tool does not exist, it adds which script

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -42,7 +43,7 @@ func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			caller.Name = words[0]
 			said, err := daemon.Can(cfg, l.Home, caller, words[1])
 			if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
-				return noSuchTool(words[1], missing.Found, missing.Listed, nil)
+				return running.NoTool(words[1], missing.Found, missing.Listed, nil)
 			}
 			if err != nil {
 				return err

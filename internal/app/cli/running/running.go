@@ -13,8 +13,6 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
-	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
 // Any finds the Orla for a command that only shows something: the one whose socket was given; else the
@@ -124,29 +122,6 @@ func Load(flags *config.Flags, cmd *cobra.Command) (*config.Loaded, *config.Load
 		return nil, nil, usage
 	}
 	return cfg, l, nil
-}
-
-// NearName adds a hint to the error about an unknown tool: a tool with a similar name.
-func NearName(ctx context.Context, client *control.Client, names []string, err error) error {
-	f, _ := errors.AsType[*exit.Error](err)
-	refused, isRefused := errors.AsType[*control.Error](err)
-	if f == nil || f.Hint != "" || !isRefused || refused.Code != string(fault.UnsupportedTool) {
-		return err
-	}
-	status, statusErr := client.Status(ctx)
-	if statusErr != nil {
-		return err
-	}
-	var known []string
-	for i := range status.Tools {
-		known = append(known, status.Tools[i].Name)
-	}
-	for _, name := range names {
-		if near := yamldoc.Nearest(name, known); near != "" && near != name {
-			return &exit.Error{Code: f.Code, Err: f.Err, Hint: fmt.Sprintf("did you mean %q?", near)}
-		}
-	}
-	return err
 }
 
 func notRunning(err error) error {
