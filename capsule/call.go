@@ -137,7 +137,7 @@ func (c *Capsule) tooMany() error {
 
 // Request answers any other request.
 func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	forget, ok := c.asked.Remember(req)
+	forget, ok := c.wishes.Remember(req)
 	if !ok {
 		return nil, fault.New(fault.RateLimited, "%s: clients follow %d of its resources already; unsubscribe from some", c.tool.Name, wishes.MaxSubscribed)
 	}

@@ -109,7 +109,7 @@ type Capsule struct {
 	status   atomic.Pointer[status]
 	redactor atomic.Pointer[secret.Redactor] // of the secrets that the last process was given
 	orders   orders
-	asked    *wishes.Wishes // the requests of clients that a new process must get too
+	wishes   *wishes.Wishes // the requests of clients that a new process must get too
 
 	signals
 	facts
@@ -202,7 +202,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 			waiting:  turns.NewShares(2 * maxWaiting), // a line that is alone gets half
 		},
 		signals: signals{kick: make(chan trigger, 1), wake: make(chan struct{}, 1)},
-		asked:   wishes.New(),
+		wishes:  wishes.New(),
 		giving:  giving{gives: make(chan chan json.RawMessage)},
 	}
 	c.lateCall, c.lateRequest = c.places.Give, c.requests.Give
@@ -246,7 +246,7 @@ func (c *Capsule) Review() { c.offers.Review() }
 func (c *Capsule) OwnTool(listed string) string { return c.offers.OwnTool(listed) }
 
 // Updated delivers the URIs of resources that the capsule says were updated.
-func (c *Capsule) Updated() <-chan string { return c.asked.Updated() }
+func (c *Capsule) Updated() <-chan string { return c.wishes.Updated() }
 
 // Life returns the state of the capsule, for operators.
 func (c *Capsule) Life() peer.Life {
@@ -308,7 +308,7 @@ func (c *Capsule) Serve(ctx context.Context) error {
 		patience += deps.BuildTimeout
 	}
 	helpers.Go(func() { c.offers.GiveUpAfter(ctx, patience) })
-	helpers.Go(func() { c.asked.Deliver(ctx) })
+	helpers.Go(func() { c.wishes.Deliver(ctx) })
 
 	c.recall()
 	restarts := restarts.New(c.tool.Runtime.Restart)

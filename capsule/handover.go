@@ -126,14 +126,15 @@ func (c *Capsule) open(ctx context.Context) (Connection, *handover.Taken, error)
 func (in *incarnation) goOn(t *handover.Taken) {
 	in.began, in.ready, in.hello = t.Began, t.Ready, t.Hello
 	in.greeted.Store(true)
-	in.again = true
+	in.taken = true
 }
 
 // startedWith counts a process, or goes on with the count of the program before.
 func (c *Capsule) startedWith(t *handover.Taken) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.started++; t != nil {
+	c.started++
+	if t != nil {
 		c.started = max(t.Started, 1)
 	}
 }

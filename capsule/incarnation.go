@@ -17,7 +17,6 @@ import (
 	"github.com/orla-project/orla/capsule/protocol"
 	"github.com/orla-project/orla/capsule/refusal"
 	"github.com/orla-project/orla/internal/call/turns"
-	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/internal/observe/tail"
@@ -38,17 +37,19 @@ type incarnation struct {
 	greeted   atomic.Bool    // the first message has come, or the handshake is MCP's
 	greetings chan greeting  // receives its first message
 	hello     protocol.Hello // the params of its orla.hello
-	silent    bool           // it did not answer a request for a list; owned by followLists
-	insisted  bool           // it was asked once more, with more patience; owned by followLists
 	expected  bool           // its first lists are waited for once more; owned by Serve
-	unheard   bool           // an MCP server did not answer a request for a list; owned by followLists
-	relay     *clients.Relay // passes on its notifications and requests to clients
+	asking    struct {       // for its lists; owned by followLists
+		silent   bool // it did not answer
+		insisted bool // it was asked once more, with more patience
+		unheard  bool // an MCP server did not answer
+	}
+	relay *clients.Relay // passes on its notifications and requests to clients
 
 	stray atomic.Pointer[string] // the first line that is not a message; nil if there was none
 
 	stderr tail.Buffer // its last lines
 
-	again bool // the program before has had it already
+	taken bool // the program before has had it already
 
 	helpers sync.WaitGroup // what runs while it is READY
 	unwell  chan error     // receives why it has to be ended, from ping or a panic
@@ -131,7 +132,7 @@ func (in *incarnation) panicked(p any) {
 // greet waits for the end of the handshake (SPEC D4, D8). An error is a failure of the
 // start, or ctx's.
 func (in *incarnation) greet(ctx context.Context) error {
-	if in.again {
+	if in.taken {
 		return nil
 	}
 	within := in.c.tool.Runtime.StartupTimeout
@@ -275,7 +276,7 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 		in.greetings <- g
 		return
 	}
-	params, ok := objectOf(params)
+	params, ok := protocol.ObjectOf(params)
 	if !ok {
 		if shown, left := in.c.noise.Allow(maxNoise); shown {
 			in.c.log.Warn("a capsule sent a notification whose params are not an object; it is ignored",
@@ -316,7 +317,7 @@ func (in *incarnation) updated(params json.RawMessage) {
 	if json.Unmarshal(params, &about) != nil || about.URI == "" {
 		return
 	}
-	in.c.asked.Heard(about.URI)
+	in.c.wishes.Heard(about.URI)
 }
 
 // relistSoon requests the lists of the capsule again.
@@ -333,21 +334,12 @@ func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawM
 		in.greetings <- greeting{err: fmt.Errorf("its first message is the request %s, not orla.hello", method)}
 		return
 	}
-	params, ok := objectOf(params)
+	params, ok := protocol.ObjectOf(params)
 	if !ok {
 		in.conn.Reply(turns.Owner{}, id, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params must be an object"})
 		return
 	}
 	in.relay.Asked(id, method, params)
-}
-
-// objectOf returns the params of a message as an object: an empty one if they are missing. It
-// reports false for any other value.
-func objectOf(params json.RawMessage) (json.RawMessage, bool) {
-	if params == nil || string(params) == "null" {
-		return json.RawMessage("{}"), true
-	}
-	return params, rawjson.IsObject(params)
 }
 
 // Unclaimed implements rpc.Handler: it takes an answer that no call waits for.
@@ -410,9 +402,9 @@ func (in *incarnation) close(drain time.Duration, why error) {
 }
 
 // cutShort returns the error of calls whose process failed while it was draining: it replaces
-// errLate, since their time was not over.
+// errDrained, since their time was not over.
 func (in *incarnation) cutShort(why error) error {
-	if !errors.Is(why, errLate) {
+	if !errors.Is(why, errDrained) {
 		return why
 	}
 	return in.c.crashedDuring(nil, in.exitOr("", fmt.Sprint(in.conn.Err())).Error())

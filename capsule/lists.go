@@ -54,11 +54,11 @@ func (in *incarnation) followLists(ctx context.Context) {
 				in.listen(ctx)
 			})
 		case first:
-			in.c.asked.Repeat(ctx, in.tell)
+			in.c.wishes.Repeat(ctx, in.tell)
 		}
 		first = false
-		if in.silent && !in.insisted {
-			in.insisted = true // it is one tool for now; on a busy machine the answer may come yet
+		if in.asking.silent && !in.asking.insisted {
+			in.asking.insisted = true // it is one tool for now; on a busy machine the answer may come yet
 			continue
 		}
 		if !pace.Sleep(ctx, in.betweenLists()) || !in.awaitRelist(ctx) {
@@ -92,7 +92,7 @@ func (in *incarnation) betweenLists() time.Duration {
 // reports false if ctx ends before.
 func (in *incarnation) awaitRelist(ctx context.Context) bool {
 	var again <-chan time.Time
-	if in.unheard && in.c.tool.Runtime.Remote != nil {
+	if in.asking.unheard && in.c.tool.Runtime.Remote != nil {
 		again = time.After(unheardPause)
 	}
 	select {
@@ -110,7 +110,7 @@ func (in *incarnation) learn(ctx context.Context, first bool) (records.Offered, 
 	switch {
 	case in.tellsNothing():
 		return records.Offered{}, ctx.Err() == nil
-	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first && !in.again:
+	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first && !in.taken:
 		asking, cancel := context.WithTimeout(ctx, 2*protocol.AskPatience) // for each of the two questions
 		err := in.conn.Negotiate(asking)
 		cancel()
@@ -132,11 +132,11 @@ func (in *incarnation) tellsNothing() bool {
 // in time, its previous list of that kind stays.
 func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
 	before := in.c.offers.Last()
-	ok, in.unheard = true, false
+	ok, in.asking.unheard = true, false
 	caps, patience := in.conn.Capabilities(), listPatience
 	if caps == nil { // all that is known is its hello
 		caps = in.hello.Capability()
-		if !in.insisted {
+		if !in.asking.insisted {
 			patience = protocol.AskPatience
 		}
 	}
@@ -149,10 +149,10 @@ func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
 			ok = false
 		case refused(err):
 		case in.c.tool.Runtime.Handshake == manifest.HandshakeMCP:
-			items, in.unheard = before, true
+			items, in.asking.unheard = before, true
 		default:
-			in.silent = true
-			if !in.insisted { // it is asked again, with more patience
+			in.asking.silent = true
+			if !in.asking.insisted { // it is asked again, with more patience
 				items = before
 			}
 		}
@@ -195,11 +195,11 @@ func (in *incarnation) listen(ctx context.Context) {
 			return
 		}
 		select {
-		case <-in.c.asked.Changed(): // meanwhile
+		case <-in.c.wishes.Changed(): // meanwhile
 		default:
 		}
 		var ended chan error
-		if filter := in.conn.Filter(in.c.asked.Followed()); filter != nil {
+		if filter := in.conn.Filter(in.c.wishes.Followed()); filter != nil {
 			next = time.Now().Add(time.Duration(len(filter)) * listenEach)
 			listening, cancel := context.WithCancel(ctx)
 			ended = make(chan error, 1)
@@ -217,12 +217,12 @@ func (in *incarnation) listen(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-in.c.asked.Changed():
+		case <-in.c.wishes.Changed():
 		case err := <-ended:
 			if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
 				in.c.log.Debug("a server does not tell of changes", "tool", in.c.tool.Name, "err", err)
 				select {
-				case <-in.c.asked.Changed():
+				case <-in.c.wishes.Changed():
 				case <-ctx.Done():
 					return
 				}

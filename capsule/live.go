@@ -123,7 +123,7 @@ func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *r
 	idle := newIdleTimer(c.tool.Runtime.IdleTimeout)
 	defer idle.Stop()
 	var coming chan successor // receives the process that is to replace this one; nil for none
-	var again *trigger        // a request for yet another process, which came before that one
+	var later *trigger        // a request for yet another process, which came before that one
 	var waits delayed         // a request that waits for packages
 	defer func() { waits.Stop() }()
 	defer func() {
@@ -194,10 +194,10 @@ func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *r
 				in = s.in
 			}
 			request = c.follow(look, s.order)
-			if again != nil && again.at.After(s.began) {
-				request = again
+			if later != nil && later.at.After(s.began) {
+				request = later
 			}
-			again = nil
+			later = nil
 		case line := <-waits.Says:
 			c.noteInstall(line)
 		case err := <-waits.Done:
@@ -225,7 +225,7 @@ func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *r
 			e.reload, e.reason = true, request.reason
 			return e
 		case coming != nil:
-			again = request // for when the new process is there
+			later = request // for when the new process is there
 		default:
 			coming = c.replace(ctx, *request, look.n)
 		}
@@ -275,7 +275,7 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 // leave publishes the state that follows the end of a process (SPEC D1). cause is why it was
 // ended from outside; nil if it was not.
 func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
-	next, wait, again := status{reason: end.reason, run: end.run}, time.Duration(0), false
+	next, wait, starts := status{reason: end.reason, run: end.run}, time.Duration(0), false
 	refusal := c.unauthorized(end.err)
 	switch {
 	case errors.Is(cause, errHeld):
@@ -284,9 +284,9 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 		next.state, next.reason, next.starts = Stopping, "Orla stops it", byNobody
 	case refusal != nil: // not counted as a failure: somebody has to fix the credentials
 		next.state, next.reason, next.starts, next.cause = Stopping, refusal.Reason, byCall, end.err
-		wait, again = restarts.Later(), true
+		wait, starts = restarts.Later(), true
 	case end.err != nil:
-		wait, again = restarts.After(end.ready)
+		wait, starts = restarts.After(end.ready)
 		next.state, next.reason = Crashed, reasonOf(end.err)
 		if end.ready == 0 {
 			next.stderr = c.stderr.Load().Short() // the rest is in the log
@@ -299,7 +299,7 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 	}
 	c.count(restarts) // before the state, so that who sees the state sees the count
 	next.since = time.Now()
-	if again {
+	if starts {
 		next.next = next.since.Add(wait)
 	}
 	c.become(next)
@@ -313,8 +313,8 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// errLate is in the chain of the error of calls that did not end within drain_ms.
-var errLate = errors.New("the time to drain is over")
+// errDrained is in the chain of the error of calls that did not end within drain_ms.
+var errDrained = errors.New("the time to drain is over")
 
 // endReason returns the error of the calls that a process leaves unanswered.
 func (c *Capsule) endReason(cause error, end ending) error {
@@ -327,7 +327,7 @@ func (c *Capsule) endReason(cause error, end ending) error {
 	case end.err != nil:
 		return c.crashedDuring(nil, end.err.Error())
 	case end.reload:
-		return fault.Wrap(fault.NotReady, errLate, "%s was reloaded (%s) and the call did not end within drain_ms (%s); try again", name, end.reason, c.tool.Runtime.Drain)
+		return fault.Wrap(fault.NotReady, errDrained, "%s was reloaded (%s) and the call did not end within drain_ms (%s); try again", name, end.reason, c.tool.Runtime.Drain)
 	}
 	return fault.New(fault.NotReady, "%s was stopped during the call (%s); try again", name, end.reason)
 }

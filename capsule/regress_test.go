@@ -329,7 +329,7 @@ func TestRefusedSubscriptionsAreForgotten(t *testing.T) {
 		ask("resources/subscribe", `{"uri":"good:1"}`, true)
 		ask("resources/subscribe", `{"uri":"good:2"}`, true)
 		ask("resources/unsubscribe", `{"uri":"good:1"}`, true)
-		if n := len(c.asked.Followed()); n != 1 {
+		if n := len(c.wishes.Followed()); n != 1 {
 			t.Errorf("%d subscriptions are remembered, want 1", n)
 		}
 		c.Reload("for the test")

@@ -70,7 +70,7 @@ func (c *Capsule) succeed(ctx context.Context, in *incarnation, s successor, end
 	end()
 	retired.Go(func() {
 		defer recovered.To(c.log, "end a process that was replaced", func(any) { in.connection.Kill() })
-		in.close(c.tool.Runtime.Drain, fault.Wrap(fault.NotReady, errLate, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
+		in.close(c.tool.Runtime.Drain, fault.Wrap(fault.NotReady, errDrained, "%s was replaced and the call did not end within drain_ms (%s); try again", c.tool.Name, c.tool.Runtime.Drain))
 	})
 	c.log.Info("replaced", "tool", c.tool.Name, "reason", s.why.reason, "pid", s.in.pid(), "old_pid", in.pid())
 	return s.in.help(ctx)

@@ -79,10 +79,12 @@ func (b *Bridge) NewRequest(m *wire.Message, from client.Origin, s *client.Sessi
 		return r, nil
 	}
 	says, opened := s.Declared()
-	if r.says = says; !opened && how.era != stateful {
+	r.says = says
+	if !opened && how.era != stateful {
 		return r, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "method " + wire.Quoted(m.Method) + " is invalid during session initialization"}
 	}
-	if r.from.Task = r.says.Task; r.from.Version == "" {
+	r.from.Task = r.says.Task
+	if r.from.Version == "" {
 		r.from.Version = r.says.Version
 	}
 	return r, nil

@@ -23,7 +23,8 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
 	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As, Caller: r.from.Caller, Groups: r.from.Groups}
 	if r.newest {
-		if of.Args = params; rawjson.Get(params, "_meta") != nil {
+		of.Args = params
+		if rawjson.Get(params, "_meta") != nil {
 			of.Args = wire.Replaced(params, wire.Member{Key: "_meta", Value: nil}) // without the trace, which may differ when the request is repeated
 		}
 		var refused *jsonrpc.Error

@@ -115,11 +115,13 @@ func (b *Bridge) wantsLevel(ctx context.Context, owner turns.Owner, note func())
 // tellLevel tells the peers the level, if it is new to any of them. wait bounds the wait for the
 // lock, which counts as owner's.
 func (b *Bridge) tellLevel(wait, ctx context.Context, owner turns.Owner) {
-	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
-	if err := b.tellInTurn(wait, b.verbosity.telling, owner, news, func() error { return b.sayLevel(ctx) }); err != nil {
+	if err := b.tellInTurn(wait, b.verbosity.telling, owner, b.levelNews, func() error { return b.sayLevel(ctx) }); err != nil {
 		b.log.Debug("tell peers which log messages are wanted", "err", err)
 	}
 }
+
+// levelNews reports whether there is a level that the peers have to be told.
+func (b *Bridge) levelNews() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
 
 // sayLevel tells the peers the level, if it is new. The caller has the lock.
 func (b *Bridge) sayLevel(ctx context.Context) error {
@@ -148,24 +150,24 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	}
 	b.verbosity.ask(r.level)
 	owner := r.from.As
-	news := func() bool { return b.verbosity.news(b.catalog.Catalog().Loggers()) != "" }
-	if !news() || !b.verbosity.telling.Try(owner) {
+	if !b.levelNews() || !b.verbosity.telling.Try(owner) {
 		return // whoever has the lock looks for news afterwards
 	}
 	done := make(chan struct{})
 	ctx = context.WithoutCancel(ctx)
+	say := func() error {
+		defer b.verbosity.telling.Give(owner)
+		return b.sayLevel(ctx)
+	}
 	go func() {
 		defer close(done)
 		defer recovered.To(b.log, "tell peers a log level", nil)
-		for first := true; first || news() && b.verbosity.telling.Try(owner); first = false {
-			err := func() error {
-				defer b.verbosity.telling.Give(owner)
-				return b.sayLevel(ctx)
-			}()
-			if err != nil {
-				b.log.Debug("tell peers which log messages are wanted", "err", err)
-				return
-			}
+		err := say()
+		for err == nil && b.levelNews() && b.verbosity.telling.Try(owner) {
+			err = say()
+		}
+		if err != nil {
+			b.log.Debug("tell peers which log messages are wanted", "err", err)
 		}
 	}()
 	patience := time.NewTimer(levelPatience)
@@ -174,38 +176,4 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 	case <-done:
 	case <-patience.C:
 	}
-}
-
-// takeTurn waits for the one place of a queue, the lock for telling peers something. The wait counts
-// among the requests that wait, since its client may have left. An error says that the caller does not
-// have the lock.
-func (b *Bridge) takeTurn(ctx context.Context, t *turns.Queue, owner turns.Owner) error {
-	if t.Try(owner) {
-		return nil
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	ctx, leave, err := b.catalog.Waiting(ctx, owner)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if t.Take(ctx, owner) == nil || t.Try(owner) { // both may have been ready
-		return nil
-	}
-	return context.Cause(ctx)
-}
-
-// tellInTurn calls say, with the lock, for as long as there is news. If it does not get the
-// lock, whoever has it looks for news again afterwards. The wait counts as owner's.
-func (b *Bridge) tellInTurn(ctx context.Context, t *turns.Queue, owner turns.Owner, news func() bool, say func() error) error {
-	for news() && b.takeTurn(ctx, t, owner) == nil {
-		err := say()
-		t.Give(owner)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -106,7 +106,7 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 			}
 			e := before[t.Name]
 			if e == nil || e.of != l || e.listed != t || e.input != input || e.withheld != nil {
-				e = &entry{of: l, provider: l.provider, listed: t, input: input, timeout: l.tool.Run.Timeout, late: tooLate(t.Name, l.tool.Run.Timeout)}
+				e = &entry{of: l, provider: l.provider, listed: t, input: input, timeout: l.tool.Run.Timeout, tooLate: tooLate(t.Name, l.tool.Run.Timeout)}
 				e.attempt = s.attempts(l.tool, t, e)
 			}
 			next.entries[t.Name] = e

@@ -168,7 +168,7 @@ type entry struct {
 	listed   *mcp.Tool
 	input    *schema.Schema
 	timeout  time.Duration // of an attempt; 0: no limit but the caller's
-	late     error         // why an attempt ends with it
+	tooLate  error         // why an attempt ends with it
 	withheld error         // why it is not served, and not in Catalog.Tools; nil if it is
 	attempt  Attempt       // answers a call, as Wrap has it
 }
@@ -306,7 +306,7 @@ const heavyArgs = 64 << 10
 func (e *entry) check(ctx context.Context, args json.RawMessage) error {
 	if len(args) > heavyArgs && e.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.late)
+		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.tooLate)
 		defer cancel()
 	}
 	return e.input.Validate(ctx, args)
@@ -318,7 +318,7 @@ func (s *Supervisor) attempts(of manifest.Tool, listed *mcp.Tool, e *entry) Atte
 	once := func(ctx context.Context, call peer.Call) (Answer, error) {
 		if e.timeout > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.late)
+			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.tooLate)
 			defer cancel()
 		}
 		return s.ask(ctx, e, call)

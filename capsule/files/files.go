@@ -184,7 +184,8 @@ func (f *flaps) count(name string, now time.Time) (reload, suspended bool) {
 		for len(times) > 0 && now.Sub(times[0]) >= flapWindow {
 			times = times[1:]
 		}
-		if f.times[file] = times; len(times) == 0 {
+		f.times[file] = times
+		if len(times) == 0 {
 			delete(f.times, file)
 		}
 	}

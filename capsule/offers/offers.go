@@ -303,7 +303,8 @@ func (l *leftOut) count(err error) {
 	if err == nil {
 		err = errors.New("something that it must have is missing, or there twice")
 	}
-	if l.n++; l.first == nil {
+	l.n++
+	if l.first == nil {
 		l.first = err
 	}
 }

@@ -165,3 +165,12 @@ func orEmpty(object json.RawMessage) json.RawMessage {
 	}
 	return object
 }
+
+// ObjectOf returns the params of a capsule's message as an object: an empty one if they are missing. It
+// reports false for any other value.
+func ObjectOf(params json.RawMessage) (json.RawMessage, bool) {
+	if params == nil || string(params) == "null" {
+		return json.RawMessage("{}"), true
+	}
+	return params, rawjson.IsObject(params)
+}

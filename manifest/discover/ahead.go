@@ -3,7 +3,6 @@ package discover
 import (
 	"io/fs"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,7 +82,7 @@ func (a *ahead) readAll() {
 func (w *walker) readEntry(in *listing, entry fs.DirEntry, r *reading) {
 	name := entry.Name()
 	if entry.IsDir() {
-		if !isPassedOver(name) && w.only == nil && !slices.Contains(skippedFolders, name) && !isVersionFolder(name) {
+		if !isPassedOver(name) && w.only == nil && !Skips(name) && !isVersionFolder(name) {
 			w.readFolder(in.below+name, in.shown+name, r)
 		}
 		return

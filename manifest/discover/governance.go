@@ -52,7 +52,7 @@ func (w *walker) rulesBelow(abs, display, except string, level int, linked bool)
 			return
 		case isPassedOver(name), name == except && !entry.IsDir():
 		case entry.IsDir():
-			if !slices.Contains(skippedFolders, name) && !w.visited[path] {
+			if !Skips(name) && !w.visited[path] {
 				w.rulesBelow(path, at, "", level+1, linked)
 			}
 		case entry.Type() == fs.ModeSymlink:
@@ -88,7 +88,7 @@ func (w *walker) rulesLinked(at, path string, linked bool) {
 	case err != nil:
 		w.unfollowed(at, path, err)
 	case info.IsDir():
-		if !slices.Contains(skippedFolders, filepath.Base(at)) && !w.visited[target] {
+		if !Skips(filepath.Base(at)) && !w.visited[target] {
 			w.rulesBelow(target, at, "", 0, linked || !regularfile.Within(w.root, target))
 		}
 	case resource.HasExtension(at), resource.HasExtension(target):

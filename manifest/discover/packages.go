@@ -114,7 +114,7 @@ func (p *packageFiles) list(folder string, entries []fs.DirEntry, level int) boo
 		switch {
 		case isPassedOver(name), level == 0 && name == toolfile.ManifestFile && entry.Type().IsRegular():
 		case entry.IsDir():
-			if slices.Contains(skippedFolders, name) {
+			if Skips(name) {
 				continue
 			}
 			below := filepath.Join(folder, name)

@@ -19,9 +19,15 @@ import (
 // maxLevels is how deep folders are searched.
 const maxLevels = 64
 
-// skippedFolders belong to package managers. They are full of executables that
-// nobody means to serve.
-var skippedFolders = []string{"node_modules", "__pycache__", ".venv", "venv"}
+// Skips reports whether folders with a name are not searched: those of package managers and interpreters are full of
+// executables that nobody means to serve.
+func Skips(folder string) bool {
+	switch folder {
+	case "node_modules", "__pycache__", ".venv", "venv":
+		return true
+	}
+	return false
+}
 
 // walker goes through folders and collects what it finds, in path order: the
 // entries of a folder by name, each folder where its name stands.
@@ -213,7 +219,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 			return
 		case isPassedOver(name), w.only != nil && (entry.IsDir() || !w.only(name)):
 		case entry.IsDir():
-			if slices.Contains(skippedFolders, name) {
+			if Skips(name) {
 				continue
 			}
 			if len(versions) > 0 && slices.Contains(versions, name) {
@@ -285,14 +291,14 @@ func (w *walker) link(in *listing, name string) {
 		w.unfollowed(at, path, err)
 	case !regularfile.Within(w.root, target):
 		w.warn(at, "is skipped: it is a link that leaves the folder, to %s", target)
-		if info.IsDir() && !slices.Contains(skippedFolders, name) {
+		if info.IsDir() && !Skips(name) {
 			w.folderLinks = append(w.folderLinks, folderLink{at, target})
 		}
 		if !info.IsDir() && (resource.HasExtension(name) || resource.HasExtension(target)) {
 			w.rulesOf(at, target)
 		}
 	case info.IsDir():
-		if !slices.Contains(skippedFolders, name) {
+		if !Skips(name) {
 			w.folderLinks = append(w.folderLinks, folderLink{at, target})
 		}
 	case !info.Mode().IsRegular():

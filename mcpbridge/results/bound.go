@@ -69,7 +69,8 @@ func sendable(res *mcp.CallToolResult) *mcp.CallToolResult {
 		}
 	default:
 		raw, err := json.Marshal(s)
-		if res.StructuredContent = json.RawMessage(raw); err != nil {
+		res.StructuredContent = json.RawMessage(raw)
+		if err != nil {
 			res.StructuredContent = nil
 		}
 	}
@@ -96,7 +97,7 @@ func encodes(block mcp.Content) (ok bool) {
 	if block == nil {
 		return false
 	}
-	light, _ := withoutPayload(block)
+	light, _, _ := split(block)
 	_, err := light.MarshalJSON()
 	return err == nil
 }
@@ -336,11 +337,6 @@ func split(block mcp.Content) (light mcp.Content, text string, data []byte) {
 		return &mcp.EmbeddedResource{Resource: &r, Meta: c.Meta, Annotations: c.Annotations}, text, data
 	}
 	return block, "", nil
-}
-
-func withoutPayload(block mcp.Content) (mcp.Content, bool) {
-	light, text, data := split(block)
-	return light, len(text)+len(data) > 0
 }
 
 // validText returns text with U+FFFD for what is no UTF-8.

@@ -172,10 +172,12 @@ func (l *Store) dropLocked(k *keptAnswer) *keptAnswer {
 	k.caller.order.Remove(k.listed)
 	size := int64(k.Size())
 	l.size -= size
-	if k.of.size -= size; k.of.order.Len() == 0 {
+	k.of.size -= size
+	if k.of.order.Len() == 0 {
 		delete(l.of, k.by.Owner.Tenant())
 	}
-	if k.caller.size -= size; k.caller.order.Len() == 0 {
+	k.caller.size -= size
+	if k.caller.order.Len() == 0 {
 		delete(l.caller, k.by.Caller)
 	}
 	return k

@@ -24,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 // doctorPatience bounds all checks. Those that take longer are left out.
@@ -227,7 +228,6 @@ func examineMachine(ctx context.Context, cfg *config.Loaded) []doctor.Finding {
 
 // watchedFolders counts the folders below a folder of tools as far as there is time.
 func watchedFolders(ctx context.Context, dir string) int {
-	skipped := []string{"node_modules", "__pycache__", "venv"}
 	n := 0
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error { // it is cut short when time is up
 		switch {
@@ -235,7 +235,7 @@ func watchedFolders(ctx context.Context, dir string) int {
 			return ctx.Err()
 		case err != nil, !entry.IsDir():
 			return nil //nolint:nilerr // what cannot be read is not watched
-		case path != dir && (strings.HasPrefix(entry.Name(), ".") || slices.Contains(skipped, entry.Name())):
+		case path != dir && (strings.HasPrefix(entry.Name(), ".") || discover.Skips(entry.Name())):
 			return fs.SkipDir
 		}
 		n++

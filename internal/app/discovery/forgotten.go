@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/manifest/discover"
 	"github.com/orla-project/orla/manifest/toolfile"
 )
 
@@ -32,7 +32,6 @@ func Forgotten(cfg *config.Loaded, home, name string) string {
 // scriptCalled finds a script that is not executable, by its name with or without extension.
 func scriptCalled(dir, name string) (script string) {
 	left := mostSearched
-	skipped := []string{"node_modules", "__pycache__", "venv"}
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error { // it ends early when the script is found
 		left--
 		base := filepath.Base(path)
@@ -41,7 +40,7 @@ func scriptCalled(dir, name string) (script string) {
 			return fs.SkipAll
 		case err != nil:
 			return nil //nolint:nilerr // what cannot be read has no script
-		case path != dir && (strings.HasPrefix(base, ".") || entry.IsDir() && slices.Contains(skipped, base)):
+		case path != dir && (strings.HasPrefix(base, ".") || entry.IsDir() && discover.Skips(base)):
 			if entry.IsDir() {
 				return fs.SkipDir
 			}

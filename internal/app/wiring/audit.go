@@ -52,7 +52,7 @@ func (a auditor) begin(ctx context.Context, call peer.Call, target string) (cont
 		a.to.Refused()
 		return ctx, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
 	}
-	e := a.entry(ctx, &call, target)
+	e := a.line(ctx, &call, target)
 	return &audit.Deciding{Context: ctx, Made: &e.call.Decision}, e.ended, nil
 }
 
@@ -62,11 +62,11 @@ func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
 		a.to.Refused()
 		return
 	}
-	a.entry(ctx, &call, "").end(&supervisor.Answer{}, err)
+	a.line(ctx, &call, "").end(&supervisor.Answer{}, err)
 }
 
-// entry is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.
-type entry struct {
+// auditLine is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.
+type auditLine struct {
 	ctx   context.Context //nolint:containedctx // of the call
 	to    *audit.Log
 	call  audit.Call
@@ -78,10 +78,10 @@ type entry struct {
 
 var entries sync.Pool
 
-func (a auditor) entry(ctx context.Context, call *peer.Call, target string) *entry {
-	e, used := entries.Get().(*entry)
+func (a auditor) line(ctx context.Context, call *peer.Call, target string) *auditLine {
+	e, used := entries.Get().(*auditLine)
 	if !used {
-		e = &entry{}
+		e = &auditLine{}
 		e.ended, e.record = e.end, e.write // once, and not for each call
 	}
 	e.ctx, e.to, e.began = ctx, a.to, time.Now()
@@ -94,7 +94,7 @@ func (a auditor) entry(ctx context.Context, call *peer.Call, target string) *ent
 }
 
 // end records the call. Who reads what a peer has answered says later how it ended.
-func (e *entry) end(got *supervisor.Answer, err error) {
+func (e *auditLine) end(got *supervisor.Answer, err error) {
 	e.call.Ended = time.Now() // once: it costs a tenth of the line
 	e.call.Took = e.call.Ended.Sub(e.began)
 	if err == nil && got.Raw != nil {
@@ -105,7 +105,7 @@ func (e *entry) end(got *supervisor.Answer, err error) {
 }
 
 // write appends the line. Large arguments are hashed when it is the caller's turn. It is called once.
-func (e *entry) write(outcome string) {
+func (e *auditLine) write(outcome string) {
 	e.call.Outcome = outcome
 	if len(e.call.Args) < turns.Heavy || turns.AccountOf(e.ctx).Work(e.ctx, len(e.call.Args), func() { e.to.Record(&e.call) }) != nil {
 		e.to.Record(&e.call)

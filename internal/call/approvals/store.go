@@ -100,7 +100,7 @@ type Store struct {
 type entry struct {
 	Record
 	changed chan struct{} // closed when the record changes
-	late    *time.Timer
+	end     *time.Timer
 	counted bool // in shares and bytes
 	old     bool // the rules have changed since it was asked or used
 	commit
@@ -168,7 +168,7 @@ func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
 	for _, e := range s.open {
-		e.late.Stop()
+		e.end.Stop()
 	}
 	s.mu.Unlock()
 	s.stop()
@@ -264,10 +264,10 @@ func (s *Store) uncountLocked(e *entry) {
 
 // watchLocked ends a record when its time is over.
 func (s *Store) watchLocked(e *entry) {
-	if e.late != nil {
-		e.late.Stop()
+	if e.end != nil {
+		e.end.Stop()
 	}
-	e.late = time.AfterFunc(e.Expires.Sub(s.now()), func() {
+	e.end = time.AfterFunc(e.Expires.Sub(s.now()), func() {
 		defer recovered.To(s.opts.Log, "end an approval", nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -300,8 +300,8 @@ func (s *Store) changeLocked(e *entry) {
 
 // endLocked keeps a record only to be shown, and removes the oldest of those that are too many.
 func (s *Store) endLocked(e *entry) {
-	if e.late != nil {
-		e.late.Stop()
+	if e.end != nil {
+		e.end.Stop()
 	}
 	if s.open[e.key()] == e {
 		delete(s.open, e.key())

@@ -52,7 +52,7 @@ type asking struct {
 	caller rules.Caller
 	task   string // that the client has named; "" for none
 	target *rules.Target
-	judge  *again // is told when the call has an approval
+	judge  *rejudged // is told when the call has an approval
 	flight
 	used  string          // the record that it goes on with
 	input json.RawMessage // see approvals.Question
@@ -111,7 +111,7 @@ func (g *Gate) asking(ctx context.Context, s *state, caller rules.Caller, call *
 	if done != nil {
 		done() // it is not in flight while it waits
 	}
-	judge := &again{gate: g, ctx: ctx, caller: caller, tool: call.Tool}
+	judge := &rejudged{gate: g, ctx: ctx, caller: caller, tool: call.Tool}
 	a := &asking{desk: at, caller: caller, task: namedTask(call), target: target, judge: judge, replies: make(chan reply, 1), asked: map[string]bool{}}
 	return supervisor.Admitted{Approve: a.wait, Done: a.end, Judge: judge}, nil
 }
@@ -136,8 +136,8 @@ func (a *asking) end(sent bool) {
 }
 
 // wait waits until somebody has decided about a call, and returns nil if it may go on: once, and with the
-// arguments that were shown. again takes back the place of the call.
-func (a *asking) wait(ctx context.Context, call *peer.Call, again supervisor.Again) error {
+// arguments that were shown. back takes back the place of the call.
+func (a *asking) wait(ctx context.Context, call *peer.Call, back supervisor.Again) error {
 	var err error
 	if late := turns.AccountOf(ctx).Work(ctx, len(call.Args)+len(call.Input.Responses), func() { err = a.read(call) }); late != nil {
 		return late
@@ -164,7 +164,7 @@ func (a *asking) wait(ctx context.Context, call *peer.Call, again supervisor.Aga
 		defer ticks.Stop()
 	}
 	for {
-		next, err := a.step(ctx, call, again)
+		next, err := a.step(ctx, call, back)
 		if next == nil {
 			return err
 		}
@@ -209,14 +209,14 @@ var errLooser = fault.Unsent(fault.New(fault.NotReady,
 
 // step goes on with a call as far as that is possible now. It returns what the call has to wait for, or
 // nil with how it ended. It ends without an error only when the call has used an approval.
-func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Again) (*waiting, error) {
+func (a *asking) step(ctx context.Context, call *peer.Call, back supervisor.Again) (*waiting, error) {
 	for {
 		ruled := a.judge.gate.Changed()
 		s := a.judge.gate.now()
 		if s.closed {
 			return nil, errClosed
 		}
-		if a.target = again.Target(); a.target == nil {
+		if a.target = back.Target(); a.target == nil {
 			return nil, fault.Unsent(fault.New(fault.UnsupportedTool, "there is no tool %q any more", call.Tool))
 		}
 		d := s.set.Decide(a.caller, a.target)
@@ -244,7 +244,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 			if a.open && call.Client.Declared().Repeats {
 				break // nobody would get the answer before the client comes back
 			}
-			if err := a.proceed(s, again); err != nil {
+			if err := a.proceed(s, back); err != nil {
 				return nil, err
 			}
 			if ctx.Err() != nil {
@@ -260,7 +260,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 			return nil, err
 		case approvals.Pending, approvals.Expired:
 		}
-		if err := a.leave(again); err != nil {
+		if err := a.leave(back); err != nil {
 			return nil, err
 		}
 		return &waiting{record, decided, ruled}, nil
@@ -268,11 +268,11 @@ func (a *asking) step(ctx context.Context, call *peer.Call, again supervisor.Aga
 }
 
 // proceed takes back the place of a call, and counts it.
-func (a *asking) proceed(s *state, again supervisor.Again) error {
+func (a *asking) proceed(s *state, back supervisor.Again) error {
 	if a.placed {
 		return nil
 	}
-	if err := again.Place(); err != nil {
+	if err := back.Place(); err != nil {
 		return err
 	}
 	a.placed = true
@@ -282,7 +282,7 @@ func (a *asking) proceed(s *state, again supervisor.Again) error {
 }
 
 // leave gives up the place of a call that waits once more, since another call like it has used its approval.
-func (a *asking) leave(again supervisor.Again) error {
+func (a *asking) leave(back supervisor.Again) error {
 	if !a.placed {
 		return nil
 	}
@@ -290,7 +290,7 @@ func (a *asking) leave(again supervisor.Again) error {
 		a.done()
 	}
 	a.placed, a.done = false, nil
-	return again.Leave()
+	return back.Leave()
 }
 
 // sleep waits until something has changed. Its error ends the call.

@@ -271,7 +271,7 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 	if err != nil {
 		return supervisor.Admitted{}, err
 	}
-	judge := &again{gate: g, ctx: ctx, caller: caller, tool: call.Tool, by: s.set, target: target}
+	judge := &rejudged{gate: g, ctx: ctx, caller: caller, tool: call.Tool, by: s.set, target: target}
 	return supervisor.Admitted{Done: func(bool) { done() }, Judge: judge}, nil
 }
 

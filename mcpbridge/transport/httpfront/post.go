@@ -178,7 +178,8 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		by.As = from.owner
 	}
 	if !m.Asks() {
-		h.take(out, s, m)
+		hear(s, m)
+		out.WriteHeader(http.StatusAccepted)
 		return
 	}
 	asked, refused := h.bridge.NewRequest(m, by, s, out)
@@ -254,16 +255,15 @@ func (h *Front) checkVersion(r *http.Request, m *wire.Message, newest bool) *jso
 	return nil
 }
 
-// take takes a message that needs no answer.
-func (h *Front) take(out *response, s *client.Session, m *wire.Message) {
+// hear takes a message that needs no answer. s is nil without a session; then there is nothing that it could be about.
+func hear(s *client.Session, m *wire.Message) {
 	switch {
-	case s == nil: // without a session there is nothing that it could be about
+	case s == nil:
 	case m.Answers():
 		s.Questions.Answer(m)
 	default:
 		wire.Notified(m, s.Cancel)
 	}
-	out.WriteHeader(http.StatusAccepted)
 }
 
 // start begins a request. It ends with its POST, or, in a session, when it is cancelled: a client
@@ -288,12 +288,11 @@ func (h *Front) start(r *http.Request, s *client.Session, asked *mcpbridge.Reque
 // refuseRequest answers a request that is not begun.
 func (h *Front) refuseRequest(out *response, r *http.Request, id json.RawMessage, refused *jsonrpc.Error) {
 	status := http.StatusBadRequest
-	switch {
-	case refused.Code != jsonrpc.CodeMethodNotFound:
-	case header(r, wire.VersionHeader) >= wire.FirstStateless:
-		status = http.StatusNotFound
-	default: // in the older eras, an error of the protocol has status 200
-		status = http.StatusOK
+	if refused.Code == jsonrpc.CodeMethodNotFound {
+		status = http.StatusOK // as any error of the protocol in the older eras
+		if header(r, wire.VersionHeader) >= wire.FirstStateless {
+			status = http.StatusNotFound
+		}
 	}
 	writeRefusal(out, status, id, refused)
 }
@@ -335,11 +334,7 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 	for i, m := range all {
 		refused := refusals[i]
 		if refused == nil && !m.Asks() {
-			if s != nil && m.Answers() {
-				s.Questions.Answer(m)
-			} else if s != nil {
-				wire.Notified(m, s.Cancel)
-			}
+			hear(s, m)
 			continue
 		}
 		if !some {

@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// again judges a call that waits, when the rules have changed since it was admitted (SPEC-TOOLS 8.6).
-type again struct {
+// rejudged judges a call that waits, when the rules have changed since it was admitted (SPEC-TOOLS 8.6).
+type rejudged struct {
 	gate     *Gate
 	ctx      context.Context //nolint:containedctx // of the call, for the audit log
 	caller   rules.Caller
@@ -23,14 +23,14 @@ type again struct {
 }
 
 // Until implements rejudge.Judge.
-func (a *again) Until() context.Context {
+func (a *rejudged) Until() context.Context {
 	a.gate.mu.Lock()
 	defer a.gate.mu.Unlock()
 	return a.gate.untilLocked()
 }
 
 // May implements rejudge.Judge.
-func (a *again) May(target *rules.Target) *rejudge.Refusal {
+func (a *rejudged) May(target *rules.Target) *rejudge.Refusal {
 	s := a.gate.now()
 	switch {
 	case s.closed:
@@ -54,6 +54,6 @@ func (a *again) May(target *rules.Target) *rejudge.Refusal {
 }
 
 // isApproved reports whether an approval was for a call of this target.
-func (a *again) isApproved(target *rules.Target) bool {
+func (a *rejudged) isApproved(target *rules.Target) bool {
 	return a.approved != nil && slices.Equal(a.approved.Names(), target.Names()) && slices.Equal(a.approved.Classes(), target.Classes())
 }
