@@ -401,6 +401,9 @@ func (c *Capsule) notReady(s *status) error {
 		code = cmp.Or(refusal.By(s.cause), code)
 		fmt.Fprintf(&text, ": %s", c.publicReason(s))
 	case Created, Starting, Ready, Reloading, Stopping:
+		if s.cause != nil {
+			fmt.Fprintf(&text, " again, since it failed: %s", c.publicReason(&status{reason: reasonOf(s.cause), cause: s.cause}))
+		}
 		fmt.Fprintf(&text, "; a call waits for it %s at most", c.tool.Runtime.QueueTimeout)
 	}
 	switch due := max(0, time.Until(s.next)).Round(100 * time.Millisecond); {

@@ -150,6 +150,8 @@ func (in *incarnation) greet(ctx context.Context) error {
 		return nil
 	case errors.Is(err, errSilent) && in.c.tool.Runtime.Handshake == manifest.HandshakeMCP:
 		return in.withStray(fmt.Errorf("no answer to initialize within %s", within))
+	case errors.Is(err, errSilent) && in.stray.Load() == nil:
+		return fmt.Errorf("no orla.hello within %s; an MCP server needs runtime.handshake: mcp", within)
 	case errors.Is(err, errSilent):
 		return in.withStray(fmt.Errorf("no orla.hello within %s", within))
 	}

@@ -28,14 +28,16 @@ type ending struct {
 // ended. The next state is published before the process is ended, so that no call reaches a
 // process that is ending.
 func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending {
-	reason := c.startReason(c.status.Load())
+	before := c.status.Load()
+	reason := c.startReason(before)
 	if c.taken != nil {
 		reason = "Orla was upgraded, and goes on with its process"
 	}
 	var in *incarnation
 	err := c.install(ctx)
-	c.become(status{state: Starting, reason: reason})
-	if c.began = time.Now(); c.taken != nil {
+	c.become(status{state: Starting, reason: reason, cause: before.cause})
+	c.began = time.Now()
+	if c.taken != nil {
 		c.began = c.taken.Began
 	}
 	c.stderr.Store(nil) // the lines of earlier processes

@@ -21,7 +21,7 @@ func TestNoHandshakeNamesWhatWasPrinted(t *testing.T) {
 	}{
 		"text":             {manifest.HandshakeHello, "Loading \x1b[1mmodel\x1b[0m\nmore", false, `no orla.hello within 2s; it printed "Loading \x1b[1mmodel\x1b[0m" on stdout`},
 		"a long line":      {manifest.HandshakeHello, long, false, fmt.Sprintf("no orla.hello within 2s; it printed %q on stdout", long[:maxHello]+"…")},
-		"nothing":          {manifest.HandshakeHello, "\n", false, "no orla.hello within 2s"},
+		"nothing":          {manifest.HandshakeHello, "\n", false, "no orla.hello within 2s; an MCP server needs runtime.handshake: mcp"},
 		"and exits":        {manifest.HandshakeHello, "usage: x", true, `it exited with code 2 before orla.hello; it printed "usage: x" on stdout`},
 		"a server":         {manifest.HandshakeMCP, "listening", false, `no answer to initialize within 2s; it printed "listening" on stdout`},
 		"a server, exited": {manifest.HandshakeMCP, "usage: x", true, `it exited with code 2 before it answered initialize; it printed "usage: x" on stdout`},

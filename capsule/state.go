@@ -57,7 +57,7 @@ type status struct {
 	reason string
 	run                   // its process
 	conn   *protocol.Peer // set exactly while state is Ready
-	cause  error          // why it is Crashed, or Stopped by its failures; else nil
+	cause  error          // why it is Crashed, or Stopped by its failures, or was so before it is Starting; else nil
 	stderr string         // the last lines of a process that was never READY, for the log
 	next   time.Time      // when the next start is due; zero if none is
 	starts startedBy      // what starts it, if it has no process

@@ -116,6 +116,9 @@ func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *cal
 	return err
 }
 
+// answerTime is how long a running Orla may take to say that a call's time is over.
+const answerTime = 2 * time.Second
+
 // callRunning lets a running Orla make the call, with its own timeouts. A timeout of the command bounds
 // the wait for the answer.
 func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
@@ -136,12 +139,14 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
+	asked := control.CallRequest{Arguments: args}
 	if cfg.OriginOf("timeout").Rank == config.FromFlag {
+		asked.Timeout = time.Duration(cfg.Timeout).Milliseconds() // Orla says what the call waited for
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(cfg.Timeout), fmt.Errorf("%s gave no answer within %s", name, cfg.Timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(cfg.Timeout)+answerTime, fmt.Errorf("%s gave no answer within %s, nor did Orla", name, cfg.Timeout))
 		defer cancel()
 	}
-	raw, err := client.Call(ctx, name, args)
+	raw, err := client.Call(ctx, name, asked)
 	switch {
 	case err != nil && ctx.Err() != nil: // Orla cancels the call when this client leaves
 		return &exit.Error{Code: exit.Failed, Err: context.Cause(ctx)}

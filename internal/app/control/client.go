@@ -88,8 +88,8 @@ func segment(name string) string {
 }
 
 // Call calls a tool, and returns the CallToolResult as JSON.
-func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	result, err := ask[json.RawMessage](ctx, c, http.MethodPost, "/v1/tools/"+segment(tool)+"/call", CallRequest{Arguments: arguments})
+func (c *Client) Call(ctx context.Context, tool string, asked CallRequest) (json.RawMessage, error) {
+	result, err := ask[json.RawMessage](ctx, c, http.MethodPost, "/v1/tools/"+segment(tool)+"/call", asked)
 	if err != nil {
 		return nil, err
 	}

@@ -371,7 +371,7 @@ func TestJ2TheClientAsksAllThatTheServerAnswers(t *testing.T) {
 	if tools, err := c.Tools(ctx); err != nil || len(tools) != 1 || string(tools[0].InputSchema) != `{"type":"object"}` {
 		t.Errorf("Tools: %+v, %v", tools, err)
 	}
-	result, err := c.Call(ctx, "weather", json.RawMessage(`{"digits":12345678901234567890}`))
+	result, err := c.Call(ctx, "weather", control.CallRequest{Arguments: json.RawMessage(`{"digits":12345678901234567890}`)})
 	if err != nil || !strings.Contains(string(result), `12345678901234567890`) {
 		t.Errorf("Call: %s, %v", result, err)
 	}

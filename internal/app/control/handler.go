@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/fault"
 )
 
 const (
@@ -162,12 +165,22 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) (any, error) {
 	if !ok {
 		by = Caller{Name: CLI}
 	}
+	if asked.Timeout > 0 {
+		most := time.Duration(min(asked.Timeout, maxTimeout.Milliseconds())) * time.Millisecond
+		late := fault.New(fault.Timeout, "%s gave no answer within %s", r.PathValue("name"), most)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), most, late)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
 	if asked.Stream {
 		s.callStreaming(w, r, by, asked)
 		return nil, nil
 	}
 	return s.opts.Backend.Call(r.Context(), by, r.PathValue("name"), asked.Arguments, nil)
 }
+
+// maxTimeout is the longest CallRequest.Timeout; a longer one is this.
+const maxTimeout = 24 * time.Hour
 
 // read decodes the body of a request into v. An empty one is an empty object.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {

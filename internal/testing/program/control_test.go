@@ -321,7 +321,7 @@ func TestJ2ManyClientsOfARunningOrla(t *testing.T) {
 				case 0:
 					_, err = client.Status(t.Context())
 				case 1:
-					_, err = client.Call(t.Context(), "busy", nil)
+					_, err = client.Call(t.Context(), "busy", control.CallRequest{})
 				case 2:
 					_, err = client.Reload(t.Context(), control.ReloadRequest{})
 				case 3:
