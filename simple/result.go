@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -109,11 +110,25 @@ func (c *Command) withStructure(ctx context.Context, res *mcp.CallToolResult, r 
 	}
 	if err != nil {
 		f := fault.Wrap(fault.ExecutionFailed, err, "%s of %s does not fit its output schema: %v", what, c.tool.Name, err)
+		if what == "stdout" {
+			f.Reason += before(printed)
+		}
 		f.Logged = what + " of " + c.tool.Name + " does not fit its output schema"
 		return res, f
 	}
 	res.StructuredContent = json.RawMessage(bytes.TrimSpace(printed))
 	return res, nil
+}
+
+// before says what a tool has printed before its JSON, or in place of it; "" if it begins with JSON.
+func before(printed []byte) string {
+	text := bytes.TrimSpace(printed)
+	if len(text) == 0 || text[0] == '{' || text[0] == '[' || json.Valid(text) {
+		return ""
+	}
+	const most = 80
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	return fmt.Sprintf("; it begins with %q, and has to be JSON alone: logs belong on stderr", brief.Cut(string(line), most))
 }
 
 // passThrough returns the CallToolResult that the tool printed. Its blocks and its structured

@@ -316,6 +316,18 @@ func TestC3OutputSchema(t *testing.T) {
 			t.Errorf("%s: structuredContent = %v; want none", body, res)
 		}
 	}
+	for body, want := range map[string]string{
+		`echo debug; echo '{"n": 1}'`:   `; it begins with "debug", and has to be JSON alone: logs belong on stderr`,
+		`echo '{"n": 1}'; echo debug`:   "after top-level value",
+		"printf %0200d 0; echo ' done'": `; it begins with "` + strings.Repeat("0", 80) + `…", and`,
+		"true":                          "is not JSON: EOF",
+	} {
+		_, err := call(t, command(t, script(t, body, withSchema)), "{}")
+		wantCode(t, err, fault.ExecutionFailed)
+		if reason := fault.From(err).Reason; !strings.Contains(reason, want) || !strings.Contains(want, "begins") && strings.Contains(reason, "begins") {
+			t.Errorf("%s: %q, want %q", body, reason, want)
+		}
+	}
 }
 
 func TestC3OutputMCPPassesTheResultThrough(t *testing.T) {
