@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -49,7 +48,6 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.SetIn(std.In)
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
@@ -122,15 +120,25 @@ func addVersionFlag(root *cobra.Command) {
 	}
 }
 
-// noCommand refuses a word that is not a command. cobra suggests similar ones only for a root without
-// arguments.
+// noCommand refuses a word that is not a command. It names the one that was probably meant: one with a similar name,
+// or one that begins so, or one that others call so.
 func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	f := &exit.Error{Code: exit.Usage, Err: fmt.Errorf("there is no command %q", args[0]), Hint: exit.UsageHint}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		f.Hint = "did you mean orla " + cmp.Or(yamldoc.Nearest(args[0], near), near[0]) + "?"
+	var known []string
+	for _, one := range cmd.Commands() {
+		if one.IsAvailableCommand() {
+			known = append(known, one.Name())
+		}
+	}
+	near := yamldoc.Nearest(args[0], known)
+	if others := cmd.SuggestionsFor(args[0]); near == "" && len(others) > 0 {
+		near = others[0]
+	}
+	if near != "" {
+		f.Hint = "did you mean orla " + near + "?"
 	}
 	return f
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +27,12 @@ func newSchema(std terminal.Streams) *cobra.Command {
 			"CustomResourceDefinitions of resources for a Kubernetes cluster instead, as YAML.",
 		Example:   "  orla schema tool.yaml > tool.schema.json\n  orla schema resource > resource.schema.json\n  orla schema crds | kubectl apply -f -",
 		ValidArgs: []string{"tool.yaml", "resource", "contract", "orla.yaml", "orla-tool.json", "crds"},
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		Args: func(cmd *cobra.Command, words []string) error {
+			if len(words) == 1 && !slices.Contains(cmd.ValidArgs, words[0]) {
+				return fmt.Errorf("there is no schema %q; there are %s", words[0], strings.Join(cmd.ValidArgs, ", "))
+			}
+			return cobra.MaximumNArgs(1)(cmd, words)
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 && args[0] == "crds" {
 				_, err := std.Out.Write(crd.YAML())

@@ -124,7 +124,7 @@ func (v *verdict) wrong(key, format string, args ...any) {
 	case FromEnviron:
 		v.faults = append(v.faults, fmt.Errorf("%s: %s: %s", variable(key), key, msg))
 	case FromFlag:
-		v.faults = append(v.faults, flagFault{flagError(key, msg)})
+		v.faults = append(v.faults, flagFault{error: flagError(key, msg)})
 	case FromDefault:
 		v.faults = append(v.faults, fmt.Errorf("%s: %s", key, msg))
 	}

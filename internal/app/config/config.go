@@ -57,7 +57,7 @@ type Config struct {
 	StructuredResults     bool             `json:"structured_results,omitempty" jsonschema:"Put stdout, stderr and exit_code of simple tools in structuredContent as well. Default false."`
 	QueueTimeout          yamldoc.Duration `json:"queue_timeout,omitempty" jsonschema:"How long a call waits for a capsule that starts, reloads, or will soon restart. Default 10s."`
 	MaxMessage            yamldoc.Size     `json:"max_message,omitempty" jsonschema:"Largest message of a capsule. Default 16MiB."`
-	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla keeps between two starts: what capsules offered, which of it was accepted, which were stopped manually, what rules named, sessions, and logins. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla." sample:"/var/lib/orla"`
+	StateDir              string           `json:"state_dir,omitempty" jsonschema:"Folder for what Orla keeps between two starts: the tools that capsules offered and which of them were accepted, which capsules an operator has stopped, the names in rules, sessions, and logins. Default: $STATE_DIRECTORY, $XDG_STATE_HOME/orla or ~/.local/state/orla." sample:"/var/lib/orla"`
 	ShutdownGrace         yamldoc.Duration `json:"shutdown_grace,omitempty" jsonschema:"How long calls in flight may continue when Orla stops. Default 10s."`
 	SessionTimeout        yamldoc.Duration `json:"session_timeout,omitempty" jsonschema:"When an idle HTTP session expires; a session with an open event stream is not idle. Sessions outlive a restart of Orla. Default 12h."`
 	MaxSessions           int              `json:"max_sessions,omitempty" jsonschema:"HTTP sessions and streams at the same time. Default 10000."`
@@ -211,7 +211,10 @@ type Loaded struct {
 }
 
 // flagFault is a fault of a flag, not of a file or the environment.
-type flagFault struct{ error }
+type flagFault struct {
+	error
+	plain bool // it says what to do
+}
 
 // NotLoaded returns the error with which the program ends if the configuration has faults. If all of
 // them are of flags, the exit code is that of wrong usage.
@@ -220,12 +223,17 @@ func NotLoaded(err error) error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		faults = joined.Unwrap()
 	}
+	hint := ""
 	for _, fault := range faults {
-		if _, ok := errors.AsType[flagFault](fault); !ok {
+		f, ok := errors.AsType[flagFault](fault)
+		if !ok {
 			return &exit.Error{Code: exit.Invalid, Err: err}
 		}
+		if !f.plain {
+			hint = exit.UsageHint
+		}
 	}
-	return &exit.Error{Code: exit.Usage, Err: err, Hint: exit.UsageHint}
+	return &exit.Error{Code: exit.Usage, Err: err, Hint: hint}
 }
 
 // Load reads every source and merges them. Every fault of every source is in
@@ -257,7 +265,7 @@ func (l *Loader) Load() (*Loaded, error) {
 		c.origins[f.Key] = Origin{FromFlag, "flag --" + f.Flag}
 		if err := set(&c.Config, f.Key, f.Value); err != nil {
 			bad[f.Key] = true
-			faults = append(faults, flagFault{fmt.Errorf("--%s: %w", f.Flag, err)})
+			faults = append(faults, flagFault{error: fmt.Errorf("--%s: %w", f.Flag, err)})
 		} else {
 			delete(bad, f.Key)
 		}

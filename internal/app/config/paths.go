@@ -118,7 +118,7 @@ func (c *Loaded) CheckToolsDir() error {
 	}
 	switch from.Rank {
 	case FromFlag:
-		return flagFault{flagError("tools_dir", msg)}
+		return flagFault{flagError("tools_dir", msg), true}
 	case FromEnviron:
 		return fmt.Errorf("%s: %s", variable("tools_dir"), msg)
 	case FromDefault, FromFile:

@@ -10,6 +10,19 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
+// One wants one word on the command line, and says what it is.
+func One(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, words []string) error {
+		switch len(words) {
+		case 0:
+			return fmt.Errorf("wants %s", what)
+		case 1:
+			return nil
+		}
+		return fmt.Errorf("wants %s alone, and not %q too", what, words[1])
+	}
+}
+
 // Tool is what helps those who write tools in WebAssembly.
 func Tool(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{

@@ -73,7 +73,7 @@ A fixture is a file NAME.json:
 All of it may be left out: an empty object calls the module without arguments, and
 expects the status ok.`,
 		Example: "  orla wasm test greet.wasm\n  orla wasm test greet.wasm --fixtures more --json\n  orla wasm test build/greet.wasm --wasi --fuel 50000 --max-memory 16MiB",
-		Args:    cobra.ExactArgs(1),
+		Args:    One("the path of a module"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := flags.Load(cmd.Flags())
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -116,6 +117,22 @@ func parseWord(word string) (url, name, ref string, err error) {
 	return "", "", "", fmt.Errorf("%q is not a tag such as v1.2.0, and not latest", ref)
 }
 
+// refusePath refuses a path in place of a name.
+func refusePath(word string) error {
+	first, _, _ := strings.Cut(filepath.ToSlash(word), "/")
+	if first != "" && first != "." && first != ".." && first != "~" {
+		return nil
+	}
+	path, err := config.PathOf(word)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err, Hint: "orla install wants a name, the URL of a git repository, or --local PATH"}
+	}
+	return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%s is a path, not a name", word), Hint: "orla install --local " + terminal.Printable(word)}
+}
+
 // candidate brings the package that was asked for into a stage.
 func (c command) candidate(ctx context.Context, p *place, s *packages.Session, word string, w wanted) (*packages.Candidate, error) {
 	if w.local != "" {
@@ -146,6 +163,11 @@ type installed struct {
 
 func (c command) installOne(ctx context.Context, p *place, word string, w wanted) error {
 	// git reads the configuration of a repository of this machine, so only the command line may name one.
+	if w.local == "" {
+		if err := refusePath(word); err != nil {
+			return err
+		}
+	}
 	p.store.Git.Local = strings.HasPrefix(word, "file://") || strings.HasPrefix(w.registry, "file://")
 	s, err := p.open(ctx)
 	if err != nil {

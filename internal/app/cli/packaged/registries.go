@@ -22,7 +22,7 @@ func (c command) registries(p *place, only string) (*registry.Registries, error)
 		urls = []string{only}
 	}
 	if len(urls) == 0 {
-		return nil, &exit.Error{Code: exit.Failed, Err: errors.New("no registries are configured"), Hint: "--registry URL names one, and so does registries in orla.yaml"}
+		return nil, &exit.Error{Code: exit.Failed, Err: errors.New("no registries are configured"), Hint: "--registry URL names one, and so does registries in orla.yaml; orla install of the URL of a git repository, or with --local FOLDER, needs none"}
 	}
 	folder, err := registry.Folder()
 	if err != nil {
