@@ -479,9 +479,10 @@ func TestG8BearerToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		said, _ := io.ReadAll(resp.Body) // what is missing is a failure
 		_ = resp.Body.Close()
-		if resp.StatusCode != want {
-			t.Errorf("%q: HTTP %d; want %d", header, resp.StatusCode, want)
+		if resp.StatusCode != want || header == "" && !strings.Contains(string(said), "send the header Authorization: Bearer TOKEN") {
+			t.Errorf("%q: HTTP %d; want %d: %s", header, resp.StatusCode, want, said)
 		}
 	}
 	if line := o.waitLog("call", nil); line["caller"] != "ci" {

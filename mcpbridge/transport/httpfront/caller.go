@@ -43,7 +43,7 @@ func (s *Settings) authenticate(w http.ResponseWriter, r *http.Request) (*auth.T
 	token, ok := bearerToken(r)
 	if !ok {
 		s.challenge(w, "", "")
-		http.Error(w, "no bearer token", http.StatusUnauthorized)
+		http.Error(w, "no bearer token: send the header Authorization: Bearer TOKEN", http.StatusUnauthorized)
 		return nil, false
 	}
 	info, err := s.Verify(r.Context(), token, r)
