@@ -402,7 +402,7 @@ func (c *Capsule) notReady(s *status) error {
 		fmt.Fprintf(&text, ": %s", c.publicReason(s))
 	case Created, Starting, Ready, Reloading, Stopping:
 		if s.cause != nil {
-			fmt.Fprintf(&text, " again, since it failed: %s", c.publicReason(&status{reason: reasonOf(s.cause), cause: s.cause}))
+			fmt.Fprintf(&text, " again, since it failed: %s", c.publicReason(&status{reason: fault.ReasonOf(s.cause), cause: s.cause}))
 		}
 		fmt.Fprintf(&text, "; a call waits for it %s at most", c.tool.Runtime.QueueTimeout)
 	}

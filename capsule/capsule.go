@@ -155,6 +155,8 @@ type output struct {
 type signals struct {
 	kick chan trigger  // holds one request to reload
 	wake chan struct{} // holds a token when a call wants the capsule started
+
+	retired atomic.Pointer[string] // why Serve's context ends; see Retire
 }
 
 // facts are what Life returns in addition to the status.
@@ -212,6 +214,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 	c.status.Store(&status{
 		state: Created, since: time.Now(), changed: make(chan struct{}),
 	})
+	c.Retire("Orla stops it")
 	c.orders.init()
 	c.seen = c.orders.last.Load()
 	c.take(opts.Taken)
@@ -289,6 +292,9 @@ func (c *Capsule) trigger(t trigger) {
 	}
 }
 
+// Retire says why Serve's context will end, if not since Orla ends.
+func (c *Capsule) Retire(why string) { c.retired.Store(&why) }
+
 // Serve keeps the capsule running until ctx ends, and returns ctx's error. All changes of
 // state are made here. When it returns, no process, goroutine or watch of the capsule is
 // left.
@@ -330,7 +336,7 @@ func (c *Capsule) Serve(ctx context.Context) error {
 // have left it in.
 func (c *Capsule) finish(ctx context.Context) {
 	s := c.status.Load()
-	reason := "Orla stops it"
+	reason := *c.retired.Load()
 	if ctx.Err() == nil {
 		reason = "its service ended"
 	}

@@ -283,13 +283,13 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 	case errors.Is(cause, errHeld):
 		next.state, next.reason, next.starts = Stopping, errHeld.Error(), byOperator
 	case cause != nil:
-		next.state, next.reason, next.starts = Stopping, "Orla stops it", byNobody
+		next.state, next.reason, next.starts = Stopping, *c.retired.Load(), byNobody
 	case refusal != nil: // not counted as a failure: somebody has to fix the credentials
 		next.state, next.reason, next.starts, next.cause = Stopping, refusal.Reason, byCall, end.err
 		wait, starts = restarts.Later(), true
 	case end.err != nil:
 		wait, starts = restarts.After(end.ready)
-		next.state, next.reason = Crashed, reasonOf(end.err)
+		next.state, next.reason = Crashed, fault.ReasonOf(end.err)
 		if end.ready == 0 {
 			next.stderr = c.stderr.Load().Short() // the rest is in the log
 		}
@@ -305,14 +305,6 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 		next.next = next.since.Add(wait)
 	}
 	c.become(next)
-}
-
-// reasonOf returns the text of an error without its error code.
-func reasonOf(err error) string {
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		return f.Reason
-	}
-	return err.Error()
 }
 
 // errDrained is in the chain of the error of calls that did not end within drain_ms.

@@ -253,7 +253,7 @@ func (c *Capsule) follow(o *order, n int) *trigger {
 
 // refuse publishes why a process that was to replace another did not start.
 func (c *Capsule) refuse(s successor) {
-	text := fmt.Sprintf("%s: the new process does not start, and the old one serves on: %s", c.tool.Name, reasonOf(s.err))
+	text := fmt.Sprintf("%s: the new process does not start, and the old one serves on: %s", c.tool.Name, fault.ReasonOf(s.err))
 	if s.stderr != "" {
 		text += "; its last lines on stderr:\n" + s.stderr
 	}

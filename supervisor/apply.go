@@ -71,7 +71,11 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 	s.living = next
 	s.publish() // nobody finds the old ones before they are stopped
 	for _, l := range gone {
-		s.stop(l)
+		why := "its description has changed"
+		if next[l.tool.Name] == nil {
+			why = "it is not among the tools any more"
+		}
+		s.stop(l, why)
 	}
 	return diff
 }
@@ -106,10 +110,13 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 }
 
 // stop ends the service of a provider that is not listed any more. It returns at once; the suture tree
-// waits for the service.
-func (s *Supervisor) stop(l *living) {
+// waits for the service. why is for the log.
+func (s *Supervisor) stop(l *living, why string) {
 	if l.token == nil {
 		return
+	}
+	if r, ok := l.provider.(interface{ Retire(why string) }); ok {
+		r.Retire(why)
 	}
 	if err := s.tree.Remove(*l.token); err != nil {
 		s.opts.Log.Warn("stop a service", "tool", l.tool.Name, "err", err)

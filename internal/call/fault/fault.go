@@ -150,6 +150,14 @@ func From(err error) *Error {
 	return Wrap(ExecutionFailed, err, "the call failed inside Orla; its log has the cause under this call's call_id")
 }
 
+// ReasonOf returns the text of an error without its error code.
+func ReasonOf(err error) string {
+	if f, ok := errors.AsType[*Error](err); ok {
+		return f.Reason
+	}
+	return err.Error()
+}
+
 // Unsent returns From(err) with Unsent set. Unsent(nil) is nil.
 func Unsent(err error) error {
 	f := From(err)

@@ -201,7 +201,8 @@ func TestH2AnUnchangedCapsuleKeepsItsProcess(t *testing.T) {
 	if err := os.RemoveAll(changing.dir); err != nil {
 		t.Fatal(err)
 	}
-	log.next("state", is("changing", "STOPPED"))
+	log.next("state", is("changing", "STOPPED", "it is not among the tools any more"))
+	o.waitLog("state", is("changing", "STOPPED", "its description has changed"))
 	if a, err := o.call("changing", "{}"); err != nil || a.Error == nil || a.Error.Code != -32602 {
 		t.Errorf("a removed capsule answers %+v, %v", a, err)
 	}
