@@ -71,7 +71,7 @@ func TestPictures(t *testing.T) {
 	b.visit("#/tool/weather")
 	b.wait(`[...document.querySelectorAll('.story strong')].filter((e) => e.textContent === 'Ready').length === 2 && document.querySelector('.now .badge').textContent === 'Ready'`)
 	call("weather", `{"city":"Rome"}`)
-	b.look(1120, 640, "dark")
+	b.look(1120, 662, "dark")
 	b.picture("console-tool")
 	b.look(1120, 560, "light")
 	b.visit("#/tools")
@@ -136,7 +136,7 @@ func TestPictureOfAnApproval(t *testing.T) {
 	second := call(`{"service": "billing", "version": "2.2.0", "region": "eu-west", "replicas": 12}`)
 	b.wait(`document.querySelectorAll('.waits .diff li').length === 2`)
 	b.wait(`!document.querySelector('.toast')`)
-	b.look(1120, 700, "light")
+	b.look(1120, 704, "light")
 	b.picture("console-approval")
 	press("Deny")
 	_ = second.Wait() // it was denied
