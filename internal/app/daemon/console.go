@@ -29,7 +29,7 @@ func (s *server) newDecisions() *decisions.Decisions {
 		Passkeys: s.Approving.Passkeys, Unrecorded: s.Audit.Err, Log: s.log.Logger,
 		Changed: func(c *decisions.PasskeyChange) {
 			k := c.Key
-			s.Audit.RecordPasskey(&audit.Passkey{Owner: k.Owner, Origin: k.Origin, Name: k.Name, Public: k.Public, Change: c.What, By: c.By, Proof: c.Proof})
+			s.Audit.RecordPasskey(&audit.Passkey{Owner: k.Owner, Origin: k.Origin, Name: k.Name, Public: k.Public, Change: c.What, By: c.By, Proof: c.Proof, Document: c.Document})
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control"
@@ -38,6 +39,7 @@ type Decisions struct {
 
 	challenges challenges
 	wishes     wishes
+	changing   sync.RWMutex // held for reading while a passkey decides, and for writing while one is added or removed
 }
 
 var _ control.Approver = (*Decisions)(nil)

@@ -2,6 +2,7 @@ package decisions
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -34,15 +35,34 @@ type wish struct {
 	until   time.Time
 }
 
-// add keeps a wish, in place of the one that its session had. It reports false if there are too many.
-func (w *wishes) add(one wish, now time.Time) bool {
+// add keeps a wish, in place of the one that its session had. Its error says why it does not: of two that ask for the same
+// passkey one would wait longer than what somebody has signed about it, and there may be too many.
+func (w *wishes) add(one wish, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all = slices.DeleteFunc(w.all, func(old wish) bool { return now.After(old.until) || old.session == one.session })
-	if len(w.all) >= maxWishes {
-		return false
+	if slices.ContainsFunc(w.all, func(old wish) bool { return bytes.Equal(old.key.Public, one.key.Public) }) {
+		return errors.New("it waits already, for another page")
+	}
+	if len(w.all) >= maxWishes && !w.makePlaceLocked(one.key.Owner) {
+		return errors.New("too many passkeys wait for somebody to agree; try again in ten minutes")
 	}
 	w.all = append(w.all, one)
+	return nil
+}
+
+// makePlaceLocked drops the oldest wish of the owner who has the most, if an owner who asks has at least two fewer. So
+// nobody keeps all places (SPEC N2).
+func (w *wishes) makePlaceLocked(owner string) bool {
+	counts := map[string]int{}
+	for _, old := range w.all {
+		counts[old.key.Owner]++
+	}
+	most := slices.MaxFunc(w.all, func(a, b wish) int { return cmp.Compare(counts[a.key.Owner], counts[b.key.Owner]) })
+	if counts[most.key.Owner] < counts[owner]+2 {
+		return false
+	}
+	w.all = slices.DeleteFunc(w.all, func(old wish) bool { return old.session == most.session })
 	return true
 }
 
@@ -78,7 +98,7 @@ type KnownPasskeys struct {
 // KnownPasskey is a passkey of somebody.
 type KnownPasskey struct {
 	Key      string `json:"key" jsonschema:"The SHA-256 of its public key."`
-	Code     string `json:"code" jsonschema:"A short form of that for people: the page of its owner shows the same."`
+	Code     string `json:"code" jsonschema:"Eight characters for people, in two groups: the page of its owner shows the same while it waits. Orla has chosen them after the key."`
 	Document string `json:"document" jsonschema:"A PasskeyDocument as JSON. Who agrees or removes signs the hash of this text."`
 }
 
@@ -88,13 +108,14 @@ type PasskeyDocument struct {
 	Name   string    `json:"name" jsonschema:"The name that its owner has given it."`
 	Origin string    `json:"origin" jsonschema:"The page that it is for: scheme, host and port."`
 	Key    string    `json:"key" jsonschema:"The SHA-256 of its public key."`
+	Code   string    `json:"code" jsonschema:"Eight characters that Orla has chosen after the key. They distinguish this from an earlier time when the same was asked for."`
 	Since  time.Time `json:"registered_at" jsonschema:"When it was registered, or asked for."`
 }
 
 // AskedPasskey is a passkey of a visitor that waits for somebody to agree.
 type AskedPasskey struct {
 	Name  string    `json:"name" jsonschema:"The name that the visitor has given it."`
-	Code  string    `json:"code" jsonschema:"A short form of its public key. Who agrees sees the same."`
+	Code  string    `json:"code" jsonschema:"Eight characters, in two groups: who agrees types them."`
 	Until time.Time `json:"until" jsonschema:"Until when somebody may agree."`
 }
 
@@ -106,10 +127,11 @@ type PasskeyDecision struct {
 
 // PasskeyChange is what has become of a passkey.
 type PasskeyChange struct {
-	Key   *passkey.Key
-	What  string         // Added, Agreed or Removed
-	By    string         // who has agreed, or removed it; "" for Added
-	Proof *passkey.Proof // of By; nil for Added
+	Key      *passkey.Key
+	What     string         // Added, Agreed or Removed
+	By       string         // who has agreed, or removed it; "" for Added by a link
+	Proof    *passkey.Proof // of a passkey of By; nil for Added by a link
+	Document string         // that was shown, and signed; "" for Added
 }
 
 // What becomes of a passkey.
@@ -124,14 +146,15 @@ func known(k *passkey.Key) KnownPasskey {
 	sum := passkey.Sum(k.Public)
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
-	out.SetEscapeHTML(false)                                                      // it is drawn as it is
-	_ = out.Encode(PasskeyDocument{k.Owner, k.Name, k.Origin, sum, k.Registered}) // texts and a time
+	out.SetEscapeHTML(false)                                                                 // it is drawn as it is
+	_ = out.Encode(PasskeyDocument{k.Owner, k.Name, k.Origin, sum, codeOf(k), k.Registered}) // texts and a time
 	return KnownPasskey{sum, codeOf(k), text.String()}
 }
 
-// codeOf is a short form of a public key, which two people can compare: 40 bits, as two groups of four characters.
+// codeOf is what two people compare of a passkey: 40 bits, as two groups of four characters. They depend on its salt, which
+// is chosen after the key. So nobody can look for a key that has the code of another one.
 func codeOf(k *passkey.Key) string {
-	sum := sha256.Sum256(k.Public)
+	sum := sha256.Sum256(slices.Concat(k.Salt, k.Public))
 	text := base32.StdEncoding.EncodeToString(sum[:5])
 	return text[:4] + "-" + text[4:]
 }
@@ -154,9 +177,12 @@ func (d *Decisions) listPasskeys(_ *Visitor, _ *http.Request) (any, error) {
 
 // wish keeps a new passkey until somebody agrees to it.
 func (d *Decisions) wish(v *Visitor, k *passkey.Key) error {
+	if err := d.Passkeys.Fits(k); err != nil {
+		return err
+	}
 	now := time.Now()
-	if !d.wishes.add(wish{*k, v.Session, now.Add(wishLife)}, now) {
-		return errors.New("too many passkeys wait for somebody to agree; try again in ten minutes")
+	if err := d.wishes.add(wish{*k, v.Session, now.Add(wishLife)}, now); err != nil {
+		return err
 	}
 	d.Log.Info("a passkey was asked for", "by", k.Owner, "name", k.Name, "host", k.RP)
 	return nil
@@ -179,21 +205,29 @@ func aboutPasskey(act func(*Decisions, *Visitor, *PasskeyDecision) (*PasskeyChan
 		if err := read(r, &asked); err != nil {
 			return nil, err
 		}
-		change, err := act(d, v, &asked)
+		err := d.change(func() (*PasskeyChange, error) { return act(d, v, &asked) })
 		if err != nil {
 			d.Log.Warn("a decision about a passkey was refused", "by", v.Name, "err", err)
 			return nil, &control.Error{Code: control.CodeForbidden, Message: "the passkey: " + err.Error(), Hint: "look at the list again"}
 		}
-		d.record(change)
 		return d.listPasskeys(v, r)
 	}
 }
 
+// change has act change which passkeys there are, and notes it. No passkey decides meanwhile: so what a passkey has
+// decided is recorded before that it was removed.
+func (d *Decisions) change(act func() (*PasskeyChange, error)) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	change, err := act()
+	if err == nil && change != nil {
+		d.record(change)
+	}
+	return err
+}
+
 // record notes what has become of a passkey.
 func (d *Decisions) record(change *PasskeyChange) {
-	if change == nil {
-		return
-	}
 	k := change.Key
 	switch change.What {
 	case Removed:
@@ -206,13 +240,19 @@ func (d *Decisions) record(change *PasskeyChange) {
 	d.Changed(change)
 }
 
-// signedAbout checks that a passkey of a visitor has signed what is shown of another one.
-func (d *Decisions) signedAbout(v *Visitor, purpose string, k *passkey.Key, asked *PasskeyDecision) (*passkey.Proof, error) {
+// signedAbout checks that a passkey of a visitor has signed what is shown of another one, and returns what is then to be
+// noted.
+func (d *Decisions) signedAbout(v *Visitor, purpose string, k *passkey.Key, asked *PasskeyDecision) (*PasskeyChange, error) {
 	if err := d.Unrecorded(); err != nil {
 		return nil, err
 	}
 	shown := known(k)
-	return d.use(v, &asked.Proof, passkey.Statement{Purpose: purpose, ID: shown.Key, Shown: passkey.Sum([]byte(shown.Document))})
+	proof, err := d.use(v, &asked.Proof, passkey.Statement{Purpose: purpose, ID: shown.Key, Shown: passkey.Sum([]byte(shown.Document))})
+	if err != nil {
+		return nil, err
+	}
+	what := map[string]string{passkey.Agree: Agreed, passkey.Remove: Removed}[purpose]
+	return &PasskeyChange{Key: k, What: what, By: v.Name, Proof: proof, Document: shown.Document}, nil
 }
 
 // agree makes the passkey of somebody good, to which a passkey of the visitor agrees.
@@ -221,7 +261,7 @@ func (d *Decisions) agree(v *Visitor, asked *PasskeyDecision) (*PasskeyChange, e
 	if err != nil {
 		return nil, err
 	}
-	proof, err := d.signedAbout(v, passkey.Agree, &one.key, asked)
+	change, err := d.signedAbout(v, passkey.Agree, &one.key, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +271,7 @@ func (d *Decisions) agree(v *Visitor, asked *PasskeyDecision) (*PasskeyChange, e
 	if err := d.Passkeys.Add(&one.key, func([]passkey.Key) error { return nil }); err != nil {
 		return nil, err
 	}
-	return &PasskeyChange{&one.key, Agreed, v.Name, proof}, nil
+	return change, nil
 }
 
 // refuse drops a passkey that waits. That needs no passkey, since it allows nothing.
@@ -259,14 +299,14 @@ func (d *Decisions) remove(v *Visitor, asked *PasskeyDecision) (*PasskeyChange, 
 	if len(keys) == 1 {
 		return nil, errors.New("it is the last one, which only the owner of the file of passkeys can remove")
 	}
-	proof, err := d.signedAbout(v, passkey.Remove, &k, asked)
+	change, err := d.signedAbout(v, passkey.Remove, &k, asked)
 	if err != nil {
 		return nil, err
 	}
 	if err := d.Passkeys.Remove(k.ID); err != nil {
 		return nil, err
 	}
-	return &PasskeyChange{&k, Removed, v.Name, proof}, nil
+	return change, nil
 }
 
 var errGone = errors.New("it is not there any more")

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -152,6 +152,8 @@ func (d *Decisions) approve(v *Visitor, purpose, id string, asked *VisitorDecisi
 		with.Digest = asked.Digest
 	}
 	with.TTL, _ = parseTTL(asked.TTL) // statement has checked it
+	d.changing.RLock()
+	defer d.changing.RUnlock()
 	if with.Proof, with.How, err = d.means(v, said, asked); err != nil {
 		return control.Approval{}, err
 	}
@@ -244,31 +246,35 @@ func (d *Decisions) register(v *Visitor, asked *PasskeyRequest) error {
 	if len(k.Name) > maxName || k.Name == "" {
 		return &control.Error{Code: control.CodeBadRequest, Message: "name: wants 1 to 100 bytes"}
 	}
-	k.Owner, k.Registered = v.Name, time.Now().UTC().Truncate(time.Second)
-	admitted := v.admission()
-	if asked.Link != "" && v.Redeem != nil {
-		admitted = max(admitted, v.Redeem(asked.Link))
-	}
-	if !asked.Proof.IsZero() {
-		if _, err := d.use(v, &asked.Proof, passkey.Statement{
-			Purpose: passkey.Register, ID: base64.RawURLEncoding.EncodeToString(k.ID), Shown: passkey.Sum(asked.ClientData),
-		}); err != nil {
-			return refused(err)
-		}
-		admitted = Any
-	}
+	k.Owner, k.Registered, k.Salt = v.Name, time.Now().UTC().Truncate(time.Second), []byte(rand.Text())
 	if asked.Ask {
 		if err := d.wish(v, &k); err != nil {
 			return refused(err)
 		}
 		return nil
 	}
-	err = d.Passkeys.Add(&k, func(there []passkey.Key) error { return mayRegister(admitted, len(there)) })
-	if err != nil {
+	if err := d.change(func() (*PasskeyChange, error) { return d.add(v, &k, asked) }); err != nil {
 		return refused(err)
 	}
-	d.record(&PasskeyChange{Key: &k, What: Added})
 	return nil
+}
+
+// add makes a new passkey of a visitor good, if a link or another passkey of the visitor admits it.
+func (d *Decisions) add(v *Visitor, k *passkey.Key, asked *PasskeyRequest) (*PasskeyChange, error) {
+	change := &PasskeyChange{Key: k, What: Added}
+	admitted := v.admission()
+	if asked.Link != "" && v.Redeem != nil {
+		admitted = max(admitted, v.Redeem(asked.Link))
+	}
+	if !asked.Proof.IsZero() {
+		proof, err := d.use(v, &asked.Proof, passkey.Statement{Purpose: passkey.Register, ID: passkey.Sum(k.Public), Shown: passkey.Sum(asked.ClientData)})
+		if err != nil {
+			return nil, err
+		}
+		admitted, change.By, change.Proof = Any, v.Name, proof
+	}
+	err := d.Passkeys.Add(k, func(there []passkey.Key) error { return mayRegister(admitted, len(there)) })
+	return change, err
 }
 
 const (

@@ -14,11 +14,14 @@ const how = {
   passkey: 'One of your other passkeys has to agree.',
 };
 
+// plain is a code as it is compared.
+const plain = (code) => code.toUpperCase().replace(/[^A-Z2-7]/g, '');
+
 // keysPanel shows passkeys in el. changed is called with the visitor when the visitor's own are others.
 export function keysPanel(el, signal, changed) {
   const mine = h('article', { class: 'item passkeys' }), others = h('div', { class: 'cards' }), all = h('div', { class: 'cards' });
   let visitor = null, drawn = '', waits = '';
-
+  const typed = new Map(); // the codes that somebody types, by key: they stay when the list is drawn again
 
   function drawMine() {
     const why = obstacle(visitor), { register: needs, asked } = visitor;
@@ -48,7 +51,14 @@ export function keysPanel(el, signal, changed) {
   function entry(k, waiting, last) {
     const of = JSON.parse(k.document);
     const fault = h('p', { class: 'fault', role: 'alert' });
+    const code = waiting && h('input', { type: 'text', class: 'code', autocomplete: 'off', spellcheck: 'false', maxlength: '20', size: '14', value: typed.get(k.key) || '', 'aria-label': 'The code that this person reads to you', placeholder: 'Their code' });
+    if (code) code.addEventListener('input', () => typed.set(k.key, code.value));
     const act = async (what, done, event) => {
+      if (what === 'agree' && plain(code.value) !== plain(k.code)) {
+        set(fault, code.value ? 'This is not the code of this passkey. If the person reads you this one, refuse the passkey.' : 'Type the code that the person reads to you.');
+        code.focus();
+        return;
+      }
       const one = event.currentTarget;
       one.disabled = true;
       set(fault, '');
@@ -62,10 +72,10 @@ export function keysPanel(el, signal, changed) {
       one.disabled = false;
     };
     const able = !obstacle(visitor) && visitor.passkeys.length > 0;
-    const details = h('dl', { class: 'details' }, [['Owner', visible(of.owner)], ['Page', visible(of.origin)], [waiting ? 'Asked' : 'Since', day(of.registered_at)], ['Code', h('span', { class: 'code' }, k.code)]].map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)]));
+    const details = h('dl', { class: 'details' }, [['Owner', visible(of.owner)], ['Page', visible(of.origin)], [waiting ? 'Asked' : 'Since', day(of.registered_at)]].map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)]));
     return h('article', { class: 'item passkey' + (waiting ? ' waits' : '') }, h('h3', {}, visible(of.name)), details,
-      waiting && h('p', {}, 'Agree only if this person has asked you, and reads you this code. Whoever has this passkey can then approve calls.'),
-      h('div', { class: 'bar' }, waiting ? [button('approvals', 'Agree with a passkey', (event) => act('agree', 'The passkey was added.', event), { class: 'primary', disabled: !able }), button('close', 'Refuse', (event) => act('refuse', 'The passkey was refused.', event))]
+      waiting && h('p', {}, 'Agree only if this person has asked you. Have them read you the code that their page shows, and type it here. Whoever has this passkey can then approve calls.'),
+      h('div', { class: 'bar' }, waiting ? [code, button('approvals', 'Agree with a passkey', (event) => act('agree', 'The passkey was added.', event), { class: 'primary', disabled: !able }), button('close', 'Refuse', (event) => act('refuse', 'The passkey was refused.', event))]
         : button('close', 'Remove', (event) => act('remove', 'The passkey was removed.', event), { disabled: !able || last })),
       !able && waiting && h('p', { class: 'dim' }, 'To agree, you need a passkey of your own on this page.'), fault);
   }

@@ -43,7 +43,7 @@ export async function register(visitor, name, link) {
   const r = made.response;
   const asked = { name, credential: text(made.rawId), client_data: text(r.clientDataJSON), authenticator_data: text(r.getAuthenticatorData()), public_key: text(r.getPublicKey()) };
   if (link) asked.link = link;
-  else if (visitor.register === 'passkey') asked.proof = await sign(visitor, await challenge('register', asked.credential, '', '', r.clientDataJSON));
+  else if (visitor.register === 'passkey') asked.proof = await sign(visitor, await challenge('register', hex(await sum(r.getPublicKey())), '', '', r.clientDataJSON));
   else if (visitor.register === 'operator') asked.ask = true;
   return post(path(['passkeys']), asked);
 }

@@ -63,6 +63,7 @@ type Line struct {
 	ArgsSHA256 string          `json:"args_sha256"` // of the arguments
 	Proof      json.RawMessage `json:"proof"`       // of a decision by a passkey
 	By         string          `json:"by"`          // of a passkey: who has agreed to it, or removed it
+	Document   string          `json:"document"`    // of a passkey: what was shown to them
 
 	Kind   string `json:"kind"`   // of a pin: tool or prompt
 	Digest string `json:"digest"` // of a pin: of the definition; of a passkey: of its public key

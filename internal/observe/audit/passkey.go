@@ -19,6 +19,8 @@ type Passkey struct {
 	// By is who has agreed or removed it, and Proof what the passkey of By has signed; "" and nil for none.
 	By    string
 	Proof *passkey.Proof
+	// Document is what was shown to By; "" for a passkey that was added.
+	Document string
 }
 
 // RecordPasskey appends a line, as Record does that of a call. A nil Log ignores it.
@@ -37,6 +39,9 @@ func (l *Log) RecordPasskey(k *Passkey) {
 			out = appendText(append(out, `,"change":`...), k.Change)
 			out = appendText(append(out, `,"by":`...), brief.Cut(k.By, maxText))
 		}
+		if k.Document != "" && len(k.Document) <= maxProof {
+			out = appendText(append(out, `,"document":`...), k.Document)
+		}
 		if proof, err := json.Marshal(k.Proof); err == nil && k.Proof != nil {
 			out = append(append(out, `,"proof":`...), proof...)
 		}
@@ -54,7 +59,7 @@ type owned struct {
 }
 
 // The purposes of what passkeys have signed, by what has become of a passkey.
-var purposes = map[string]string{"agreed": passkey.Agree, "removed": passkey.Remove}
+var purposes = map[string]string{"added": passkey.Register, "agreed": passkey.Agree, "removed": passkey.Remove}
 
 // registered remembers who has a passkey, and checks that a passkey has agreed if the line says so.
 func (v *Verifier) registered(l *Line) {
@@ -64,6 +69,9 @@ func (v *Verifier) registered(l *Line) {
 			v.find(v.line, "it says that a passkey of %s was %s, and has no proof", l.Decider, l.Change)
 		} else if p := v.checked(l, passkey.Statement{Purpose: purpose, ID: l.Digest}, what); p != nil {
 			v.known(p, l.By, what)
+			if purpose != passkey.Register && !l.tells(p) {
+				v.find(v.line, "it says something else about %s than what a passkey of %s has signed", what, l.By)
+			}
 		}
 	}
 	if v.passkeys == nil {
@@ -72,6 +80,14 @@ func (v *Verifier) registered(l *Line) {
 	if _, is := v.passkeys[l.Digest]; is || len(v.passkeys) < maxPasskeys {
 		v.passkeys[l.Digest] = owned{l.Decider, l.Target, l.Change == "removed"}
 	}
+}
+
+// tells reports whether a line about a passkey says what was shown to who has signed.
+func (l *Line) tells(p *passkey.Proof) bool {
+	var of struct{ Owner, Name, Origin, Key string }
+	err := json.Unmarshal([]byte(l.Document), &of)
+	return err == nil && passkey.Sum([]byte(l.Document)) == p.Shown && of.Key == l.Digest &&
+		brief.Cut(of.Owner, maxText) == l.Decider && brief.Cut(of.Name, maxText) == l.Reason && brief.Cut(of.Origin, maxText) == l.Target
 }
 
 // proved checks what a passkey has signed.

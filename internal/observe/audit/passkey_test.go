@@ -97,13 +97,28 @@ func TestT88WhoAgreesToAPasskeySigns(t *testing.T) {
 	t.Parallel()
 	hers, sign := newPasskey(t)
 	his, signs := newPasskey(t)
-	about := func(purpose string) passkey.Statement {
-		return passkey.Statement{Purpose: purpose, ID: passkey.Sum(his), Shown: passkey.Sum([]byte("shown"))}
-	}
 	const page = "http://localhost:8080"
-	change := func(what, by string, proof *passkey.Proof) *audit.Passkey {
-		return &audit.Passkey{Owner: "bob", Origin: page, Name: "a key", Public: his, Change: what, By: by, Proof: proof}
+	shown := func(owner, name, origin, key string) string {
+		return fmt.Sprintf(`{"owner":%q,"name":%q,"origin":%q,"key":%q,"code":"AAAA-AAAA"}`, owner, name, origin, key)
 	}
+	document := shown("bob", "a key", page, passkey.Sum(his))
+	about := func(purpose string) passkey.Statement {
+		return passkey.Statement{Purpose: purpose, ID: passkey.Sum(his), Shown: passkey.Sum([]byte(document))}
+	}
+	change := func(what, by string, proof *passkey.Proof) *audit.Passkey {
+		return &audit.Passkey{Owner: "bob", Origin: page, Name: "a key", Public: his, Change: what, By: by, Proof: proof, Document: document}
+	}
+	forged := func(how func(*audit.Passkey)) []*audit.Passkey {
+		line := change("agreed", "ada", sign(about(passkey.Agree)))
+		how(line)
+		return []*audit.Passkey{line}
+	}
+	added := func(of passkey.Statement) []*audit.Passkey {
+		return []*audit.Passkey{{Owner: "ada", Origin: page, Name: "a key", Public: his, Change: "added", By: "ada", Proof: sign(of)}}
+	}
+	other := shown("eve", "a key", page, passkey.Sum(his))
+	ofEve := about(passkey.Agree)
+	ofEve.Shown = passkey.Sum([]byte(other))
 	agreed, removed := change("agreed", "ada", sign(about(passkey.Agree))), change("removed", "ada", sign(about(passkey.Remove)))
 	for name, c := range map[string]struct {
 		lines   []*audit.Passkey
@@ -119,6 +134,14 @@ func TestT88WhoAgreesToAPasskeySigns(t *testing.T) {
 		"removed by an agreement":         {[]*audit.Passkey{agreed, change("removed", "ada", sign(about(passkey.Agree)))}, false, "not one of this decision"},
 		"agreed by another than it says":  {[]*audit.Passkey{change("agreed", "eve", sign(about(passkey.Agree)))}, false, "is one of ada"},
 		"agreed by itself":                {[]*audit.Passkey{change("agreed", "bob", signs(about(passkey.Agree)))}, false, "no line of its registration"},
+		"agreed to another name":          {forged(func(k *audit.Passkey) { k.Name = "a phone" }), false, "something else"},
+		"agreed to another page":          {forged(func(k *audit.Passkey) { k.Origin = "http://localhost:9999" }), false, "something else"},
+		"agreed to another owner":         {forged(func(k *audit.Passkey) { k.Owner = "eve" }), false, "something else"},
+		"with another document":           {forged(func(k *audit.Passkey) { k.Owner, k.Document = "eve", other }), false, "something else"},
+		"without the document":            {forged(func(k *audit.Passkey) { k.Document = "" }), false, "something else"},
+		"agreed to what is not its owner": {forged(func(k *audit.Passkey) { k.Document, k.Proof = other, sign(ofEve) }), false, "something else"},
+		"added by another passkey":        {added(about(passkey.Register)), false, ""},
+		"added by an agreement":           {added(about(passkey.Agree)), false, "not one of this decision"},
 	} {
 		p := newPlace(t)
 		l := p.open(t)

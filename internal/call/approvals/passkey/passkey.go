@@ -66,7 +66,7 @@ const (
 // Statement is what an assertion says. The challenge is its hash.
 type Statement struct {
 	Purpose string // Approve, Extend, Register, Agree or Remove
-	ID      string // of the record, or of the new passkey; to agree or remove, the SHA-256 of its public key
+	ID      string // of the record; of a passkey, the SHA-256 of its public key
 	TTL     string // how long it is to be good
 	Args    string // SHA-256 of the arguments, as the audit log has it
 	Shown   string // SHA-256 of the document that was shown
@@ -95,6 +95,7 @@ type Key struct {
 	Registered time.Time `json:"registered_at"`
 	Count      uint32    `json:"count"` // of its signatures; 0 if it does not count
 	Used       time.Time `json:"used_at,omitzero"`
+	Salt       Bytes     `json:"code_salt,omitempty"` // of the code that two people have compared; nil for none
 }
 
 // Assertion is what a passkey has signed.

@@ -2,6 +2,7 @@ package passkey
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,21 +76,44 @@ func (s *Store) writeLocked(keys []Key) error {
 	return wholefile.WriteSynced(s.path, append(text, '\n'))
 }
 
+// same reports whether another passkey has the id or the public key of this one. Nobody shows that they have the private
+// key when they register, and what is signed has no id: so a public key is that of one passkey alone.
+func (k *Key) same(other Key) bool {
+	return bytes.Equal(other.ID, k.ID) || bytes.Equal(other.Public, k.Public)
+}
+
+// Fits returns why a passkey could not be kept now; nil if it could.
+func (s *Store) Fits(k *Key) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys, err := s.readLocked()
+	if err != nil {
+		return err
+	}
+	return k.besides(keys)
+}
+
+// besides returns why a passkey is not kept beside others; nil if it is.
+func (k *Key) besides(others []Key) error {
+	switch {
+	case len(others) >= maxKeys:
+		return fmt.Errorf("there are %d passkeys, and no more are kept", maxKeys)
+	case slices.ContainsFunc(others, k.same):
+		return errors.New("this passkey is registered already")
+	}
+	return nil
+}
+
 // Add keeps a passkey. may is called with those that there are, and its error refuses.
 func (s *Store) Add(k *Key, may func([]Key) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	keys, err := s.readLocked()
 	if err == nil {
-		err = may(keys)
+		err = cmp.Or(may(keys), k.besides(keys))
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(keys) >= maxKeys:
-		return fmt.Errorf("there are %d passkeys, and no more are kept", maxKeys)
-	case slices.ContainsFunc(keys, func(other Key) bool { return bytes.Equal(other.ID, k.ID) }):
-		return errors.New("this passkey is registered already")
 	}
 	return s.writeLocked(append(keys, *k))
 }
