@@ -258,9 +258,13 @@ func TestConsole(t *testing.T) {
 		b.visit("#/tool/evil")
 		pid, _ := o.status()
 		b.wait(`document.querySelector('.facts')?.innerText.includes(` + strconv.Quote(strconv.Itoa(pid)) + `)`)
+		b.js(`(window.seen = 0, new MutationObserver(() => { if (!window.seen && document.querySelector('.now .badge')?.textContent !== 'Ready') window.seen = Date.now(); }).observe(document.body, {subtree: true, childList: true, characterData: true}), 1)`)
+		killed := time.Now()
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+		b.wait(`window.seen`)
+		t.Logf("the page shows %d ms after the kill that the process has ended", int64(b.number(`window.seen`))-killed.UnixMilli())
 		b.wait(`[...document.querySelectorAll('.story strong')].some((e) => e.textContent === 'Crashed')`)
 		o.eventually("another process", func() bool { now, state := o.status(); return now != pid && state == "READY" })
 		pid, _ = o.status()

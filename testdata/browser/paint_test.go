@@ -3,14 +3,32 @@ package browser
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 )
+
+// throttle has the tab's network take milliseconds for each answer, and bytes a second; -1 for as many as there can be.
+func (b *tab) throttle(latency, bytes float64) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, target, network.Enable, network.EnableParams{}); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, target, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+			MatchedNetworkConditions: []*network.Conditions{{Latency: latency, DownloadThroughput: bytes, UploadThroughput: bytes}},
+		})
+		return err
+	}))
+}
 
 // TestPaint measures how soon the page is painted, and how large it is. A busy machine makes any time long, so what is
 // checked is the ratio to a page that has nothing but a text, of the same process.
@@ -42,6 +60,13 @@ func TestPaint(t *testing.T) {
 	if page > 5*empty+100 {
 		t.Errorf("the console is painted after %.0f ms, a text after %.0f ms", page, empty)
 	}
+	// Over a slow network it is usable after what its bytes take, and a few round trips.
+	b.throttle(150, 100<<10)
+	began := time.Now()
+	b.do(chromedp.Navigate(base + "/?slow"))
+	b.wait(`document.querySelector('.tools .tr:not(.head)')`)
+	t.Logf("over a network with 150 ms and 100 KiB/s: painted after %s ms, and usable after %d ms", b.js(`Math.round(performance.getEntriesByName('first-contentful-paint')[0].startTime)`), time.Since(began).Milliseconds())
+	b.throttle(0, -1)
 	b.do(chromedp.Navigate(base + "/"))
 	b.wait(`document.querySelector('.tools .tr:not(.head)')`)
 	total, packed := 0, 0

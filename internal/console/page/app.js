@@ -82,7 +82,7 @@ const stream = new Stream({
     document.body.className = 'door';
     replace(document.body, h('main', { class: 'card' }, h('h1', {}, 'This session is over'),
       h('p', {}, 'Orla was started again, or the session was closed or is too old. To go on, run this on the machine of Orla:'),
-      h('pre', { class: 'command' }, 'orla console')));
+      h('pre', { class: 'command' }, 'orla console'), h('p', {}, h('a', { href: '/' }, 'With a token, enter again.'))));
   },
 });
 

@@ -1,0 +1,61 @@
+package browser
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestO3APageThatStaysOpen leaves pages open over an upgrade of Orla, and over the removal of the token by which one came:
+// each says that its session is over, and shows nothing of Orla any more.
+func TestO3APageThatStaysOpen(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "bert.token")
+	if err := os.WriteFile(token, []byte(strings.Repeat("bert", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newTab(t)
+	with := "auth:\n  tokens:\n    - {name: bert, file: " + token + "}\n    - {name: anna, file: " + token + "2}\ncallers:\n  - {name: bert, console: [viewer]}\n  - {name: anna, console: [viewer]}\n"
+	if err := os.WriteFile(token+"2", []byte(strings.Repeat("anna", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := newOrla(t, folder(t, map[string]string{"secretive": "#!/bin/sh\necho hi\n"}), "version: 1\n", with)
+	over := func() {
+		t.Helper()
+		b.wait(`document.body.innerText.includes('This session is over')`)
+		if b.js(`document.body.innerText.includes('secretive')`) != "false" {
+			t.Error("a page whose session is over still shows the tools")
+		}
+		b.mu.Lock()
+		b.bad = nil // requests that were refused
+		b.mu.Unlock()
+	}
+	enter := func() {
+		t.Helper()
+		b.do(chromedp.Navigate("http://localhost:" + o.port + "/"))
+		b.wait(`document.querySelector('input[type=password]')?.checkVisibility()`)
+		b.js(`(document.querySelector('input[type=password]').value = '` + strings.Repeat("bert", 8) + `', document.querySelector('input[type=password]').form.requestSubmit(), 1)`)
+		b.wait(`document.querySelector('.tools')?.innerText.includes('secretive')`)
+	}
+
+	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
+	b.wait(`document.querySelector('.tools')?.innerText.includes('secretive')`)
+	o.run("upgrade", "--config", filepath.Join(o.dir, "orla.yaml"))
+	over()
+
+	enter()
+	if err := os.WriteFile(filepath.Join(o.dir, "orla.yaml"), []byte(strings.Replace(with, "    - {name: bert, file: "+token+"}\n", "", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.run("reload", "--config", filepath.Join(o.dir, "orla.yaml"))
+	over()
+	if b.js(`[...document.querySelectorAll('a')].some((e) => e.getAttribute('href') === '/')`) != "true" {
+		t.Error("the page does not lead to where a token is entered")
+	}
+	b.do(chromedp.Navigate("http://localhost:" + o.port + "/"))
+	b.wait(`document.querySelector('input[type=password]')?.checkVisibility()`)
+	b.js(`(document.querySelector('input[type=password]').value = '` + strings.Repeat("bert", 8) + `', document.querySelector('input[type=password]').form.requestSubmit(), 1)`)
+	b.wait(`document.body.innerText.includes('does not let you in')`)
+}
