@@ -143,6 +143,9 @@ type tab struct {
 	ctx context.Context
 	mu  sync.Mutex
 	bad []string // exceptions, violations of the policy, and requests that failed
+	// moved says that the browser has ended its requests, since this machine has other networks than before: another test of
+	// this machine made or removed one.
+	moved bool
 }
 
 func newTab(t *testing.T) *tab {
@@ -170,6 +173,10 @@ func newTab(t *testing.T) *tab {
 		case *runtime.EventExceptionThrown:
 			b.bad = append(b.bad, "exception: "+e.ExceptionDetails.Text)
 		case *cdplog.EventEntryAdded:
+			if strings.Contains(e.Entry.Text, "ERR_NETWORK_CHANGED") {
+				b.moved = true
+				return
+			}
 			b.bad = append(b.bad, e.Entry.Text)
 		}
 	}); err != nil {
@@ -199,7 +206,8 @@ func (b *tab) js(expression string) string {
 	return text
 }
 
-// wait waits until an expression is true. While the tab goes to another page there is nothing to look at.
+// wait waits until an expression is true. While the tab goes to another page there is nothing to look at. A page that broke
+// off when the networks of this machine changed is loaded again.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
 	holds := func() bool {
@@ -210,8 +218,18 @@ func (b *tab) wait(expression string) {
 		return err == nil && text == "true"
 	}
 	for end := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+		b.mu.Lock()
+		moved := b.moved
+		b.moved = false
+		b.mu.Unlock()
+		if moved && b.js(`Boolean(document.querySelector('.late'))`) == "true" {
+			b.js(`(location.reload(), 1)`)
+		}
 		if time.Now().After(end) {
-			b.t.Fatalf("not in time: %s\n%s", expression, b.js("document.body.innerText"))
+			b.mu.Lock()
+			bad := strings.Join(b.bad, "\n")
+			b.mu.Unlock()
+			b.t.Fatalf("not in time: %s\n%s\n%s", expression, b.js("document.body.innerText"), bad)
 		}
 	}
 }

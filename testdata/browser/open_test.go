@@ -1,11 +1,14 @@
 package browser
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 )
 
@@ -58,4 +61,31 @@ func TestO3APageThatStaysOpen(t *testing.T) {
 	b.wait(`document.querySelector('input[type=password]')?.checkVisibility()`)
 	b.js(`(document.querySelector('input[type=password]').value = '` + strings.Repeat("bert", 8) + `', document.querySelector('input[type=password]').form.requestSubmit(), 1)`)
 	b.wait(`document.body.innerText.includes('does not let you in')`)
+}
+
+// TestO1APartThatDoesNotCome keeps a part of the page from coming: the page says so, and leads to the whole of it.
+func TestO1APartThatDoesNotCome(t *testing.T) {
+	b := newTab(t)
+	o := newOrla(t, "tools", "version: 1\n")
+	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
+	b.wait(`document.querySelector('.tools .tr:not(.head)')`)
+	if b.js(`document.querySelector('.late')`) != "null" {
+		t.Error("a page that is whole says that it is not")
+	}
+	block := func(patterns ...*network.BlockPattern) {
+		b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			if _, err := cdp.Call(ctx, target, network.Enable, network.EnableParams{}); err != nil {
+				return err
+			}
+			_, err := cdp.Call(ctx, target, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: patterns})
+			return err
+		}))
+	}
+	block(&network.BlockPattern{URLPattern: "http://localhost:" + o.port + "/console/logs.js", Block: true})
+	b.do(chromedp.Navigate("http://localhost:" + o.port + "/"))
+	b.wait(`document.querySelector('.late')?.checkVisibility({visibilityProperty: true})`)
+	b.accessible("a page that is not whole")
+	block()
+	b.do(chromedp.Click(".late a"))
+	b.wait(`document.querySelector('.tools .tr:not(.head)')`)
 }
