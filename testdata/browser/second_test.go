@@ -17,6 +17,14 @@ func (b *tab) press(text string) {
 	b.js("(" + button + ".click(), 1)")
 }
 
+// shows goes to the page of an Orla with a token.
+func (b *tab) shows(o *orla, token string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate("http://localhost:" + o.port + "/"))
+	b.wait(`document.querySelector('input[type=password]')?.checkVisibility()`)
+	b.js(`(document.querySelector('input[type=password]').value = '` + token + `', document.querySelector('input[type=password]').form.requestSubmit(), 1)`)
+}
+
 // TestSecondPerson has a second person add a passkey in the own browser, the first one agree to it, the second one approve
 // a call, and the first one remove the passkey again.
 func TestSecondPerson(t *testing.T) {
@@ -38,9 +46,7 @@ func TestSecondPerson(t *testing.T) {
 	ada.press("Add a passkey")
 	ada.wait(`document.querySelectorAll('.passkeys .marks li').length === 1`)
 
-	bert.do(chromedp.Navigate("http://localhost:" + o.port + "/"))
-	bert.wait(`document.querySelector('input[type=password]')?.checkVisibility()`)
-	bert.js(`(document.querySelector('input[type=password]').value = '` + strings.Repeat("bert", 8) + `', document.querySelector('input[type=password]').form.requestSubmit(), 1)`)
+	bert.shows(o, strings.Repeat("bert", 8))
 	bert.wait(`document.querySelector('nav a')`)
 	bert.mu.Lock()
 	bert.bad = nil // the page said 401 before the login
