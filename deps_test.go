@@ -229,7 +229,7 @@ var imports = map[string][]string{
 		"internal/app/decisions", "internal/call/approvals/passkey", "internal/file/regularfile",
 		"internal/app/recorded", "internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/console", "internal/call/fault",
-		"internal/app/sources", "internal/cluster/resources", "internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/launch/guard", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version",
+		"internal/app/sources", "internal/cluster/resources", "internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version",
 		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
 	},
 

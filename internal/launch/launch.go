@@ -40,6 +40,8 @@ type Options struct {
 	// is appended. Its first element is the absolute path of the program. If nil, there is no guard, and
 	// only direct children are sure to die when Orla is killed.
 	Guard []string
+	// GuardLater says that the guard is started before the first process of Guarded, and not at once.
+	GuardLater bool
 	// Cgroup is the parent of the cgroups for processes with Spec.Cell. If nil, they have none.
 	Cgroup *cgroup.Root
 	// Before is what the program before has given; nil for none.
@@ -55,14 +57,15 @@ type Local struct {
 	outer    string // the mark in Orla's own environment, if any
 	forks
 	tracking
-	guard  guardian // nil if there is none
-	reaper *reaper
-	cgroup *cgroup.Root
-	cells  cells
-	procs  sync.WaitGroup
-	mu     sync.Mutex // guards the fields that follow, and procs.Add against Close
-	closed bool
-	given  []int // the processes that were given to the program that follows
+	watching guard.Options // of guard
+	reaper   *reaper
+	cgroup   *cgroup.Root
+	cells    cells
+	procs    sync.WaitGroup
+	mu       sync.Mutex // guards the fields that follow, and procs.Add against Close
+	guard    guardian   // nil if there is none
+	closed   bool
+	given    []int // the processes that were given to the program that follows
 }
 
 // forks has the goroutines and threads that fork processes.
@@ -171,13 +174,23 @@ func NewLocal(opts Options) (*Local, error) {
 		opts.Log.Warn("no memory can be shared with the guard process; it goes by the environment of processes alone", "err", err)
 	}
 	l.finder = trees.NewFinder(l.instance, l.groups.List)
-	if opts.Guard != nil {
-		l.guard = guard.Start(guard.Options{Argv: opts.Guard, Instance: l.instance, Groups: l.groups, Children: onMain{l.reaper}, Tags: l.tags, Before: before.Guard, Log: opts.Log})
+	l.watching = guard.Options{Argv: opts.Guard, Instance: l.instance, Groups: l.groups, Children: onMain{l.reaper}, Tags: l.tags, Before: before.Guard, Log: opts.Log}
+	if !opts.GuardLater {
+		l.watch()
 	}
 	ready := make(chan struct{})
 	l.spawner.Go(func() { l.spawnLoop(ready) })
 	<-ready
 	return l, nil
+}
+
+// watch starts the guard, if there is to be one and there is none yet.
+func (l *Local) watch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.guard == nil && l.watching.Argv != nil && !l.closed {
+		l.guard = guard.Start(l.watching)
+	}
 }
 
 // spawnLoop starts the processes whose callers do not keep their thread, all from one thread that
@@ -228,9 +241,10 @@ func (l *Local) begin(ctx context.Context, spec Spec) (*LocalProcess, error) {
 		return nil, diagnose(spec, errClosed)
 	}
 	l.procs.Add(1)
+	watched := l.guard
 	l.mu.Unlock()
 
-	p, err := l.start(ctx, spec)
+	p, err := l.start(ctx, spec, watched)
 	if err != nil {
 		l.procs.Done()
 		return nil, err
@@ -238,9 +252,10 @@ func (l *Local) begin(ctx context.Context, spec Spec) (*LocalProcess, error) {
 	return p, nil
 }
 
-func (l *Local) start(ctx context.Context, spec Spec) (*LocalProcess, error) {
-	if l.guard != nil {
-		if err := l.guard.Await(ctx); err != nil {
+// start starts a process when its guard, if it is not nil, is there.
+func (l *Local) start(ctx context.Context, spec Spec, watched guardian) (*LocalProcess, error) {
+	if watched != nil {
+		if err := watched.Await(ctx); err != nil {
 			return nil, diagnose(spec, err)
 		}
 	}

@@ -43,6 +43,7 @@ const (
 	asCrowd    = "stand-in-with-many"
 	asCellular = "stand-in-in-a-cgroup"
 	asDeaf     = "guard-that-does-not-end"
+	asLater    = "stand-in-whose-guard-comes-later"
 )
 
 // modes are what the test binary does when its first argument says so.
@@ -60,6 +61,7 @@ var modes = map[string]func(args []string){
 	asCellular: func(args []string) { standInCell(args[0]) },
 	asFirst:    func(args []string) { standInFirst(args[0]) },
 	asGoing:    func(args []string) { standInGoing(args[0]) },
+	asLater:    func(args []string) { standInLater(args[0]) },
 	asDeaf:     func([]string) { <-time.After(10 * patience) },
 	asFiltered: func(args []string) { refuse(args[0], args[1:]) },
 }
@@ -84,6 +86,33 @@ func guardElsewhere(instance string) {
 func standIn(script string, guard []string) {
 	_, p := standInStart(script, guard)
 	_, _ = io.Copy(os.Stdout, p.Stdout)
+	select {}
+}
+
+// standInLater is standIn with a guard that the script's process is the first to need.
+func standInLater(script string) {
+	l, err := launch.NewLocal(launch.Options{Guard: guardCommand(), GuardLater: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	before, err := l.Start(context.Background(), shell("exit"))
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	<-before.Gone()
+	if children, _ := exec.Command("pgrep", "-P", strconv.Itoa(os.Getpid()), "tool-guard").Output(); len(children) > 0 {
+		fmt.Printf("there is a guard that nothing needs: %s\n", children)
+		os.Exit(1)
+	}
+	p, err := l.Guarded().Start(context.Background(), shell(script))
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	_, out, _ := p.Streams()
+	_, _ = io.Copy(os.Stdout, out)
 	select {}
 }
 
@@ -479,6 +508,12 @@ const unmarkedDaemon = `setsid env -i PATH="$PATH" sh -c 'setsid sh -c "echo \$\
 // SPEC D3: nothing outlives Orla, even when it is killed with SIGKILL.
 func TestNothingOutlivesAKilledOrla(t *testing.T) {
 	killAStandIn(t, 5, markedTree+unmarkedChild+unmarkedDaemon)
+}
+
+// SPEC D3, R4: nor what needs a guard in an Orla that had none before, as orla call needs it to install packages.
+func TestD3AGuardThatComesLater(t *testing.T) {
+	needCommands(t, "setsid", "pgrep")
+	kill(t, asLater, 5, markedTree+unmarkedChild+unmarkedDaemon+"wait")
 }
 
 // SPEC D3: nor does what runs a call of a simple tool.

@@ -72,6 +72,17 @@ func (l localLauncher) Start(ctx context.Context, spec Spec) (Process, error) {
 	return p, nil
 }
 
+// Guarded returns l as a Launcher whose processes end with a killed Orla in any case: the guard is started first, if that
+// was left for later (Options.GuardLater).
+func (l *Local) Guarded() Launcher { return guardedLauncher{localLauncher{l}} }
+
+type guardedLauncher struct{ localLauncher }
+
+func (l guardedLauncher) Start(ctx context.Context, spec Spec) (Process, error) {
+	l.local.watch()
+	return l.localLauncher.Start(ctx, spec)
+}
+
 // Streams returns the process's pipes: Stdin, Stdout and Stderr.
 func (p *LocalProcess) Streams() (stdin, stdout, stderr *os.File) {
 	return p.Stdin, p.Stdout, p.Stderr

@@ -34,7 +34,6 @@ import (
 	"github.com/orla-project/orla/internal/console"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/internal/launch/carry"
-	"github.com/orla-project/orla/internal/launch/guard"
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/observe/telemetry"
 	"github.com/orla-project/orla/manifest"
@@ -108,11 +107,11 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	// not the end of the process. Caught and not ignored: tools would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	self, err := guard.Program()
+	guard, err := wiring.Guard()
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
-	p, err := wiring.Join(cfg, []string{self, wiring.GuardCommand}, before.ForParts(), log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
+	p, err := wiring.Join(cfg, guard, before.ForParts(), log.Logger) //nolint:contextcheck // a sweep of containers is its engine's, which close ends
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}

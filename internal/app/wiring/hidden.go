@@ -10,14 +10,20 @@ import (
 
 // The hidden commands with which Orla starts itself.
 const (
-	GuardCommand = "__guard" // a Local's process that outlives it
+	guardCommand = "__guard" // a Local's process that outlives it
 	probeCommand = "__probe" // says what a container is, inside it
 )
+
+// Guard returns the command of the process that outlives a Local.
+func Guard() ([]string, error) {
+	self, err := guard.Program()
+	return []string{self, guardCommand}, err
+}
 
 // RunHidden runs a hidden command, if args are one, and returns its exit code.
 func RunHidden(args []string, out io.Writer) (code int, hidden bool) {
 	switch {
-	case len(args) == 2 && args[0] == GuardCommand:
+	case len(args) == 2 && args[0] == guardCommand:
 		debug.FreeOSMemory() // the guard may run for long, and needs very little memory
 		return guard.Run(args[1]), true
 	case len(args) > 0 && args[0] == probeCommand:

@@ -98,8 +98,8 @@ func ManyCallers(cfg *config.Loaded) bool {
 }
 
 // Join makes the parts that cfg describes, without any tool yet. guard is the command of the guard,
-// which cleans up after this process; nil for a process that does not serve, which does not take over
-// a cgroup either.
+// which cleans up after this process; nil for a process that does not serve. That one does not take over a cgroup, and has a
+// guard only while it installs packages and after that.
 //
 // before is what the parts of the program before have given; nil for nothing.
 func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (*Parts, error) {
@@ -107,11 +107,7 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 	if guard != nil {
 		root = openCgroupAfter(before, log) // before any process is started, so that all of them begin in it
 	}
-	local := launch.Options{Guard: guard, Cgroup: root, Log: log}
-	if before != nil {
-		local.Before = before.Launch
-	}
-	launcher, err := launch.NewLocal(local)
+	launcher, err := newLocal(launch.Options{Guard: guard, Cgroup: root, Log: log}, before)
 	if err != nil {
 		root.Close()
 		return nil, err
@@ -161,7 +157,7 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 	p.Tenants.Store(ManyCallers(cfg))
 	p.Modules = newModules(cfg, p.Services, log)
 	clean := environ.Clean(os.Environ())
-	p.Packages.open(cfg, launcher.Launcher(), p.confine, clean, log)
+	p.Packages.open(cfg, launcher.Guarded(), p.confine, clean, log)
 	p.clusters = &clusters{folder: cfg.ToolsDir, group: p.Shared.group(), serves: guard != nil, secrets: p.Services.secrets.Resolve, log: log}
 	p.engines = &engines{local: launcher, environ: clean, folder: cfg.ToolsDir, serves: guard != nil, log: log}
 	options := supervisor.Options{
@@ -195,6 +191,21 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 		p.Pins.Share(p.Shared.documents("pins"), p.review)
 	}
 	return p, nil
+}
+
+// newLocal makes the launcher of this machine. Without a guard in opts, it has one later; see Join.
+func newLocal(opts launch.Options, before *Given) (*launch.Local, error) {
+	if before != nil {
+		opts.Before = before.Launch
+	}
+	if opts.Guard == nil {
+		command, err := Guard()
+		if err != nil {
+			return nil, err
+		}
+		opts.Guard, opts.GuardLater = command, true
+	}
+	return launch.NewLocal(opts)
 }
 
 // folderKey names the tools folder of a configuration in the state folder.

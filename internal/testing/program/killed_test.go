@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,6 +60,37 @@ func TestM4KilledInstalls(t *testing.T) {
 		if out := i.must("verify"); strings.Contains(out, "not") {
 			t.Errorf("round %d, killed after %s: %s", round, after, out)
 		}
+	}
+}
+
+// SPEC R4, R5: kill -9 of orla call, which serves nothing, ends all that its installers have started.
+func TestR5AKilledCallLeavesNoInstallers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pids := filepath.Join(dir, "pids")
+	testkit.WriteTool(t, filepath.Join(dir, "tools"), "tool.py", "#!/usr/bin/env python3\n# /// tool\n# description: x\n# setup:\n#   - sh\n#   - -c\n#   - |\n"+
+		"#     sh -c 'sleep 600 & echo $! >>"+pids+"; wait' & echo $! >>"+pids+"; wait\n# ///\n")
+	needs.Programs(t, "python3")
+	cmd := exec.CommandContext(t.Context(), orlaBinary(t), "call", "tool", "--socket", "none")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "ORLA_STATE_DIR="+filepath.Join(dir, "state"), "HOME="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var started []int
+	testkit.Eventually(t, "the installer has started two processes", func() bool {
+		text, _ := os.ReadFile(pids) // not there yet
+		started = started[:0]
+		for word := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil {
+				started = append(started, pid)
+			}
+		}
+		return len(started) == 2
+	})
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	for _, pid := range started {
+		testkit.Eventually(t, "a process of the installer has ended", func() bool { return !alive(pid) })
 	}
 }
 
