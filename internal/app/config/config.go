@@ -20,8 +20,10 @@ import (
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/observe/logging"
+	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
@@ -313,10 +315,12 @@ func variable(key string) string { return "ORLA_" + strings.ToUpper(key) }
 func (l *Loader) readFile(c *Loaded) error {
 	path := l.Path
 	if path == "" {
-		path = l.find()
-	}
-	if path == "" {
-		return nil
+		if path = l.find(); path == "" {
+			return nil
+		}
+		if from := lockfile.Inside(regularfile.Real(filepath.Dir(path))); from != "" { // strangers wrote it (SPEC M7)
+			return fmt.Errorf("configuration file: %s came with the package that was installed in %s (its %s says that), and does not configure Orla; run the command in the folder of your project", path, from, lockfile.RecordName)
+		}
 	}
 	data, err := ReadSmall(path)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 // toolsIn is a folder of tools, with the lock of what is installed in it.
 type toolsIn struct {
 	dir, real string // absolute; real has no links
+	inside    string // the installed package that it is in; "" for none
 	file      string // of the lock
 	lock      *lockfile.Lock
 	err       error // why the lock cannot be read
@@ -50,7 +51,8 @@ func foldersOf(cfg *config.Loaded, home string) (list []toolsIn) {
 	dirs := Folders(cfg, home)
 	for _, dir := range []string{dirs.ToolsDir, dirs.UserDir} {
 		if dir = config.Absolute(dir); dir != "" {
-			list = append(list, toolsIn{dir: dir, real: regularfile.Real(dir), file: lockfile.Path(dir, config.Absolute(cfg.File), home)})
+			real := regularfile.Real(dir)
+			list = append(list, toolsIn{dir: dir, real: real, inside: lockfile.Inside(real), file: lockfile.Path(dir, config.Absolute(cfg.File), home)})
 		}
 	}
 	return list
@@ -177,6 +179,9 @@ func (p *packages) restrict(found *manifest.Result, cfg *config.Loaded) {
 
 // missing are warnings about versions that are to serve and are not there.
 func (p *packages) missing(in *toolsIn) (list []manifest.Problem) {
+	if in.inside != "" {
+		return nil // its tools say what is wrong
+	}
 	if in.err != nil {
 		return []manifest.Problem{{Path: in.file, Severity: manifest.Warning, Err: fmt.Errorf("cannot be read, and so installed packages are not started: %w", in.err)}}
 	}
@@ -201,10 +206,12 @@ func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
 		return beyond(t, "%s; orla install installs it again, orla uninstall %s removes it", fmt.Sprintf(format, args...), name)
 	}
 	switch {
+	case in == nil && was.err != nil:
+		return beyond(t, "its folder %s was installed, is not in a folder of tools any more, and the record of that cannot be read: %v", dir, was.err)
+	case in == nil:
+		return beyond(t, "its folder %s was installed as %s %s, and is not in a folder of tools any more; what is installed runs only where orla install has put it", dir, was.record.Name, was.record.Version)
 	case was.err != nil:
 		return stale("its folder was installed, and the record of that cannot be read: %v", was.err)
-	case in == nil:
-		return stale("its folder %s was installed, and is not in a folder of tools any more", dir)
 	case in.err != nil:
 		return fmt.Errorf("%s: it was installed, and what it was granted cannot be read: %w", t.Source, in.err)
 	}
@@ -243,7 +250,11 @@ func (p *packages) find(t manifest.Tool) (in *toolsIn, dir string, was installed
 			if above >= 0 && p.folders[above].lock != nil && p.folders[above].lock.Find(filepath.Base(filepath.Dir(folder)), filepath.Base(folder)) != nil {
 				return &p.folders[above], folder, installed{}
 			}
-			if folder == filepath.Dir(folder) || slices.ContainsFunc(p.folders, func(in toolsIn) bool { return in.dir == folder || in.real == folder }) {
+			at := slices.IndexFunc(p.folders, func(in toolsIn) bool { return in.dir == folder || in.real == folder })
+			if at >= 0 && p.folders[at].inside != "" {
+				return nil, p.folders[at].inside, p.installedAt(p.folders[at].inside)
+			}
+			if at >= 0 || folder == filepath.Dir(folder) {
 				break
 			}
 		}

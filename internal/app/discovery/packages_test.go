@@ -269,6 +269,43 @@ func TestM7FailsClosed(t *testing.T) {
 	}
 }
 
+// SPEC M7: what an installed package brings below itself is not a tool of the user's own, and configures nothing, also if somebody
+// stands in its folder. A copy of it says what it is, and no command that would remove something else.
+func TestM7AnInstalledPackageIsNoProject(t *testing.T) {
+	p := newProject(t)
+	p.add("notes", "1.0.0", "", nil)
+	at := "tools/notes/1.0.0/"
+	p.put(at+"tools/inner", "#!/bin/sh\n# /// tool\n# description: d\n# ///\n")
+	p.put(at+"orla.yaml", "tools_dir: ./tools\nsocket: none\n")
+	p.must(os.Symlink(at+"tools", filepath.Join(p.dir, "link")))
+	home := filepath.Join(p.dir, "home")
+	for _, in := range []string{at, at + "tools", "link"} {
+		t.Chdir(filepath.Join(p.dir, in))
+		if nearest := lockfile.Nearest(filepath.Join(p.dir, in)); nearest != filepath.Join(p.dir, "orla.yaml") {
+			t.Errorf("in %s the project is that of %s", in, nearest)
+		}
+		if _, err := os.Stat("orla.yaml"); err == nil {
+			if cfg, err := (&config.Loader{Home: home}).Load(); err == nil || !strings.Contains(err.Error(), "came with the package") || cfg.File != "" {
+				t.Errorf("in %s: %v", in, err)
+			}
+		}
+		for _, dir := range []string{".", "tools", filepath.Join(p.dir, in)} {
+			if _, err := os.Stat(filepath.Join(dir, "inner")); err != nil {
+				continue
+			}
+			cfg, err := (&config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: home, Flags: []config.Setting{{Key: "tools_dir", Value: dir, Flag: "tools-dir"}}}).Load()
+			p.must(err)
+			if found := discovery.Find(cfg, home); len(found.Tools) > 0 || len(found.Problems) != 1 || !strings.Contains(found.Problems[0].Err.Error(), "was installed as notes 1.0.0") {
+				t.Errorf("in %s --tools-dir %s serves %d tools: %v", in, dir, len(found.Tools), found.Problems)
+			}
+		}
+	}
+	p.must(os.CopyFS(filepath.Join(p.dir, "tools", "copy"), os.DirFS(filepath.Join(p.dir, at))))
+	if _, why := p.tool("notes"); !strings.Contains(why, "tools/copy was installed as notes 1.0.0") || strings.Contains(why, "uninstall") {
+		t.Errorf("a copy: %s", why)
+	}
+}
+
 func (p *project) must(err error) {
 	p.Helper()
 	if err != nil {

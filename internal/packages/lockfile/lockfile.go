@@ -338,11 +338,12 @@ func Path(toolsDir, configFile, home string) string {
 	return filepath.Join(toolsDir, Name)
 }
 
-// Nearest returns the orla.yaml of a folder, or of the nearest folder above it that has one; "" if there is none.
+// Nearest returns the orla.yaml of a folder, or of the nearest folder above it that has one; "" if there is none. That of an
+// installed package does not count: strangers wrote it.
 func Nearest(dir string) string {
 	for {
 		file := filepath.Join(dir, "orla.yaml")
-		if _, err := os.Lstat(file); err == nil {
+		if _, err := os.Lstat(file); err == nil && Inside(regularfile.Real(dir)) == "" {
 			return file
 		}
 		above := filepath.Dir(dir)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -60,6 +61,20 @@ func ReadRecord(dir string) (Record, error) {
 
 // IsMissing reports whether the error of ReadRecord says that the folder was not installed.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// Inside returns the folder of the installed package that a folder is, or is in; "" if there is none.
+func Inside(dir string) string {
+	for {
+		if _, err := os.Lstat(filepath.Join(dir, RecordName)); err == nil {
+			return dir
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return ""
+		}
+		dir = above
+	}
+}
 
 // Matches reports whether the entry of a lock is about the folder with this record.
 func (r Record) Matches(p *Package) bool {
