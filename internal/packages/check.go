@@ -142,7 +142,7 @@ func (s *Session) named(c Content, want, tag string) error {
 	name, version := c.Tool.Name, c.Tool.Version
 	switch {
 	case !lockfile.ValidName(name):
-		return fmt.Errorf("%q is not a name for a package", name)
+		return fmt.Errorf("%q is not a name for a package: it has letters, digits and a single _, . or - between them, so that it does not pass for a tool of another package, and it is not that of a file of Orla's", name)
 	case want != "" && name != want:
 		return fmt.Errorf("the package calls itself %q, and %q was asked for", name, want)
 	case tag != "" && tag != "v"+version:

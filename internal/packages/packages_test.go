@@ -294,7 +294,7 @@ func TestM4Names(t *testing.T) {
 	if err := p.install(p.source("file", "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "is not a folder") {
 		t.Errorf("over a file: %v", err)
 	}
-	for _, name := range []string{"orla.lock", "node_modules", ".hidden", "tool.yaml"} {
+	for _, name := range []string{"orla.lock", "node_modules", ".hidden", "tool.yaml", "fs__delete", "fs--delete", "fs_-delete", "fs_"} {
 		if err := p.install(p.source(name, "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "is not a name for a package") {
 			t.Errorf("%s: %v", name, err)
 		}

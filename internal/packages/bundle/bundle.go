@@ -165,6 +165,7 @@ func (a about) toolYAML(entrypoint string, secretEnv []string) string {
 const secretNamespace = keys.PackageSecrets
 
 var (
+	severalMarks = regexp.MustCompile(`[._-]{2,}`) // which no name of a package has
 	notInVersion = regexp.MustCompile(`[^0-9A-Za-z.-]+`)
 	threeNumbers = regexp.MustCompile(`^v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(.*)$`)
 )
@@ -205,7 +206,7 @@ func shortName(full string) string {
 	} else if slices.Contains(common, strings.ToLower(own)) {
 		own = space[strings.LastIndex(space, ".")+1:] + "-" + own
 	}
-	name := strings.Trim(manifest.AllowedName(own), "._-")
+	name := strings.Trim(severalMarks.ReplaceAllString(manifest.AllowedName(own), "-"), "._-")
 	if len(name) > 40 { // the names of its tools come after it
 		name = strings.Trim(name[:40], "._-")
 	}

@@ -185,9 +185,11 @@ var (
 // reserved are names of files and folders that mean something else in a folder of tools.
 var reserved = []string{Name, "orla.yaml", "tool.yaml", "tool.yml", "orla-tool.json", "node_modules", "__pycache__", "venv"}
 
-// ValidName reports whether a package may have a name: it is that of a folder in a folder of tools.
+// ValidName reports whether a package may have a name: it is that of a folder in a folder of tools. It has no two of "_", "." and
+// "-" in a row, which stand between the name of a capsule or a server and that of its tool, and none at its end (SPEC M7).
 func ValidName(name string) bool {
-	return manifest.ValidName(name) && !strings.HasPrefix(name, ".") && !slices.Contains(reserved, strings.ToLower(name))
+	return manifest.ValidName(name) && !strings.HasPrefix(name, ".") && !slices.Contains(reserved, strings.ToLower(name)) &&
+		!strings.Contains(manifest.Dashed(name)+"-", "--")
 }
 
 // check calls wrong for each fault of a package.
