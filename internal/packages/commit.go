@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
@@ -220,49 +219,4 @@ func (s *Session) replace(stage, target string, entry lockfile.Package) error {
 		return errors.Join(err, os.Rename(old, target))
 	}
 	return os.RemoveAll(old)
-}
-
-// secretFile has the Secret of a package, beside its versions. It is in no digest and no lock.
-const secretFile = "secret.yaml"
-
-// ignoreText keeps git from taking the Secret.
-const ignoreText = "/" + secretFile + "\n/" + ignoreName + "\n"
-
-// withoutSecret removes the Secret of a package, and what keeps git from taking it.
-func (s *Session) withoutSecret(name string) error {
-	dir := filepath.Join(s.store.Dir, name)
-	if text, err := regularfile.Read(filepath.Join(dir, ignoreName), 1000); err == nil && string(text) == ignoreText {
-		_ = os.Remove(filepath.Join(dir, ignoreName)) // it does no harm
-	}
-	return os.Remove(filepath.Join(dir, secretFile))
-}
-
-// secret writes the Secret of a package, which this user alone can read. One without a Secret keeps that of before,
-// unless it is the first of its name: then what is there was another package's.
-func (s *Session) secret(name string, text []byte, first bool) error {
-	dir := filepath.Join(s.store.Dir, name)
-	switch {
-	case len(text) > 0:
-	case first && exists(filepath.Join(dir, secretFile)):
-		if err := s.step("remove the secret"); err != nil {
-			return err
-		}
-		return s.withoutSecret(name)
-	default:
-		return nil
-	}
-	if err := s.step("write the secret"); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // a sandbox has another user
-		return err
-	}
-	// Before the Secret: tools may be in version control.
-	ignore := filepath.Join(dir, ignoreName)
-	if _, err := os.Lstat(ignore); errors.Is(err, fs.ErrNotExist) {
-		if err := os.WriteFile(ignore, []byte(ignoreText), 0o644); err != nil { //nolint:gosec // git reads it
-			return err
-		}
-	}
-	return wholefile.WriteSynced(filepath.Join(dir, secretFile), text)
 }

@@ -32,6 +32,9 @@ func (p *project) made(source lockfile.Source, from packages.From, files map[str
 	})
 }
 
+// aSecret is a Secret as Orla writes it.
+const aSecret = "kind: Secret\nmetadata:\n  name: \"say\"\n  namespace: \"packages\"\n"
+
 // SPEC M5 and M7: a package from another source does not take over a name, what was granted to it, and its secrets,
 // whatever kind of source both have.
 func TestM7AnotherSourceDoesNotTakeOverAName(t *testing.T) {
@@ -59,7 +62,7 @@ func TestM7AnotherSourceDoesNotTakeOverAName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
-			p.must(p.made(c.before, packages.From{Name: "say"}, tool("1.0.0", ""), "kind: Secret\n"))
+			p.must(p.made(c.before, packages.From{Name: "say"}, tool("1.0.0", ""), aSecret))
 			before, err := os.ReadFile(p.store.Lock)
 			p.must(err)
 			err = p.made(c.after, packages.From{Name: "say"}, tool("2.0.0", ""), "")
@@ -82,7 +85,7 @@ func TestM7ANameStartsAgainWithoutSecrets(t *testing.T) {
 	source := lockfile.Source{Kind: lockfile.Bundle, URL: "/downloads/say.mcpb"}
 	files := map[string]string{"tool.yaml": "name: say\nversion: 1.0.0\ndescription: it says its version\nentrypoint: run\n", "run": "#!/bin/sh\n"}
 	secret := filepath.Join(p.store.Dir, "say", "secret.yaml")
-	p.must(p.made(source, packages.From{Name: "say"}, files, "kind: Secret\n"))
+	p.must(p.made(source, packages.From{Name: "say"}, files, aSecret))
 	p.must(p.made(source, packages.From{Name: "say"}, files, ""))
 	if !exists(secret) {
 		t.Error("the package has lost its Secret")
@@ -96,6 +99,42 @@ func TestM7ANameStartsAgainWithoutSecrets(t *testing.T) {
 	p.must(p.install(p.source("say", "2.0.0", "")))
 	if exists(secret) || exists(ignore) {
 		t.Error("a package from elsewhere has the Secret of the one before")
+	}
+}
+
+// SPEC M7: a file of the user's own where the Secret of a package belongs is neither replaced nor removed, and a .gitignore of
+// the user's own keeps git from taking the Secret too.
+func TestM7FilesOfTheUserBesideAPackage(t *testing.T) {
+	p := newProject(t)
+	source := lockfile.Source{Kind: lockfile.Bundle, URL: "/downloads/say.mcpb"}
+	files := map[string]string{"tool.yaml": "name: say\nversion: 1.0.0\ndescription: it says its version\nentrypoint: run\n", "run": "#!/bin/sh\n"}
+	dir := filepath.Join(p.store.Dir, "say")
+	text := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		p.must(err)
+		return string(text)
+	}
+	const mine = "kind: Secret\nmetadata: {name: mine}\n"
+	p.put(dir, "secret.yaml", mine)
+	for _, secret := range []string{"", aSecret} {
+		err := p.made(source, packages.From{Name: "say"}, files, secret)
+		if err == nil || !strings.Contains(err.Error(), "say/secret.yaml is there") || text("secret.yaml") != mine || exists(p.store.Lock) {
+			t.Errorf("with the Secret %q: %v", secret, err)
+		}
+	}
+	p.must(os.Remove(filepath.Join(dir, "secret.yaml")))
+	p.put(dir, ".gitignore", "*.pyc\n!secret.yaml")
+	for range 2 {
+		p.must(p.made(source, packages.From{Name: "say"}, files, aSecret))
+		if got := text(".gitignore"); got != "*.pyc\n!secret.yaml\n/secret.yaml\n" {
+			t.Errorf("the .gitignore has %q", got)
+		}
+	}
+	p.put(dir, "secret.yaml", mine)
+	p.must(p.do(func(s *packages.Session) error { _, err := s.Remove(p.Context(), "say", ""); return err }))
+	if text("secret.yaml") != mine || exists(filepath.Join(dir, "1.0.0")) {
+		t.Error("an uninstall has removed the user's file, or not the package")
 	}
 }
 
