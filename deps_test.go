@@ -243,7 +243,7 @@ var imports = map[string][]string{
 	"internal/app/cli/logins":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
 	"internal/app/cli/pinned":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
 	"internal/app/cli/packaged": {
-		"internal/app/cli/running", "internal/deps/versions", "internal/file/regularfile",
+		"internal/app/cli/running", "internal/deps/versions", "internal/file/regularfile", "internal/file/yamldoc",
 		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version", "internal/app/wiring",
 		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/toolfile",
 	},

@@ -60,11 +60,13 @@ type From struct {
 func (s *Session) Git(ctx context.Context, from From) (*Candidate, error) {
 	ref := from.Ref
 	if ref == "" || ref == "latest" {
-		tags, err := s.store.Git.Tags(ctx, from.URL)
+		tags, others, err := s.store.Git.Tags(ctx, from.URL)
 		if err != nil {
 			return nil, err
 		}
-		if ref = origin.Latest(tags); ref == "" {
+		if ref = origin.Latest(tags); ref == "" && len(others) > 0 {
+			return nil, fmt.Errorf("%s has no tag with a version, such as v1.0.0, but %q; a commit can be given in its place", from.URL, others)
+		} else if ref == "" {
 			return nil, fmt.Errorf("%s has no tag with a version, such as v1.0.0; a commit can be given in its place", from.URL)
 		}
 	}

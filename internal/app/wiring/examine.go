@@ -59,6 +59,17 @@ func Examine(ctx context.Context, cfg *config.Loaded, tools []manifest.Tool, run
 	return append(findings, doctor.Finding{Check: "wasm", Level: doctor.OK, Text: "modules run in Orla itself, on every machine"})
 }
 
+// ExamineSandbox reports whether a native sandbox can be made on this machine, which some tools need.
+func ExamineSandbox(ctx context.Context, needed []string) doctor.Finding {
+	log := slog.New(slog.DiscardHandler)
+	local, err := launch.NewLocal(launch.Options{Log: log})
+	if err != nil {
+		return doctor.Finding{Check: "sandbox", Level: doctor.Warn, Text: err.Error()}
+	}
+	defer local.Close()
+	return examineSandbox(ctx, local, needed, log)
+}
+
 // examineSandbox makes an empty native sandbox.
 func examineSandbox(ctx context.Context, local *launch.Local, needed []string, log *slog.Logger) doctor.Finding {
 	const check = "sandbox"

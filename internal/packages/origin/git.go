@@ -48,27 +48,32 @@ func (g Git) start(ctx context.Context, url string) (*program, context.Context, 
 }
 
 // Tags asks a repository for its tags and returns those that are versions: "v" and a semantic version, in
-// ascending order (RFC 3, section 7.3).
-func (g Git) Tags(ctx context.Context, url string) ([]string, error) {
+// ascending order (RFC 3, section 7.3). others are some of the rest.
+func (g Git) Tags(ctx context.Context, url string) (tags, others []string, err error) {
 	p, ctx, cancel, err := g.start(ctx, url)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer cancel()
 	out := &small{most: maxTags}
 	if err := p.run(ctx, out, "ls-remote", "--tags", "--refs", "--", url); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var tags []string
 	for line := range strings.Lines(out.String()) {
 		_, name, _ := strings.Cut(strings.TrimRight(line, "\n"), "\trefs/tags/")
-		if isVersion(name) {
+		switch {
+		case isVersion(name):
 			tags = append(tags, name)
+		case len(others) < fewTags:
+			others = append(others, name)
 		}
 	}
 	slices.SortFunc(tags, semver.Compare)
-	return tags, nil
+	return tags, others, nil
 }
+
+// fewTags is how many tags that are no versions are worth a look.
+const fewTags = 3
 
 // isVersion reports whether a tag is "v" and a whole semantic version.
 func isVersion(tag string) bool {

@@ -143,7 +143,7 @@ func TestRFC3S4_2RepositoriesByEveryTransport(t *testing.T) {
 	r, commits := tool(t, filepath.Join(base, "fs"))
 	for _, remote := range []string{testkit.GitDaemon(t, base, "GIT_CONFIG_GLOBAL="+safe(t)) + "/fs", smartHTTP(t, base, nil) + "/fs/.git", "file://" + r.dir} {
 		g := origin.Git{Local: true}
-		tags, err := g.Tags(t.Context(), remote)
+		tags, _, err := g.Tags(t.Context(), remote)
 		if err != nil || !slices.Equal(tags, []string{"v1.0.0", "v1.1.0"}) {
 			t.Fatalf("%s: %v %v", remote, tags, err)
 		}
@@ -193,9 +193,12 @@ func TestRFC3S7_3TagsAndLatest(t *testing.T) {
 	for _, tag := range []string{"v1.9.0", "v1.10.0", "v2.0.0-rc.1", "1.0.0", "v3", "v3.1", "v1.10.0+build.5", "vx", "release", "v01.0.0"} {
 		r.git("tag", tag)
 	}
-	tags, err := (origin.Git{Local: true}).Tags(t.Context(), "file://"+r.dir)
+	tags, others, err := (origin.Git{Local: true}).Tags(t.Context(), "file://"+r.dir)
 	if err != nil || len(tags) != 4 || tags[0] != "v1.9.0" || tags[3] != "v2.0.0-rc.1" || !slices.Contains(tags, "v1.10.0+build.5") {
 		t.Errorf("%v %v", tags, err)
+	}
+	if !slices.Equal(others, []string{"1.0.0", "release", "v01.0.0"}) {
+		t.Errorf("the others are %v", others)
 	}
 	for want, of := range map[string][]string{
 		"v1.10.0":    {"v1.9.0", "v1.10.0", "v2.0.0-rc.1"},
@@ -371,7 +374,7 @@ func TestM4FetchesHaveAnEnd(t *testing.T) {
 		return true
 	}) + "/fs/.git"
 	defer close(over)
-	if _, err := (origin.Git{Timeout: 200 * time.Millisecond}).Tags(t.Context(), slow); err == nil || !strings.Contains(err.Error(), "did not finish within 200ms") {
+	if _, _, err := (origin.Git{Timeout: 200 * time.Millisecond}).Tags(t.Context(), slow); err == nil || !strings.Contains(err.Error(), "did not finish within 200ms") {
 		t.Errorf("%v", err)
 	}
 	<-begun
@@ -458,7 +461,7 @@ func TestM4NothingOfARepositoryRuns(t *testing.T) {
 	if got := read(t, into, "hidden"); got != "$Format:%H$\nline\n" {
 		t.Errorf("the file is %q", got)
 	}
-	if _, err := (origin.Git{Timeout: 5 * time.Second}).Tags(t.Context(), "ssh://127.0.0.1:1/x"); err == nil {
+	if _, _, err := (origin.Git{Timeout: 5 * time.Second}).Tags(t.Context(), "ssh://127.0.0.1:1/x"); err == nil {
 		t.Error("ssh: no error")
 	}
 	if _, err := os.Stat(ran); err == nil {

@@ -75,12 +75,15 @@ func TestM5BundlesAgain(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(i.dir, "tools", "asks")); err != nil { // on another machine
 		t.Fatal(err)
 	}
-	if out, err := i.orla("install"); err == nil || !strings.Contains(out, `"key" needs a value`) || strings.Contains(out, `"zone" needs`) {
+	if out, err := i.orla("install"); err == nil || !strings.Contains(out, `"key" needs a value`) || strings.Contains(out, `"zone" needs`) || strings.Contains(out, "all that the lock has") {
 		t.Errorf("without the secret: %v %s", err, out)
 	}
 	i.must("install", "--set", "key=other")
 	if got := fileText(t, i.dir, "tools", "asks", "secret.yaml"); !strings.Contains(got, "other") || fileText(t, i.dir, "orla.lock") != lock {
 		t.Errorf("the secret is\n%s", got)
+	}
+	if out := i.must("list", "--outdated"); !strings.HasSuffix(strings.TrimSpace(out), "-") {
+		t.Errorf("a file has newer versions or none: %s", out)
 	}
 	if out := i.must("update"); !strings.Contains(out, "asks 1.0.0 is the newest") {
 		t.Errorf("update prints %s", out)
@@ -105,11 +108,11 @@ func TestM5ServersAgain(t *testing.T) {
 	const name = "com.apify/apify-mcp-server"
 	servers := mcpregistry.Servers()
 	var answers atomic.Pointer[http.Handler]
-	serve := func(servers []json.RawMessage) {
-		h := mcpregistry.Handler(servers, nil)
+	serve := func(servers []json.RawMessage, status map[string]string) {
+		h := mcpregistry.Handler(servers, status)
 		answers.Store(&h)
 	}
-	serve(servers)
+	serve(servers, nil)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*answers.Load()).ServeHTTP(w, r) }))
 	defer s.Close()
 	i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nstate_dir: ./state\nregistries: ["+s.URL+"/v0.1]\n")
@@ -140,8 +143,18 @@ func TestM5ServersAgain(t *testing.T) {
 			newer[at] = json.RawMessage(strings.Replace(string(raw), "0.15.2", "0.16.0", 1))
 		}
 	}
-	serve(newer)
-	i.must("cache", "clear")
+	outdated := func(servers []json.RawMessage, status map[string]string, want string) {
+		t.Helper()
+		serve(servers, status)
+		i.must("cache", "clear")
+		if out := i.must("list", "--outdated"); !strings.Contains(out, want) {
+			t.Errorf("list prints %s, want %s", out, want)
+		}
+	}
+	outdated(servers, map[string]string{name: "deprecated"}, "the registry says that it is deprecated")
+	outdated(servers, map[string]string{name: "deleted"}, "the registry has deleted this server")
+	outdated(append(slices.Clone(newer), servers...), nil, "/v0.1  0.16.0 is there")
+	outdated(newer, nil, "does not have this version any more; 0.16.0 is there")
 	if out, err := i.orla("update", "--yes"); err == nil || !strings.Contains(out, "run orla uninstall "+short+" first") {
 		t.Errorf("update prints %v %s", err, out)
 	}

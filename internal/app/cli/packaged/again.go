@@ -2,6 +2,7 @@ package packaged
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/permission"
+	"github.com/orla-project/orla/internal/packages/registry"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -62,7 +64,7 @@ func (c command) newerMade(ctx context.Context, p *place, s *packages.Session, b
 	if err != nil {
 		return nil, err
 	}
-	if server := found.Server; server != nil && manifest.ValidVersion(server.Version) && manifest.CompareVersions(server.Version, before.Version) <= 0 {
+	if server := found.Server; server != nil && manifest.ValidVersion(server.Version) && !isNewer(server.Version, before.Version) {
 		return nil, nil //nolint:nilnil // there is nothing newer
 	}
 	return c.fromServer(ctx, p, s, found, w)
@@ -160,18 +162,68 @@ func (w wanted) make(ctx context.Context, s *packages.Session, source lockfile.S
 	return s.Made(ctx, source, from, fill)
 }
 
-// outdated returns the highest version of a repository if it is newer than an entry; "" otherwise.
-func (p *place) outdated(ctx context.Context, e lockfile.Package) (string, error) {
+// outdated returns the highest version that the source of an entry has, if it is newer; "" otherwise. The error says why that
+// is not known, or what the registry says of the version that is installed. asked is false if nobody can say.
+func (c command) outdated(ctx context.Context, p *place, e lockfile.Package) (newest string, asked bool, err error) {
+	if err := p.mayFetch(e.Source); err != nil {
+		return "", true, err
+	}
+	switch {
+	case e.Source.Server != "":
+		newest, err = c.newestServer(ctx, p, e)
+		return newest, true, err
+	case e.Source.Kind != lockfile.Git:
+		return "", false, nil
+	}
 	git := p.store.Git
 	git.Local = strings.HasPrefix(e.Source.URL, "file://")
-	if err := p.mayFetch(e.Source); err != nil {
+	tags, _, err := git.Tags(ctx, e.Source.URL)
+	if newest = strings.TrimPrefix(origin.Latest(tags), "v"); err == nil && newest != "" && manifest.CompareVersions(newest, e.Version) > 0 {
+		return newest, true, nil
+	}
+	return "", true, err
+}
+
+// newestServer is outdated for what a registry of MCP servers names.
+func (c command) newestServer(ctx context.Context, p *place, e lockfile.Package) (string, error) {
+	all, err := c.registries(p, e.Source.Registry)
+	if err != nil {
 		return "", err
 	}
-	tags, err := git.Tags(ctx, e.Source.URL)
-	if newest := strings.TrimPrefix(origin.Latest(tags), "v"); err == nil && newest != "" && manifest.CompareVersions(newest, e.Version) > 0 {
-		return newest, nil
+	latest, err := all.Find(ctx, e.Source.Server)
+	if err != nil {
+		return "", err // such as that it was deleted
 	}
-	return "", err
+	version := latest.Server.Version
+	if isNewer(version, e.Version) {
+		if latest, err = all.FindVersion(ctx, e.Source.Server, e.Version); err != nil {
+			if _, missing := errors.AsType[*registry.NotFoundError](err); missing {
+				err = errors.New("the registry does not have this version any more")
+			}
+			return version, err
+		}
+		return version, deprecated(latest.Server)
+	}
+	return "", deprecated(latest.Server)
+}
+
+// isNewer reports whether a server has a newer version: versions that are none of SemVer have no order.
+func isNewer(version, than string) bool {
+	if manifest.ValidVersion(version) && manifest.ValidVersion(than) {
+		return manifest.CompareVersions(version, than) > 0
+	}
+	return version != than
+}
+
+// deprecated returns what a registry says of a deprecated server; nil for others.
+func deprecated(server *registry.Server) error {
+	switch {
+	case !server.Deprecated:
+		return nil
+	case server.Message == "":
+		return errors.New("the registry says that it is deprecated")
+	}
+	return fmt.Errorf("the registry says that it is deprecated: %s", server.Message)
 }
 
 // fromFiles reports whether a repository of this machine is in a lock.

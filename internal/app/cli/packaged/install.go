@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,8 +15,10 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/permission"
@@ -105,6 +108,8 @@ func parseWord(word string) (url, name, ref string, err error) {
 	}
 	version := strings.TrimPrefix(ref, "v")
 	switch {
+	case strings.Count(name, "/") > 1 && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "/"):
+		return "", "", "", fmt.Errorf("%s is no name and no URL; did you mean https://%[1]s?", name)
 	case strings.Contains(name, "/"): // a server of an MCP registry, whose versions are its own
 		return url, name, ref, nil
 	case ref == "", ref == "latest", strings.HasPrefix(ref, "v") && manifest.ValidVersion(version), url != "" && commit().MatchString(ref):
@@ -244,6 +249,9 @@ func (c command) installLocked(ctx context.Context, p *place, s *packages.Sessio
 // done notifies a running Orla, and prints what was installed.
 func (c command) done(ctx context.Context, p *place, all []lockfile.Package, asJSON bool) error {
 	client, reloaded := c.reload(ctx, p)
+	if client == nil && len(all) > 0 { // a running Orla may have what this process lacks
+		c.sayNoSandbox(ctx, p, all)
+	}
 	list := make([]installed, 0, len(all))
 	var text strings.Builder
 	for _, entry := range all {
@@ -272,6 +280,24 @@ func (c command) done(ctx context.Context, p *place, all []lockfile.Package, asJ
 		text.WriteString("all that the lock has is installed\n")
 	}
 	return c.print(text.String())
+}
+
+// sayNoSandbox says which packages cannot be called, as this machine has no sandboxes.
+func (c command) sayNoSandbox(ctx context.Context, p *place, all []lockfile.Package) {
+	var needed []string
+	for _, t := range discovery.Find(p.cfg, p.loader.Home).Tools {
+		isOne := func(e lockfile.Package) bool { return e.Name == t.Name && e.Serves }
+		if t.Isolation.Terms.Backend == manifest.BackendNative && slices.ContainsFunc(all, isOne) {
+			needed = append(needed, t.Name)
+		}
+	}
+	if len(needed) == 0 {
+		return
+	}
+	if found := wiring.ExamineSandbox(ctx, needed); found.Level != doctor.OK {
+		c.say("%s, whose calls are refused", found.Text)
+		c.say("  to change that: %s; or, if you trust it, say isolation: none for it below packages in orla.yaml", found.Fix)
+	}
 }
 
 // taken returns an error if another tool in the folder has the name of a package.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/manifest/toolfile"
@@ -27,6 +28,8 @@ type listed struct {
 	Signed   bool            `json:"signed"`
 	Outdated string          `json:"outdated,omitempty"`
 	Problem  string          `json:"problem,omitempty"`
+
+	unasked bool // nobody can say whether there is a newer version
 }
 
 func (c command) list() *cobra.Command {
@@ -35,8 +38,9 @@ func (c command) list() *cobra.Command {
 		Use:   "list",
 		Short: "List the packages that are installed",
 		Long: "List the packages that are installed, their versions, which one serves, and where they\n" +
-			"came from. orla tools lists all tools. With --outdated, ask the repositories for\n" +
-			"newer versions.",
+			"came from. orla tools lists all tools. With --outdated, ask the repositories and\n" +
+			"registries for newer versions, and for servers that were deleted. A - says that nobody\n" +
+			"can be asked.",
 		Example: "  orla list\n  orla list --outdated\n  orla list --json | jq '.[].name'",
 		Args:    cobra.NoArgs,
 		RunE: c.here(&global, func(ctx context.Context, p *place, _ []string) error {
@@ -50,10 +54,12 @@ func (c command) list() *cobra.Command {
 				if !one.There {
 					one.Problem = "not installed; orla install installs it"
 				}
-				if outdated && one.Serves && e.Source.Kind == lockfile.Git {
-					if one.Outdated, err = p.outdated(ctx, e); err != nil {
+				if outdated && one.Serves {
+					var asked bool
+					if one.Outdated, asked, err = c.outdated(ctx, p, e); err != nil {
 						one.Problem = err.Error()
 					}
+					one.unasked = !asked
 				}
 				list = append(list, one)
 			}
@@ -82,6 +88,9 @@ func (c command) printList(list []listed) error {
 		}
 		if l.Outdated != "" {
 			note = strings.TrimPrefix(note+"; "+l.Outdated+" is there", "; ")
+		}
+		if note == "" && l.unasked {
+			note = "-"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", l.Name, l.Version, serves, terminal.Printable(l.Source.URL), terminal.Printable(note))
 	}
@@ -122,6 +131,9 @@ func (c command) info() *cobra.Command {
 			}
 			if entry == nil {
 				found, err := c.lookUp(ctx, p, name)
+				if near := yamldoc.Nearest(name, lock.Names()); err != nil && near != "" {
+					return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%w: %s", packages.ErrNotInstalled, name), Hint: "did you mean " + near + "?"}
+				}
 				if err != nil {
 					return err
 				}

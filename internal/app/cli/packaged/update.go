@@ -171,7 +171,7 @@ func (c command) newer(ctx context.Context, p *place, s *packages.Session, befor
 		}
 		from.Signers = entry.Signers
 	}
-	tags, err := p.store.Git.Tags(ctx, from.URL)
+	tags, _, err := p.store.Git.Tags(ctx, from.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func follow(ctx context.Context, client *control.Client, reloaded *control.Reloa
 	if why := notServed(reloaded, name); why != "" {
 		return "", errors.New(why)
 	}
-	patience := min(candidate.Tool.Runtime.StartupTimeout, followMost) + followSlack
+	patience := patienceWith(candidate.Tool)
 	for deadline := time.Now().Add(patience); ; {
 		t, err := client.Tool(ctx, name)
 		switch refused, isRefused := errors.AsType[*control.Error](err); {
@@ -241,6 +241,11 @@ func follow(ctx context.Context, client *control.Client, reloaded *control.Reloa
 			return "", context.Cause(ctx)
 		}
 	}
+}
+
+// patienceWith is how long a new version may take until it is READY.
+func patienceWith(t manifest.Tool) time.Duration {
+	return min(t.Runtime.StartupTimeout, followMost) + followSlack
 }
 
 // held says that changed definitions are not served.
