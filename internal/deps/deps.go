@@ -53,6 +53,8 @@ type Need struct {
 	Digest string
 	// File declares the dependencies, and Lock fixes their versions; "" if there is no lock.
 	File, Lock string
+	// Unlocked is a package.json without a lock, for which nothing is installed.
+	Unlocked string
 
 	source Source
 	block  []byte // the content of a PEP 723 block; nil without one

@@ -85,7 +85,7 @@ func (f *Files) Detect(s Source) (Need, error) {
 		need.File = s.Script
 	}
 	if need.File == "" {
-		return Need{}, nil
+		return Need{Unlocked: need.Unlocked}, nil
 	}
 	if need.Digest, err = digestOf(s, files); err != nil {
 		return Need{}, err
@@ -198,6 +198,9 @@ func (f *Files) node(need *Need) ([]summed, error) {
 				need.File = file
 				break
 			}
+		}
+		if need.Lock == "" {
+			need.Unlocked = file
 		}
 		for _, extra := range []string{".npmrc", "pnpm-workspace.yaml"} {
 			if found, err := f.read(filepath.Join(folder, extra), plain); err == nil {

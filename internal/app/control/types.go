@@ -87,6 +87,7 @@ type ToolStatus struct {
 	Login     string    `json:"login,omitempty" jsonschema:"Who has logged in to a remote server by orla login, and until when the access token is valid; absent without a login."`
 	NeedLogin bool      `json:"need_login,omitempty" jsonschema:"The login of a remote server is over or cannot be used, or a login is required and there is none: somebody has to run orla login."`
 	Stderr    []string  `json:"stderr,omitempty" jsonschema:"Its last lines on stderr. Only in the status of one tool."`
+	Problems  []string  `json:"problems,omitempty" jsonschema:"What may not be as its author thinks, such as packages that nobody installs. Only in the status of one tool."`
 }
 
 // Problem is one entry of the tools folder that is not served, or not as its

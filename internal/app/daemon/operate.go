@@ -153,6 +153,11 @@ func (o operations) Tool(name string) (control.ToolStatus, error) {
 			t.Stderr = append(t.Stderr, said.Text)
 		}
 	}
+	for _, p := range o.problems() {
+		if p.Tool == name {
+			t.Problems = append(t.Problems, discovery.Messages(p)...)
+		}
+	}
 	return t, nil
 }
 

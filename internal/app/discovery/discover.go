@@ -81,7 +81,8 @@ func withDocuments(found, all manifest.Result) manifest.Result {
 	return found
 }
 
-// WithLimits sets the limits of the tools, in place, and removes tools that ask for more than they may have.
+// WithLimits sets the limits of the tools, in place, removes tools that ask for more than they may have, and warns of those that
+// nobody installs the packages of.
 func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
 	served := 0
 	for i := range found.Tools {
@@ -98,6 +99,7 @@ func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
 	}
 	clear(found.Tools[served:])
 	found.Tools = found.Tools[:served]
+	warnOfUnlocked(&found)
 	slices.SortStableFunc(found.Problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
 	return found
 }

@@ -2,9 +2,11 @@ package program
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -137,6 +139,37 @@ func TestR4TheLifeOfACapsuleWithDependencies(t *testing.T) {
 	log.next("state", is("live", "READY"))
 	if got := o.mustCall("live"); got != "3 2" {
 		t.Errorf("after a failed install and a crash it answers %q", got)
+	}
+}
+
+// SPEC R4: a hundred saves of declarations that cannot be installed: the same process answers after each of them.
+func TestR4AHundredBrokenDeclarationsOfACapsule(t *testing.T) {
+	needs.Time(t, "saves a hundred files, one after the other")
+	t.Parallel()
+	tools := t.TempDir()
+	n := newNeeding(t, tools, "")
+	n.manifest("setup: [sh, -c, 'if grep -q acme part-*; then exec cat /nowhere; fi; python3 -m venv --without-pip \"$ORLA_ENV\"']\n", "mcp: {input_schema: {type: object}}")
+	n.save("answer.py", says(`"whole"`))
+	const rounds, files = 100, 20 // a file that changes much oftener is left out
+	included := "gadget\n"
+	for file := range files {
+		included += fmt.Sprintf("-r part-%d\n", file)
+		n.save(fmt.Sprintf("part-%d", file), "# nothing\n")
+	}
+	n.save("requirements.txt", included)
+	o := serveNeeding(t, tools, t.TempDir())
+	log := o.follow()
+	log.next("state", is("live", "READY"))
+	before := n.pids()
+	for round := range rounds {
+		n.save(fmt.Sprintf("part-%d", round%files), fmt.Sprintf("acme==%d===\x00\n", round))
+		log.next("dependencies could not be installed; keeping the process", nil)
+		if got := o.mustCall("live"); got != "whole" {
+			t.Fatalf("after %d rounds it answers %q", round, got)
+		}
+	}
+	if now := n.pids(); len(now) != 1 || !slices.Equal(now, before) || o.count("state", is("live", "RELOADING")) > 0 {
+		t.Errorf("processes %v became %v", before, now)
 	}
 }
 
@@ -289,6 +322,8 @@ func TestR1WhatToolsNeed(t *testing.T) {
 		}
 	}
 	pack("project", "main.js", "node", "", map[string]string{"package.json": "{}", "pnpm-lock.yaml": ""})
+	pack("unlocked", "main.js", "node", "", map[string]string{"package.json": `{"dependencies": {"acme": "1"}}`})
+	pack("plainjs", "main.js", "node", "", map[string]string{"package.json": `{"name": "plainjs"}`})
 	pack("broken", "main.py", "python3", "", map[string]string{"requirements.txt": "-r nowhere.txt\n"})
 	pack("other", "main.py", "python3", "dependencies: [nosuchprogram, python>=3.99]\n", map[string]string{"requirements.txt": "acme\n"})
 	pack("own", "main.py", "python3", "runtime: {setup: none}\n", map[string]string{"requirements.txt": "acme\n"})
@@ -315,11 +350,15 @@ func TestR1WhatToolsNeed(t *testing.T) {
 		"project needs the packages of pnpm-lock.yaml, which pnpm installs",
 		"pnpm installs what pnpm-lock.yaml declares, and is not in PATH",
 		"cannot read its dependencies", "nowhere.txt",
+		"unlocked/package.json needs packages, and there is no lock of npm or pnpm beside it: run npm install there",
 		"nosuchprogram is missing, and other needs nosuchprogram", "other needs python>=3.99",
 	} {
 		if out := orla("validate"); !strings.Contains(out, want) {
 			t.Errorf("orla validate does not say %q:\n%s", want, out)
 		}
+	}
+	if out := orla("validate"); strings.Contains(out, "plainjs") || strings.Count(out, "run npm install") != 1 {
+		t.Errorf("orla validate warns of too much:\n%s", out)
 	}
 	if out := orla("validate"); strings.Contains(out, "own needs") {
 		t.Errorf("a tool with setup: none needs something:\n%s", out)

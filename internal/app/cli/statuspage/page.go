@@ -285,6 +285,9 @@ func (p *page) tool(t *control.ToolStatus) {
 	fact("login", terminal.Printable(t.Login))
 	fact("isolation", t.Isolation)
 	fact("limits", terminal.Printable(t.Limits))
+	for _, problem := range t.Problems {
+		fact("problem", terminal.Printable(problem))
+	}
 	if len(t.Stderr) > 0 {
 		p.printf("  its last lines on stderr:\n")
 	}
