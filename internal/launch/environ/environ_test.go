@@ -103,6 +103,22 @@ func TestT7ProgramsAreFoundWhereTheProcessLooks(t *testing.T) {
 	}
 }
 
+// SPEC R2: nothing is installed for a tool whose processes have the programs of an image.
+func TestR2ImagesHaveTheirOwnPackages(t *testing.T) {
+	bin, dir := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for backend, want := range map[manifest.Backend]bool{manifest.BackendNative: true, manifest.BackendContainer: false, manifest.BackendKubernetes: false} {
+		tool := manifest.Tool{Name: "a", Kind: manifest.Capsule, Path: filepath.Join(dir, "main"), Dir: dir, Interpreter: manifest.Interpreter{Name: "python3"}}
+		tool.Isolation.Mode, tool.Isolation.Terms.Backend = manifest.IsolationSandboxed, backend
+		tool.Run.Env = map[string]string{"PATH": bin}
+		if _, ok := environ.Dependencies(tool, nil); ok != want {
+			t.Errorf("%s: %v", backend, ok)
+		}
+	}
+}
+
 // SPEC R6: the interpreter that installs what a package from elsewhere needs is the machine's. The package has no say in it.
 func TestR6ThePackageDoesNotChooseItsInterpreter(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
