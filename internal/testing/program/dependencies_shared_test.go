@@ -1,10 +1,12 @@
 package program
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -38,5 +40,27 @@ func TestR4SeveralCallersDoNotSeeWhatAnInstallerPrints(t *testing.T) {
 	}
 	if status := r.mustOrla("status", "live"); !strings.Contains(status, "hidden.example") {
 		t.Errorf("the status does not say it:\n%s", status)
+	}
+}
+
+// SPEC R4: orla dev installs the packages of its tool, and other ones when they change.
+func TestR4OrlaDevInstallsPackages(t *testing.T) {
+	t.Parallel()
+	interpreter, err := python()
+	if err != nil {
+		needs.Missing(t, "no python3: %v", err)
+	}
+	n := newNeeding(t, t.TempDir(), "")
+	env := withEnv("PATH="+filepath.Dir(interpreter)+":"+os.Getenv("PATH"), "ORLA_STATE_DIR="+t.TempDir(), "ORLA_QUEUE_TIMEOUT=60s", "ORLA_TIMEOUT=60s")
+	o := startPrepared(t, t.TempDir(), env, orlaBinary(t), "dev", n.dir, "--port", "0", "--log-format", "json")
+	o.url, _ = o.waitLog("serving", nil)["url"].(string)
+	log := o.follow()
+	for round, want := range []string{"1 1", "2 1"} {
+		if round > 0 {
+			n.save("requirements.txt", "acme==2\n")
+		}
+		log.next("installing dependencies", func(l map[string]any) bool { return l["step"] != nil })
+		n.open()
+		testkit.Eventually(t, "it answers with "+want, func() bool { return o.mustCall("live") == want })
 	}
 }
