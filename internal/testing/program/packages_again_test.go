@@ -3,6 +3,8 @@ package program
 import (
 	"archive/zip"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,10 +15,12 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/mcpregistry"
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // writeBundle writes an MCP bundle of a Python server that asks two questions.
@@ -272,5 +276,42 @@ echo "module.exports = \"$(tr '\n' ' ' <$ORLA_ENV/said)\"" >node_modules/acme/in
 	cmd.Env = append(cmd.Env, "PATH="+bin+":/usr/bin:/bin", "HIDDEN=secret")
 	if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "package network" {
 		t.Errorf("the installer may: %s %v", out, err)
+	}
+}
+
+// SPEC M7: an install says that what it has installed cannot be called where no sandbox can be made. An Orla without that says nothing.
+func TestM7AnInstallSaysThatThereIsNoSandbox(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\necho VERSION\n", "")
+	if out := i.must("install", "--local", i.src); strings.Contains(out, "sandbox can be made") {
+		t.Errorf("as root it prints %s", out)
+	}
+	i.must("uninstall", "say")
+	raw, err := os.ReadFile(orlaBinary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(i.home, "orla") // where another user finds it
+	if err := testkit.WriteProgram(program, raw); err != nil {
+		t.Fatal(err)
+	}
+	const user = 12345 // who has no cgroup
+	for _, dir := range []string{i.dir, i.home, i.src} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, user, user))
+		})
+		for ; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+			err = errors.Join(err, os.Chmod(dir, 0o755)) //nolint:gosec // another user has to reach it
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := i.command("install", "--local", i.src)
+	cmd.Path, cmd.SysProcAttr = program, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "no native sandbox can be made here") || !strings.Contains(string(out), "it is for say, whose calls are refused") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
