@@ -109,7 +109,7 @@ func parseWord(word string) (url, name, ref string, err error) {
 	version := strings.TrimPrefix(ref, "v")
 	switch {
 	case strings.Count(name, "/") > 1 && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "/"):
-		return "", "", "", fmt.Errorf("%s is no name and no URL; did you mean https://%[1]s?", name)
+		return "", "", "", fmt.Errorf("%s is not a name and not a URL; did you mean https://%[1]s?", name)
 	case strings.Contains(name, "/"): // a server of an MCP registry, whose versions are its own
 		return url, name, ref, nil
 	case ref == "", ref == "latest", strings.HasPrefix(ref, "v") && manifest.ValidVersion(version), url != "" && commit().MatchString(ref):
