@@ -36,7 +36,7 @@ func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this machine has what Orla needs",
-		Long: "Look at the configuration, the tools, their interpreters, what installs their packages,\n" +
+		Long: "Look at the configuration, the tools, the rules, interpreters, what installs packages,\n" +
 			"folders, what can hold isolated tools, the issuer of access tokens, logins, limits of\n" +
 			"the system, the port, systemd and the clock. Each line is ok, warn or fail, with what\n" +
 			"fixes it where that is known.\n" +
@@ -95,6 +95,7 @@ func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doct
 	findings := []doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: file}}
 	found := discovery.Find(cfg, l.Home)
 	findings = append(findings, examineTools(found, l)...)
+	findings = append(findings, wiring.ExamineRules(cfg, found, validating(l))...)
 	findings = append(findings, examineDependencies(ctx, found.Tools)...)
 	findings = append(findings, doctor.Git(ctx))
 	findings = append(findings, examineFolders(cfg, l)...)
@@ -138,7 +139,7 @@ func examineTools(found manifest.Result, l *config.Loader) []doctor.Finding {
 	for _, p := range found.Problems {
 		if no, ok := errors.AsType[*manifest.NoInterpreterError](p.Err); ok {
 			missing[no.Interpreter.Name] = append(missing[no.Interpreter.Name], p.Path)
-		} else if p.Severity == manifest.Fault {
+		} else if p.Severity == manifest.Fault && !p.Denies {
 			faults++
 		}
 	}

@@ -240,6 +240,9 @@ func (o operations) Reload(ctx context.Context, by control.Peer, asked control.R
 	answer := make(chan reloaded, 1) // the reloader does not wait for a client that has left
 	request := asking{answer: answer}
 	if asked.AcceptNoRules {
+		if err := o.Audit.Err(); err != nil {
+			return control.Reload{}, unrecorded(err)
+		}
 		request.noRules = decisions.NameOf(by)
 	}
 	select {
@@ -264,6 +267,11 @@ func (o operations) Reload(ctx context.Context, by control.Peer, asked control.R
 		diff.Failed[name] = err.Error()
 	}
 	return diff, nil
+}
+
+// unrecorded is the error of an acceptance that would have no line in the audit log.
+func unrecorded(err error) error {
+	return &control.Error{Code: control.CodeRefused, Message: "the audit log cannot be written, and nothing is accepted without a line in it: " + err.Error()}
 }
 
 // refusedReload returns the error of a reload that changed nothing.

@@ -51,7 +51,7 @@ const servedWithin = 5 * time.Second
 // ApprovePins implements control.Backend. What is accepted is served when it returns, or soon after.
 func (o operations) ApprovePins(ctx context.Context, peer control.Peer, name string, asked control.PinApproval) (control.PinnedProvider, error) {
 	if err := o.Audit.Err(); err != nil {
-		return control.PinnedProvider{}, &control.Error{Code: control.CodeRefused, Message: "the audit log cannot be written, and nothing is accepted without a line in it: " + err.Error()}
+		return control.PinnedProvider{}, unrecorded(err)
 	}
 	by := fmt.Sprintf("uid %d", peer.UID)
 	v, err := o.Parts.Pins.Approve(o.pinName(name), asked.Digest, by)

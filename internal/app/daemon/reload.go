@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/call/approvals/announce"
 	"github.com/orla-project/orla/internal/cluster/resources"
+	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/observe/telemetry"
 	"github.com/orla-project/orla/manifest"
@@ -48,7 +49,10 @@ func (s *server) Serve(ctx context.Context) error {
 		case request := <-s.asked:
 			if request.noRules != "" {
 				s.log.Warn("governance documents that are gone are to be gone", "by", request.noRules)
-				s.Governance.AcceptNoRules()
+				s.Governance.AcceptNoRules(func(at string, why error) {
+					reason, _, _ := strings.Cut(why.Error(), ";") // what follows is what to do
+					s.Audit.RecordNoRules(&audit.NoRules{By: request.noRules, At: at, Why: reason})
+				})
 			}
 			done, err := s.reload(ctx, requested)
 			request.answer <- reloaded{done, err}

@@ -3,6 +3,7 @@ package governance_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,17 +108,40 @@ func TestT83RulesThatAreGoneDenyEveryCall(t *testing.T) {
 	remove(b)
 	opens("an empty file is removed, and others have rules")
 
+	var accepted []string
+	note := func(at string, _ error) { accepted = append(accepted, at) }
+	accepts := func(when string, places ...string) {
+		t.Helper()
+		g.AcceptNoRules(note)
+		opens(when)
+		opens("and stays so")
+		if !slices.Equal(accepted, places) {
+			t.Errorf("%s: it says %q, want %q", when, accepted, places)
+		}
+		accepted = nil
+	}
 	remove(user)
 	denies("another folder", elsewhere, "had rules")
-	g.AcceptNoRules()
-	opens("it is accepted")
-	opens("and stays so")
+	accepts("it is accepted", elsewhere)
 	g = &governance.Gate{Memory: memory}
 	opens("after a restart, too")
+	accepts("nothing is gone")
+	write("rules", b)
+	opens("there are two again")
+	write("", a, b)
+	accepts("empty files are accepted", a, b)
+	write("rules", a, b)
+	opens("there are two again")
+	if err := os.Rename(tools, tools+".away"); err != nil {
+		t.Fatal(err)
+	}
+	denies("the folder is away", tools, "is not there, and the rules in it")
+	accepts("the folder is accepted, once for all files in it", tools)
+	write("rules", a)
+	opens("a folder is there")
 	write("", a)
 	denies("once it was accepted, the next one is not", a, "is empty")
-	g.AcceptNoRules()
-	opens("an empty file is accepted")
+	accepts("an empty file is accepted", a)
 
 	opens("a cluster has rules", "AgentPolicy/x:1:1")
 	opens("a cluster has none: somebody has removed them with kubectl")
@@ -153,10 +177,11 @@ func TestT83WhereRulesWereIsUnknown(t *testing.T) {
 			if !g.Denies() || len(all.Problems) != 1 || all.Problems[0].Path != memory {
 				t.Errorf("%s: %v, %v", name, g.Denies(), all.Problems)
 			}
-			g.AcceptNoRules()
+			var accepted []string
+			g.AcceptNoRules(func(at string, _ error) { accepted = append(accepted, at) })
 			g.Set(found(manifest.Rules{}, "x"), cfg)
-			if g.Denies() {
-				t.Errorf("%s: calls are denied, and it was accepted", name)
+			if g.Denies() || !slices.Equal(accepted, []string{memory}) {
+				t.Errorf("%s: calls are denied, and it was accepted for %q", name, accepted)
 			}
 			if err := os.RemoveAll(memory); err != nil {
 				t.Fatal(err)

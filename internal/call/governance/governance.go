@@ -200,7 +200,7 @@ func (g *Gate) Listed(c *supervisor.Catalog) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.recallLocked()
-	g.accepted = false
+	g.accepted = nil
 	for name := range g.unnamed {
 		if c.Named(name) {
 			g.seen[name] = true

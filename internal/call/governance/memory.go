@@ -26,8 +26,8 @@ type memory struct {
 	saved string          // what the file has
 	read  bool            // it was read
 
-	accepted bool // rules may be gone: see AcceptNoRules
-	unsure   bool // the file cannot be read, and nobody knows where rules were
+	accepted Accepted // rules may be gone: see AcceptNoRules
+	unsure   bool     // the file cannot be read, and nobody knows where rules were
 }
 
 // remembered is the file.
@@ -94,22 +94,35 @@ func (g *Gate) saveLocked() {
 	}
 }
 
-// AcceptNoRules lets the next Set take it as meant that rules are gone (docs/decisions/0059). Listed ends that.
-func (g *Gate) AcceptNoRules() {
+// Accepted is told of each file or folder whose rules are gone, and which would have denied every call. It must not
+// call the Gate.
+type Accepted func(at string, why error)
+
+// AcceptNoRules lets the next Set take it as meant that rules are gone (docs/decisions/0059). Listed ends that. note is
+// called before a call is allowed by it.
+func (g *Gate) AcceptNoRules(note Accepted) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.accepted = true
+	g.accepted = note
 }
 
 // findFilesLocked notes where the rules are, and adds a problem that denies every call for each place that had rules, and
 // has lost them in a way that nobody may have meant: it is out of reach, a file is empty, or a folder has no rules any more.
+// If that is accepted, such a place is forgotten instead.
 func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
 	now := filesOf(found.Rules)
-	deny := func(at string, err error) {
-		addOnce(&found.Problems, manifest.Problem{Path: at, Severity: manifest.Fault, Denies: true, Err: err})
+	var all []manifest.Problem
+	deny := func(at string, err error, files ...string) {
+		addOnce(&all, manifest.Problem{Path: at, Severity: manifest.Fault, Denies: true, Err: err})
+		if g.accepted == nil {
+			for _, file := range files {
+				now[file] = true
+			}
+		}
 	}
-	if g.unsure = g.unsure && found.Rules.Empty() && !g.accepted; g.unsure {
+	if g.unsure = g.unsure && found.Rules.Empty(); g.unsure {
 		deny(g.Memory, errors.New("cannot be read, and says where rules were; there are none now, so every call is denied until there are some, or until "+acceptance))
+		g.unsure = g.accepted == nil
 	}
 	folders := append([]string{cfg.ToolsDir}, found.Folders...)
 	unread := map[string]bool{} // that is said of them, and it denies
@@ -118,7 +131,7 @@ func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
 	}
 	var gone []string
 	for _, file := range slices.Sorted(maps.Keys(g.files)) {
-		if now[file] || g.accepted {
+		if now[file] {
 			continue
 		}
 		if unread[file] {
@@ -130,16 +143,19 @@ func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
 			gone = append(gone, file)
 			continue
 		}
-		now[file] = true
-		deny(at, err)
+		deny(at, err, file)
 	}
 	for _, folder := range slices.Compact(folders) {
 		is := func(file string) bool { _, below := below(file, folder); return below }
 		if lost := slices.DeleteFunc(slices.Clone(gone), func(file string) bool { return !is(file) }); len(lost) > 0 && !slices.ContainsFunc(slices.Collect(maps.Keys(now)), is) {
-			deny(folder, emptied(lost))
-			for _, file := range lost {
-				now[file] = true
-			}
+			deny(folder, emptied(lost), lost...)
+		}
+	}
+	for _, p := range all {
+		if g.accepted != nil {
+			g.accepted(p.Path, p.Err)
+		} else {
+			addOnce(&found.Problems, p)
 		}
 	}
 	g.files = now

@@ -18,6 +18,7 @@ const (
 	eventApproval = "approval" // somebody has decided about a call that needs an approval
 	eventPin      = "pin"      // an operator has accepted the definition of a tool or a prompt
 	eventPasskey  = "passkey"  // somebody has registered a passkey
+	eventRules    = "rules"    // an operator has accepted that rules are gone
 	eventStart    = "start"    // Orla begins to write: after its start, or to a new file
 	eventHead     = "head"     // a signature over the chain so far
 	eventTorn     = "torn"     // the line before was cut in the middle of a write

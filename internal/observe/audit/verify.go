@@ -199,7 +199,7 @@ func (v *Verifier) check(raw []byte, whole bool) {
 		v.proved(&l)
 	case eventPasskey:
 		v.registered(&l)
-	case eventStart, eventTorn, eventPin:
+	case eventStart, eventTorn, eventPin, eventRules:
 	default:
 		v.find(v.line, "it has the event %q, which this version of Orla does not know", l.Event)
 	}
@@ -285,7 +285,7 @@ func (v *Verifier) signed(l *Line, raw []byte) {
 	v.report.Signed, v.report.At, v.report.Unsigned = l.Seq, l.Time, 0
 }
 
-// Selection chooses lines. Its zero value chooses all calls, and all decisions about calls.
+// Selection chooses lines. Its zero value chooses all calls, and all decisions of people.
 type Selection struct {
 	Caller, Tool, Verdict string // "" for all; Tool is the client's name for it, or the target
 	Since                 time.Time
@@ -318,8 +318,11 @@ func (l *Line) IsApproval() bool { return l.Event == eventApproval }
 // IsPin reports whether a line is that of a definition that an operator has accepted.
 func (l *Line) IsPin() bool { return l.Event == eventPin }
 
+// IsNoRules reports whether a line is that of rules that are gone, which an operator has accepted.
+func (l *Line) IsNoRules() bool { return l.Event == eventRules }
+
 func (s Selection) has(l *Line) bool {
-	return (l.Event == eventCall || l.IsApproval() || l.IsPin()) && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
+	return (l.Event == eventCall || l.IsApproval() || l.IsPin() || l.IsNoRules()) && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
 		(s.Tool == "" || s.Tool == l.Tool || s.Tool == l.Target) && !l.Time.Before(s.Since)
 }
 

@@ -39,6 +39,7 @@ func TestDoctorFindsOrla(t *testing.T) {
 	said(examined(port, "RUNTIME_DIRECTORY="+t.TempDir()), running) // its socket would be elsewhere
 	out := examined(port)
 	said(out, running)
+	said(out, `ok +rules +there are no governance documents$`)
 	said(out, fmt.Sprintf(`ok +port +Orla itself listens on 127.0.0.1:%s \(pid %d\)$`, port, o.cmd.Process.Pid))
 
 	o.signal(syscall.SIGKILL)

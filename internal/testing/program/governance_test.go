@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -216,6 +217,7 @@ func TestT83RulesThatAreAwayDenyEveryCall(t *testing.T) {
 	testkit.WriteTool(t, filepath.Join(home, ".orla", "tools"), "hello", "#!/bin/sh\necho hello\n")
 	testkit.WriteTool(t, filepath.Join(home, ".orla", "tools"), "other", "#!/bin/sh\necho other\n")
 	testkit.WriteTool(t, rules, "policy.yaml", policy)
+	testkit.WriteTool(t, dir, "orla.yaml", "audit_log: audit.log\nstate_dir: state\n")
 	move := func(from, to string) {
 		t.Helper()
 		if err := os.Rename(from, to); err != nil {
@@ -301,6 +303,21 @@ func TestT83RulesThatAreAwayDenyEveryCall(t *testing.T) {
 	}
 	o.mustOrla("reload", "--accept-no-rules")
 	o.waitLog("governance documents that are gone are to be gone", func(l map[string]any) bool { return strings.HasPrefix(l["by"].(string), "user:") })
+	o.mustOrla("reload", "--accept-no-rules") // nothing is gone
+	var lines []string
+	testkit.Eventually(t, "the line of the acceptance", func() bool {
+		lines = regexp.MustCompile(`"event":"rules","decider":"user:[^"]*","target":"[^"]*","reason":"[^"]*"`).FindAllString(testkit.ReadFile(t, filepath.Join(dir, "audit.log")), -1)
+		return len(lines) > 0
+	})
+	if len(lines) != 1 || !strings.HasSuffix(lines[0], `"target":"`+tools+`","reason":"had rules, in `+filepath.Join(tools, "rules", "policy.yaml")+`, and has none now"`) {
+		t.Errorf("the audit log has %q", lines)
+	}
+	if got := o.mustOrla("audit", "show"); !regexp.MustCompile(`user:\S+  accepted that rules are gone  target=` + tools + `  reason=had rules, in`).MatchString(got) {
+		t.Errorf("orla audit show says\n%s", got)
+	}
+	if got := o.mustOrla("audit", "verify"); !strings.Contains(got, "ok ") {
+		t.Errorf("orla audit verify says\n%s", got)
+	}
 	opens(o, "without the rules")
 	if text, code := o.coded("other", "{}"); code != "" || text != "other\n" {
 		t.Errorf("without the rules: %s: %s", code, text)

@@ -88,7 +88,8 @@ func newShow(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Use:   "show [FILE...]",
 		Short: "Show the calls in the audit log",
 		Long: "Show the calls in the audit log, the oldest first: when, who, which tool, the verdict,\n" +
-			"the outcome, and how long it took; and what became of calls that need an approval.\n" +
+			"the outcome, and how long it took; what became of calls that need an approval; and\n" +
+			"which pins, and which rules that are gone, somebody has accepted.\n" +
 			"It does not check them; orla audit verify does.",
 		Example: "  orla audit show --since 1h --verdict deny\n  orla audit show --caller ci --tool notes__add -o json | jq .args_sha256\n  orla audit show /var/log/orla/audit.log.1 /var/log/orla/audit.log",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -151,6 +152,10 @@ func failed(err error) error {
 func text(l *audit.Line) string {
 	if l.IsPin() {
 		words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Decider, l.Tool, "accepted", "kind=" + l.Kind, "target=" + l.Target, l.Digest}
+		return terminal.Printable(strings.Join(words, "  "))
+	}
+	if l.IsNoRules() {
+		words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Decider, "accepted that rules are gone", "target=" + l.Target, "reason=" + l.Reason}
 		return terminal.Printable(strings.Join(words, "  "))
 	}
 	words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Caller, l.Tool, l.Verdict, l.Outcome, fmt.Sprintf("%.1fms", l.DurationMS)}
