@@ -18,15 +18,17 @@ type accepted struct {
 }
 
 // find returns who has a token that was accepted since a fetch of the keys; nil if it was not.
-func (a *accepted) find(token [sha256.Size]byte, fetch int) *Caller {
+func (a *accepted) find(token [sha256.Size]byte, fetch int, now time.Time) *Caller {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	caller := a.of[token]
 	switch {
 	case caller == nil || a.fetch != fetch:
 		return nil
-	case !time.Now().Before(caller.Expires.Add(Skew)):
+	case !now.Before(caller.Expires.Add(Skew)):
 		delete(a.of, token)
+		return nil
+	case now.Before(caller.from.Add(-Skew)): // the clock was ahead, or was set back
 		return nil
 	}
 	return caller

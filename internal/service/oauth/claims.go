@@ -31,7 +31,7 @@ func (v *Verifier) check(payload []byte) (*Caller, *Refusal) {
 	if refused := v.checkIssued(claims); refused != nil {
 		return nil, refused
 	}
-	expires, refused := checkTime(claims, time.Now())
+	from, expires, refused := checkTime(claims, v.now())
 	if refused != nil {
 		return nil, refused
 	}
@@ -52,7 +52,7 @@ func (v *Verifier) check(payload []byte) (*Caller, *Refusal) {
 			}
 		}
 	}
-	return &Caller{Subject: subject, Groups: groups, Scopes: scopes, Expires: expires}, nil
+	return &Caller{Subject: subject, Groups: groups, Scopes: scopes, Expires: expires, from: from}, nil
 }
 
 // unusable refuses a token whose claim does not have the form that it needs.
@@ -97,22 +97,24 @@ func accessType(kind any) bool {
 	return false
 }
 
-// checkTime returns when a token expires, unless that is over, or the token is not valid yet.
-func checkTime(claims map[string]any, now time.Time) (time.Time, *Refusal) {
+// checkTime returns from when to when a token is valid, unless that is not now.
+func checkTime(claims map[string]any, now time.Time) (from, to time.Time, refused *Refusal) {
 	expires, ok := claims["exp"].(float64)
 	if !ok {
-		return time.Time{}, refusef("the token does not say when it expires")
+		return from, to, refusef("the token does not say when it expires")
 	}
 	at := float64(now.UnixMilli()) / 1000
 	if expires+Skew.Seconds() <= at {
-		return time.Time{}, refusef("the token has expired")
+		return from, to, refusef("the token has expired")
 	}
-	if from, has := claims["nbf"]; has {
-		if from, ok := from.(float64); !ok || from-Skew.Seconds() > at {
-			return time.Time{}, refusef("the token is not valid yet")
+	if begins, has := claims["nbf"]; has {
+		begins, ok := begins.(float64)
+		if !ok || begins-Skew.Seconds() > at {
+			return from, to, refusef("the token is not valid yet")
 		}
+		from = time.Unix(int64(max(begins, 0)), 0)
 	}
-	return time.Unix(int64(min(expires, latest)), 0), nil
+	return from, time.Unix(int64(min(expires, latest)), 0), nil
 }
 
 // claim returns a claim by its name, or else by a path of names with dots between, such as

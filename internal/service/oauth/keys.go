@@ -129,15 +129,20 @@ func (k *keys) try(ctx context.Context, id, algorithm string, verify func([]jose
 		if payload := verify(candidates); payload != nil {
 			return payload, nil
 		}
-		switch {
-		case id != "" && len(candidates) > 0:
+		if id != "" && len(candidates) > 0 {
 			return nil, refusef("the token's signature is not valid")
-		case again == 0 && k.await(ctx, fetch):
-		case !current:
-			return nil, &Refusal{Of: ErrUnavailable, Reason: "the issuer of access tokens cannot be reached; try again later"}
-		default:
-			return nil, refusef("the token is not signed by a key of the issuer")
 		}
+		if again == 0 {
+			ended, asked := k.await(ctx, fetch)
+			if ended {
+				continue
+			}
+			current = current && !asked // the issuer was asked, and has not answered in time
+		}
+		if !current {
+			return nil, &Refusal{Of: ErrUnavailable, Reason: "the issuer of access tokens cannot be reached; try again later"}
+		}
+		return nil, refusef("the token is not signed by a key of the issuer")
 	}
 	panic("unreachable: the second round does not wait")
 }
@@ -162,24 +167,25 @@ func (k *keys) fetches() int {
 	return k.count
 }
 
-// await waits for newer keys than those of a fetch, and reports whether there may be some.
-func (k *keys) await(ctx context.Context, fetch int) bool {
+// await waits until a fetch has ended that began after another one, if one may begin now. ended reports whether it has, and
+// asked whether there was something to wait for.
+func (k *keys) await(ctx context.Context, fetch int) (ended, asked bool) {
 	if k.fetches() != fetch {
-		return true // they have come since
+		return true, false // they have come since
 	}
 	next, due := k.ask()
 	if !due {
-		return k.fetches() != fetch
+		return k.fetches() != fetch, false
 	}
 	patience := time.NewTimer(fetchPatience)
 	defer patience.Stop()
 	select {
 	case <-next:
-		return true
+		return true, true
 	case <-patience.C:
 	case <-ctx.Done():
 	}
-	return false
+	return false, true
 }
 
 // ask asks for a fetch, unless one is in progress or has just ended. next is closed when it has ended.

@@ -102,11 +102,17 @@ func (m maker) token(t *testing.T) string {
 
 func (m maker) tokenUntil(t *testing.T, expires time.Time) string {
 	t.Helper()
+	return m.signed(t, fmt.Sprintf(`{"iss":"https://issuer","aud":"https://orla/mcp","sub":"ann","exp":%d}`, expires.Unix()))
+}
+
+// signed returns a token with claims.
+func (m maker) signed(t *testing.T, claims string) string {
+	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: m.priv, KeyID: m.id}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, err := signer.Sign(fmt.Appendf(nil, `{"iss":"https://issuer","aud":"https://orla/mcp","sub":"ann","exp":%d}`, expires.Unix()))
+	signed, err := signer.Sign([]byte(claims))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +349,7 @@ func TestAcceptedTokensAreBounded(t *testing.T) {
 		t.Errorf("%d tokens are remembered", len(a.of))
 	}
 	last := of(10*maxAccepted - 1)
-	if a.find(last, 1) != caller || a.find(last, 2) != nil || a.find([32]byte{31: 1}, 1) != nil {
+	if a.find(last, 1, time.Now()) != caller || a.find(last, 2, time.Now()) != nil || a.find([32]byte{31: 1}, 1, time.Now()) != nil {
 		t.Error("the wrong tokens are found")
 	}
 }

@@ -121,6 +121,7 @@ type Caller struct {
 	Groups  []string
 	Scopes  []string
 	Expires time.Time
+	from    time.Time // when the token begins to be valid; zero if it does not say
 }
 
 // Verifier checks tokens. Its methods may be called from any goroutine.
@@ -129,6 +130,7 @@ type Verifier struct {
 	audience string
 	keys     *keys
 	accepted accepted
+	now      func() time.Time // the time of day, by which tokens end; all else is measured
 	log      *slog.Logger
 
 	mu     sync.Mutex // guards warned
@@ -151,7 +153,7 @@ func newVerifier(settings Settings, fetch func(context.Context) ([]jose.JSONWebK
 	if audience == "" {
 		audience = settings.Resource()
 	}
-	return &Verifier{settings: settings, audience: audience, keys: newKeys(settings.Issuer, fetch, log), log: log}
+	return &Verifier{settings: settings, audience: audience, keys: newKeys(settings.Issuer, fetch, log), now: time.Now, log: log}
 }
 
 // Run fetches the issuer's keys, again and again, until ctx ends.
@@ -160,7 +162,7 @@ func (v *Verifier) Run(ctx context.Context) { v.keys.run(ctx) }
 // Verify returns who has a token. The error is a *Refusal.
 func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
 	hash, fetch := sha256.Sum256([]byte(token)), v.keys.fetches()
-	if caller := v.accepted.find(hash, fetch); caller != nil {
+	if caller := v.accepted.find(hash, fetch, v.now()); caller != nil {
 		return caller, nil
 	}
 	payload, refused := v.signed(ctx, token)
