@@ -13,6 +13,20 @@ func (s *Store) Writing(caller string) (end func()) { return s.turn(caller) }
 
 func (s *Store) Writers() int { return s.writing.Waiting() }
 
+// Jump sets the clock of the Store forward, or back.
+func (s *Store) Jump(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeper = jumped{s.keeper, by}
+}
+
+type jumped struct {
+	keeper
+	by time.Duration
+}
+
+func (j jumped) now() time.Time { return j.keeper.now().Add(j.by) }
+
 // Ready waits until the records of all replicas are known.
 func (s *Store) Ready() {
 	c := s.keeper.(*common)

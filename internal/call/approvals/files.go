@@ -70,9 +70,12 @@ func (s *Store) readLocked(f *folder) {
 	for _, e := range read {
 		s.all[e.ID] = e
 		s.noteChangeLocked(e)
-		if e.ended(now) {
+		if later := e.later(now); later || e.ended(now) {
 			was := e.Phase
 			e.expireAt(now)
+			if later && e.Phase == was && was != Denied && e.Used.IsZero() {
+				e.Phase, e.Reason = Expired, "the clock was set back, and nobody knows how long it has waited"
+			}
 			s.endLocked(e)
 			s.endedLocked(e, was)
 			continue

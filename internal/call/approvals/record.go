@@ -100,6 +100,15 @@ func (r *Record) Allows(how manifest.Approver) bool { return how.In(r.Approvers)
 // own reports whether somebody makes the call, or is the agent that it is made for.
 func (r *Record) own(by string) bool { return by == r.Caller || r.Agent != "" && by == r.Agent }
 
+// maxAhead is how far the times of a record that is read may be ahead of the clock, which is set right now and then.
+const maxAhead = time.Minute
+
+// later reports whether a record is of a time that has not come yet: the clock was set back while Orla did not run.
+func (r *Record) later(now time.Time) bool {
+	now = now.Add(maxAhead)
+	return r.Created.After(now) || r.Decided.After(now) || r.Expires.After(now.Add(MaxTTL))
+}
+
 // ended reports whether the record is kept only to be shown.
 func (r *Record) ended(now time.Time) bool {
 	return r.Phase == Expired || !r.Used.IsZero() || !now.Before(r.Expires)

@@ -103,6 +103,7 @@ type entry struct {
 	end     *time.Timer
 	counted bool // in shares and bytes
 	old     bool // the rules have changed since it was asked or used
+	over    bool // its time has passed, whatever the clock says
 	commit
 	place
 	kept
@@ -157,8 +158,13 @@ func (s *Store) SetTTL(ttl time.Duration) { s.ttl.Store(int64(ttl)) }
 // now returns the time by which records expire.
 func (s *Store) now() time.Time { return s.keeper.now().Round(0) }
 
-// Over reports whether the time of a record is over.
-func (s *Store) Over(r *Record) bool { return !s.now().Before(r.Expires) }
+// Over reports whether a record has ended because its time is over.
+func (s *Store) Over(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.all[id]
+	return e != nil && e.Phase == Expired && (e.over || !s.now().Before(e.Expires))
+}
 
 // Close ends the timers, and lets another process have the records.
 func (s *Store) Close() {
@@ -262,29 +268,28 @@ func (s *Store) uncountLocked(e *entry) {
 	}
 }
 
-// watchLocked ends a record when its time is over.
+// watchLocked ends a record when its time is over: as measured, also if the clock is set back meanwhile. Whoever uses or
+// decides looks at the clock as well, which may have been set forward.
 func (s *Store) watchLocked(e *entry) {
 	if e.end != nil {
 		e.end.Stop()
 	}
-	e.end = time.AfterFunc(e.Expires.Sub(s.now()), func() {
+	var end *time.Timer
+	end = time.AfterFunc(e.Expires.Sub(s.now()), func() {
 		defer recovered.To(s.opts.Log, "end an approval", nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		now := s.now()
-		switch {
-		case s.closed || s.open[e.key()] != e:
-		case now.Before(e.Expires): // it was extended, or the clock was set back
-			s.watchLocked(e)
-		default:
-			s.expireLocked(e, now)
+		if !s.closed && s.open[e.key()] == e && e.end == end { // it was not extended
+			s.expireLocked(e, e.Expires)
 		}
 	})
+	e.end = end
 }
 
 // expireLocked ends a record whose time is over.
 func (s *Store) expireLocked(e *entry, now time.Time) {
 	was := e.Phase
+	e.over = true
 	e.expireAt(now)
 	s.endLocked(e)
 	s.endedLocked(e, was)

@@ -330,7 +330,7 @@ func (a *asking) sleep(ctx context.Context, call *peer.Call, on *waiting, timer 
 // over reports that the time of a record is over. One that was withdrawn is for step.
 func (a *asking) over(id string) error {
 	r, _, err := a.store.Get(id)
-	if err == nil && r.Phase == approvals.Expired && a.store.Over(&r) {
+	if err == nil && a.store.Over(id) {
 		return expired(&r)
 	}
 	return nil // step finds out

@@ -70,7 +70,8 @@ type signer struct {
 // health says whether lines can be written.
 type health struct {
 	trouble atomic.Pointer[error] // why they cannot; nil if they can
-	began   atomic.Int64          // when the write that is under way began, in Unix nanoseconds; 0 for none
+	opened  time.Time             // measures began: the clock of the machine may jump
+	began   atomic.Int64          // when the write that is under way began, in nanoseconds since opened; 0 for none
 	refused atomic.Int64          // calls that were refused because of trouble, and are not in the log yet
 }
 
@@ -108,7 +109,7 @@ func newLog(opts Options) *Log {
 	l := &Log{
 		opts: opts, state: stateOf(opts.StateDir, opts.Path),
 		soon: time.NewTimer(time.Hour), asked: make(chan chan<- error), quit: make(chan struct{}), ended: make(chan struct{}),
-		queue: queue{emptied: make(chan struct{})}, writer: writer{heads: time.NewTimer(time.Hour)},
+		health: health{opened: time.Now()}, queue: queue{emptied: make(chan struct{})}, writer: writer{heads: time.NewTimer(time.Hour)},
 	}
 	l.soon.Stop()
 	l.heads.Stop()
@@ -255,7 +256,7 @@ func (l *Log) Err() error {
 	if why := l.trouble.Load(); why != nil {
 		return *why
 	}
-	if began := l.began.Load(); began != 0 && time.Now().UnixNano()-began > int64(stuck) {
+	if began := l.began.Load(); began != 0 && time.Since(l.opened)-time.Duration(began) > stuck {
 		return fmt.Errorf("a write has not ended within %s", stuck)
 	}
 	return nil

@@ -75,7 +75,7 @@ func (l *Log) takeLocked() []byte {
 
 // keepHead syncs the lines up to a head, and stores the head in the state folder.
 func (l *Log) keepHead(head []byte, seq uint64, why string) {
-	l.began.Store(time.Now().UnixNano())
+	l.begin()
 	err := l.to.sync()
 	l.began.Store(0)
 	if err == nil {
@@ -89,11 +89,14 @@ func (l *Log) keepHead(head []byte, seq uint64, why string) {
 	}
 }
 
+// begin notes that a write begins.
+func (l *Log) begin() { l.began.Store(int64(max(time.Since(l.opened), 1))) }
+
 // write writes lines. While that fails, it tries again, and no call is made. It reports false if the Log is
 // closed before it could.
 func (l *Log) write(lines []byte) bool {
 	for {
-		l.began.Store(time.Now().UnixNano())
+		l.begin()
 		n, err := l.to.write(lines)
 		l.began.Store(0)
 		lines = lines[n:]
