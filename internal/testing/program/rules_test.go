@@ -23,7 +23,8 @@ type ruled struct {
 	tokens map[string]string
 }
 
-const ruledCapsule = `import json, sys
+// ruledCapsule writes down beside the tools folder which of its tools ran.
+const ruledCapsule = `import json, os, sys
 def answer(id, result):
     print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
 for line in sys.stdin:
@@ -38,6 +39,8 @@ for line in sys.stdin:
     elif method == "prompts/list":
         answer(id, {"prompts": [{"name": "ask"}]})
     elif method == "tools/call":
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "ran"), "a") as ran:
+            print(m["params"]["name"], file=ran)
         answer(id, {"content": [{"type": "text", "text": "did " + m["params"]["name"]}]})
     elif method == "resources/read":
         answer(id, {"contents": [{"uri": "box://one", "text": "secret"}]})
@@ -91,24 +94,8 @@ func (r *ruled) reload() {
 // asks makes a request without a session, and returns the whole answer.
 func (r *ruled) asks(caller, method, params string) string {
 	r.t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set("Authorization", "Bearer "+r.tokens[caller])
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return string(answer)
+	answer, _ := r.send(caller, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+	return answer
 }
 
 // sees returns the tools that a caller is told of.
