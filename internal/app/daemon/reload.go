@@ -45,16 +45,9 @@ func (s *server) Serve(ctx context.Context) error {
 					continue // the new program reads everything
 				}
 			}
-			_, _ = s.reload(ctx, "SIGHUP") // the result is in the log
+			_, _ = s.reload(ctx, "SIGHUP", "") // the result is in the log
 		case request := <-s.asked:
-			if request.noRules != "" {
-				s.log.Warn("governance documents that are gone are to be gone", "by", request.noRules)
-				s.Governance.AcceptNoRules(func(at string, why error) {
-					reason, _, _ := strings.Cut(why.Error(), ";") // what follows is what to do
-					s.Audit.RecordNoRules(&audit.NoRules{By: request.noRules, At: at, Why: reason})
-				})
-			}
-			done, err := s.reload(ctx, requested)
+			done, err := s.reload(ctx, requested, request.noRules)
 			request.answer <- reloaded{done, err}
 		case <-s.prepared:
 			s.apply(ctx, s.current(), "dependencies are installed")
@@ -117,8 +110,9 @@ type applied struct {
 }
 
 // reload reads the configuration again and applies what differs. A configuration with faults changes
-// nothing. The error is also logged, since not every reload has somebody to return it to.
-func (s *server) reload(ctx context.Context, reason string) (applied, error) {
+// nothing. The error is also logged, since not every reload has somebody to return it to. noRules is who says that rules
+// that are gone are to be gone; "" for nobody.
+func (s *server) reload(ctx context.Context, reason, noRules string) (applied, error) {
 	s.notifier.Reloading()
 	defer s.notifier.Ready(s.readiness().text) // whether it worked or not: Orla serves
 	if err := s.Audit.Reopen(); err != nil {   // also if the configuration has errors: what was moved may soon be compressed
@@ -177,9 +171,22 @@ func (s *server) reload(ctx context.Context, reason string) (applied, error) {
 	s.Services.Configure(cfg)
 	s.Modules.Configure(cfg)
 	s.folders.Point(ctx, cfg, s.from.Home)
+	s.acceptNoRules(noRules)
 	done := s.apply(ctx, cfg, reason)
 	s.point(cfg)
 	return done, nil
+}
+
+// acceptNoRules lets the next apply take it as meant that rules are gone, if somebody says so.
+func (s *server) acceptNoRules(by string) {
+	if by == "" {
+		return
+	}
+	s.log.Warn("governance documents that are gone are to be gone", "by", by)
+	s.Governance.AcceptNoRules(func(at string, why error) {
+		reason, _, _ := strings.Cut(why.Error(), ";") // what follows is what to do
+		s.Audit.RecordNoRules(&audit.NoRules{By: by, At: at, Why: reason})
+	})
 }
 
 // govern puts governance documents into force when a reload changes nothing else: they hold,

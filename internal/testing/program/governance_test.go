@@ -301,6 +301,12 @@ func TestT83RulesThatAreAwayDenyEveryCall(t *testing.T) {
 	if got := o.mustOrla("status"); !strings.Contains(got, "had rules, in "+filepath.Join(tools, "rules", "policy.yaml")) || !strings.Contains(got, "orla reload --accept-no-rules") {
 		t.Errorf("orla status says\n%s", got)
 	}
+	testkit.WriteTool(t, dir, "orla.yaml", "state_dir: state\nport: nonsense\n")
+	if s := o.orla("reload", "--accept-no-rules"); s.code != 4 {
+		t.Errorf("with a faulty configuration it ends with %d: %s%s", s.code, s.out, s.err)
+	}
+	o.isDenied("hello", "other") // it has changed nothing
+	testkit.WriteTool(t, dir, "orla.yaml", "audit_log: audit.log\nstate_dir: state\n")
 	o.mustOrla("reload", "--accept-no-rules")
 	o.waitLog("governance documents that are gone are to be gone", func(l map[string]any) bool { return strings.HasPrefix(l["by"].(string), "user:") })
 	o.mustOrla("reload", "--accept-no-rules") // nothing is gone
