@@ -6,28 +6,52 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// asked counts what waits for answers of clients.
+// asked counts requests that have asked their clients something.
 type asked struct {
-	questions atomic.Int64
-	calls     atomic.Int64 // that have at least one question
+	requests atomic.Int64 // that are in flight
+	waiting  atomic.Int64 // of these, calls that wait for an answer
 }
 
-// Asked returns how many questions wait for answers of clients, and how many calls do so.
-func (b *Bridge) Asked() (questions, calls int) {
-	return int(b.asked.questions.Load()), int(b.asked.calls.Load())
+// Asked returns how many requests in flight have asked their clients something, and how many of them are calls that wait
+// for an answer.
+func (b *Bridge) Asked() (requests, waiting int) {
+	return int(b.asked.requests.Load()), int(b.asked.waiting.Load())
+}
+
+// asks is what a request has asked its client.
+type asks struct {
+	open    atomic.Int32 // questions that wait for an answer
+	counted atomic.Bool  // in asked.requests
+	over    atomic.Bool  // its peer has answered it
 }
 
 // asking counts a question of the request's peer until the function that it returns is called.
 func (r *Request) asking() (answered func()) {
 	counts, call := &r.bridge.asked, r.Method == wire.MethodCall
-	counts.questions.Add(1)
-	if r.asks.Add(1) == 1 && call {
-		counts.calls.Add(1)
+	if !r.asks.counted.Swap(true) {
+		counts.requests.Add(1)
+	}
+	if r.asks.over.Load() {
+		r.uncount()
+	}
+	if r.asks.open.Add(1) == 1 && call {
+		counts.waiting.Add(1)
 	}
 	return func() {
-		if r.asks.Add(-1) == 0 && call {
-			counts.calls.Add(-1)
+		if r.asks.open.Add(-1) == 0 && call {
+			counts.waiting.Add(-1)
 		}
-		counts.questions.Add(-1)
+	}
+}
+
+// worked says that the request's peer has answered it.
+func (r *Request) worked() {
+	r.asks.over.Store(true) // before, so that a question that comes now is not counted for good
+	r.uncount()
+}
+
+func (r *Request) uncount() {
+	if r.asks.counted.Swap(false) {
+		r.bridge.asked.requests.Add(-1)
 	}
 }

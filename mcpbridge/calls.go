@@ -79,6 +79,7 @@ func callOf(r *Request, asked *peer.Call) results.Asking {
 func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 	asked.Client = client
 	a, made, refused := b.answerCall(ctx, asked, &r.from)
+	r.worked()
 	if _, later := client.(*conversation); later { // r may have been answered with questions already
 		b.record(ctx, made)
 	} else {

@@ -22,8 +22,9 @@ const (
 	// together is how long a question waits for further questions of the same peer, so that
 	// the client gets questions that belong together in one answer.
 	together = 20 * time.Millisecond
-	// holdTime is how long a client has for its answers before its call is given up.
-	holdTime = 5 * time.Minute
+	// AnswerTime is how long a client of the stateless era has for its answers before its call is given up. Other calls
+	// end by their timeouts as well.
+	AnswerTime = 5 * time.Minute
 	// maxParked bounds the calls of one caller that wait for the client's answers. All callers
 	// together may have twice as many.
 	maxParked = 256

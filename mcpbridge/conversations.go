@@ -66,7 +66,7 @@ func (c *conversations) begin(ctx context.Context, b *Bridge, r *Request, of res
 	return v
 }
 
-// park keeps a conversation until its client answers, or holdTime is over, and returns the
+// park keeps a conversation until its client answers, or AnswerTime is over, and returns the
 // state with which it goes on. It reports false if there are too many.
 func (c *conversations) park(v *conversation) (state string, ok bool) {
 	c.mu.Lock()
@@ -80,7 +80,7 @@ func (c *conversations) park(v *conversation) (state string, ok bool) {
 	}
 	v.parked = true
 	state = results.HeldPrefix + c.replica + rand.Text()
-	c.parked[state] = parked{v, time.AfterFunc(holdTime, func() {
+	c.parked[state] = parked{v, time.AfterFunc(AnswerTime, func() {
 		c.mu.Lock()
 		_, still := c.parked[state]
 		c.unparkLocked(state)

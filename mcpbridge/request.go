@@ -37,7 +37,7 @@ type Request struct {
 	made      *loggedCall // is logged when the answer is written; nil for nothing
 	release   func()      // gives back the room of a conversation, when the answer is written; nil for none
 
-	asks    atomic.Int32           // how many questions of its peer wait for the client
+	asks    asks
 	lacks   atomic.Pointer[string] // the capability that a peer needed and the client has not declared; nil for none
 	sending sync.RWMutex           // held for reading while something is sent; guards ended
 	ended   bool                   // nothing is sent for it any more

@@ -49,6 +49,7 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 // requested makes a request of a peer, and returns its result as the client gets it.
 func (b *Bridge) requested(ctx context.Context, r *Request, of results.Asking, asked peer.Request) (wire.Parts, *jsonrpc.Error) {
 	raw, err := b.catalog.Request(ctx, asked)
+	r.worked()
 	if err != nil {
 		return nil, b.refused(ctx, r.Method, err)
 	}

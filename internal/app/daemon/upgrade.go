@@ -7,6 +7,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/upgrade"
+	"github.com/orla-project/orla/mcpbridge"
 )
 
 // Upgrade implements control.Backend.
@@ -45,13 +46,14 @@ func (s *server) keep(next *upgrade.Document) {
 func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *upgrade.Document) bool {
 	lasting := context.WithoutCancel(ctx)
 	grace := time.Duration(s.current().ShutdownGrace)
-	s.notifier.Reloading()
-	s.notifier.Extend(3*grace + givePatience + 10*time.Second)
-	s.log.Info("upgrading", "binary", next.Executes.Path, "in_flight", s.Supervisor.InFlight(), "grace_ms", grace.Milliseconds())
 	moment := upgrade.Moment{
 		Web: s.web, Calls: s.Supervisor, Asked: s.bridge.Asked, Answering: s.http.Answering,
-		Ended: func() bool { return len(signals.end) > 0 }, Grace: grace, Log: s.log.Logger,
+		Ended: func() bool { return len(signals.end) > 0 }, Grace: grace, Answers: mcpbridge.AnswerTime, Log: s.log.Logger,
 	}
+	asked, _ := s.bridge.Asked()
+	s.notifier.Reloading()
+	s.notifier.Extend(moment.Longest() + givePatience + 10*time.Second)
+	s.log.Info("upgrading", "binary", next.Executes.Path, "in_flight", s.Supervisor.InFlight(), "asked", asked, "grace_ms", grace.Milliseconds())
 	began, err := moment.Find(lasting)
 	if err != nil {
 		s.notifier.Ready(s.readiness().text)

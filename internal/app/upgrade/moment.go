@@ -25,34 +25,39 @@ type Moment struct {
 		Older(than time.Duration) int // of those that do not wait for an approval
 	}
 	Grace time.Duration // for the calls that have begun before
-	// Asked returns how many questions wait for answers of clients, and how many of the calls in flight do so.
-	Asked     func() (questions, calls int)
+	// Answers is how long a client may take to answer a question. Requests that have asked one are waited for as long as
+	// that, and twice the Grace at least. No other request waits for them until then.
+	Answers time.Duration
+	// Asked returns how many requests in flight have asked their clients something, and how many of them are calls that
+	// wait for an answer.
+	Asked     func() (requests, waiting int)
 	Answering func() int  // how many requests are being answered
 	Ended     func() bool // there is no time: Orla is to end
 	Log       *slog.Logger
 }
 
 // Find waits for a good moment, and returns since when requests wait. It is when no call takes long, since all others
-// would wait for it, and no question waits for its client, whose answer would not be read. When a call that has begun
-// before asks something after all, or takes long, requests begin again. After the grace calls may take long: on a
-// machine that has too much to do, all of them do. After twice the grace any moment is good enough. No request waits for
-// a call that has had all of the grace, such as one that nobody answers (SPEC N2). After an error all goes on as before.
+// would wait for it, and no request in flight has asked its client something: the answer would not be read. When one that
+// has begun before asks something after all, or takes long, requests begin again, until they have waited for the Grace
+// all in all. After the Grace calls may take long: on a machine that has too much to do, all of them do. Those that have
+// asked something are waited for until Answers are over. No request waits for a call that has had all of the Grace, such
+// as one that nobody answers (SPEC N2). After an error all goes on as before.
 func (m *Moment) Find(ctx context.Context) (began time.Time, err error) {
-	asking, cancel := context.WithTimeout(ctx, 2*m.Grace)
+	asking, cancel := context.WithTimeout(ctx, m.patience())
 	defer cancel()
 	serving, cancel := context.WithTimeout(asking, m.Grace)
 	defer cancel()
 	later := func() bool {
-		questions, _ := m.Asked()
+		asked, _ := m.Asked()
 		switch {
 		case m.Ended() || asking.Err() != nil:
 			return false
 		case serving.Err() != nil:
-			return questions > 0
+			return asked > 0
 		}
-		return questions > 0 || m.Calls.Longest() > longCall
+		return asked > 0 || m.Calls.Longest() > longCall
 	}
-	for {
+	for paused := time.Duration(0); ; paused += time.Since(began) {
 		for later() && pace.Sleep(asking, quietPause) {
 		}
 		began = time.Now()
@@ -61,7 +66,7 @@ func (m *Moment) Find(ctx context.Context) (began time.Time, err error) {
 		}
 		m.Web.Hold()
 		limited, end := context.WithDeadline(ctx, m.Until(began))
-		again := m.quiet(limited, later)
+		again := m.quiet(limited, func() bool { return paused+time.Since(began) < m.Grace && later() })
 		if end(); !again {
 			return began, nil
 		}
@@ -70,6 +75,12 @@ func (m *Moment) Find(ctx context.Context) (began time.Time, err error) {
 		}
 	}
 }
+
+// patience bounds how long Find looks for a moment without questions.
+func (m *Moment) patience() time.Duration { return max(2*m.Grace, m.Answers) }
+
+// Longest is how long Find, and what follows until another program is executed, take at most.
+func (m *Moment) Longest() time.Duration { return m.patience() + 2*m.Grace }
 
 // Until returns how long requests may wait that do so since began.
 func (m *Moment) Until(began time.Time) time.Time { return began.Add(m.Grace) }
@@ -83,8 +94,8 @@ func (m *Moment) Quiet(ctx context.Context) (left bool) {
 
 // stuck returns how many calls are not waited for, beside those that wait for an approval.
 func (m *Moment) stuck() int {
-	_, asked := m.Asked()
-	return max(asked, m.Calls.Older(m.Grace)) // a call may be both
+	_, waiting := m.Asked()
+	return max(waiting, m.Calls.Older(m.Grace)) // a call may be both
 }
 
 // quiet waits, and reports true if later did so before. When ctx ends, it still waits for requests that have begun to

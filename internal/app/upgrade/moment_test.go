@@ -27,9 +27,9 @@ func (l *load) Longest() time.Duration  { return l.longest }
 func (l *load) Older(time.Duration) int { return 0 }
 
 // SPEC Q1: an upgrade waits for questions to clients for longer than for a moment in which no call takes long, which a busy
-// machine does not have. It does not wait for questions that are always open.
+// machine does not have: as long as a client may take to answer. It does not wait for questions that are always open.
 func TestQ1TheMomentOfAnUpgrade(t *testing.T) {
-	const grace = 10 * time.Second
+	const grace, answers = 10 * time.Second, time.Minute
 	for name, c := range map[string]struct {
 		asksUntil, longest, least, most time.Duration
 		left                            int // questions at that moment
@@ -38,7 +38,8 @@ func TestQ1TheMomentOfAnUpgrade(t *testing.T) {
 		"calls always take long":       {0, time.Second, grace, grace + time.Second, 0},
 		"and a question is answered":   {grace * 3 / 2, time.Second, grace * 3 / 2, grace*3/2 + time.Second, 0},
 		"a question is answered":       {grace * 3 / 2, 0, grace * 3 / 2, grace*3/2 + time.Second, 0},
-		"a question is never answered": {time.Hour, 0, 2 * grace, 3 * grace, 1},
+		"a question is answered late":  {answers - grace, 0, answers - grace, answers, 0},
+		"a question is never answered": {time.Hour, 0, answers, answers + grace, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestQ1TheMomentOfAnUpgrade(t *testing.T) {
 				}
 				began := time.Now()
 				m := Moment{
-					Web: listen.New(http.NotFoundHandler(), slog.New(slog.DiscardHandler)), Calls: l, Grace: grace,
+					Web: listen.New(http.NotFoundHandler(), slog.New(slog.DiscardHandler)), Calls: l, Grace: grace, Answers: answers,
 					Asked:     func() (int, int) { n := int(l.questions.Load()); return n, n },
 					Answering: l.InFlight, Ended: func() bool { return false }, Log: slog.New(slog.DiscardHandler),
 				}
@@ -66,6 +67,51 @@ func TestQ1TheMomentOfAnUpgrade(t *testing.T) {
 			})
 		})
 	}
+}
+
+// late is a call that asks its client something each time that requests have waited for it for long.
+type late struct {
+	load
+	patience time.Duration
+	since    time.Time // requests wait since then; zero if they do not
+	waited   time.Duration
+}
+
+func (l *late) InFlight() int {
+	if l.since.IsZero() {
+		l.since = time.Now()
+	}
+	return 1
+}
+
+func (l *late) asked() (requests, waiting int) {
+	if l.since.IsZero() || time.Since(l.since) < l.patience {
+		return 0, 0
+	}
+	l.waited, l.since = l.waited+time.Since(l.since), time.Time{}
+	return 1, 0
+}
+
+// SPEC N2: calls that ask something whenever requests wait for them make these wait for twice the grace at most, for as
+// long as an upgrade may look for a moment.
+func TestN2CallsThatAskAtTheMomentOfAnUpgrade(t *testing.T) {
+	const grace = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		l := &late{patience: grace - time.Second}
+		m := Moment{
+			Web: listen.New(http.NotFoundHandler(), slog.New(slog.DiscardHandler)), Calls: l, Grace: grace, Answers: time.Hour,
+			Asked: l.asked, Answering: func() int { return 0 }, Ended: func() bool { return false }, Log: slog.New(slog.DiscardHandler),
+		}
+		if _, err := m.Find(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !l.since.IsZero() {
+			l.waited += time.Since(l.since)
+		}
+		if l.waited < grace || l.waited > 2*grace {
+			t.Errorf("requests waited for %s", l.waited)
+		}
+	})
 }
 
 // SPEC Q1: a request that has begun to arrive is answered before an upgrade, also if all of the grace passes in which the

@@ -24,9 +24,10 @@ type Upgrades struct {
 	Next *Document
 
 	busy   sync.Mutex // held during a check
-	mu     sync.Mutex // guards the fields that follow
-	number int        // that were made
-	failed string     // why the last one was not; "" if it was
+	mu       sync.Mutex // guards the fields that follow
+	number   int        // that were made
+	failed   string     // why the last one was not; "" if it was
+	underWay bool       // one was asked for that has not ended
 }
 
 // Begin is called first, with the program that runs and what the program before has given. It logs how this program came
@@ -56,7 +57,7 @@ func (u *Upgrades) Fail(d *Document, err error, log *slog.Logger) { u.fail(log, 
 
 func (u *Upgrades) fail(log *slog.Logger, binary string, err error) {
 	u.mu.Lock()
-	u.failed = err.Error()
+	u.failed, u.underWay = err.Error(), false
 	u.mu.Unlock()
 	log.Error("not upgraded; this program keeps serving", "binary", binary, "err", err)
 }
@@ -68,13 +69,19 @@ func (u *Upgrades) Prepare(ctx context.Context, l launch.Launcher, binary string
 		return control.Upgrade{}, refused(errUnderWay)
 	}
 	defer u.busy.Unlock()
+	u.mu.Lock()
+	underWay := u.underWay
+	u.mu.Unlock()
+	if underWay { // it may wait for answers of clients
+		return control.Upgrade{}, refused(errUnderWay)
+	}
 	next, said, err := u.check(ctx, l, binary, cannot)
 	if err != nil {
 		u.fail(log, cmp.Or(binary, u.Program.Path), err)
 		return control.Upgrade{}, refused(err)
 	}
 	u.mu.Lock()
-	u.failed = ""
+	u.failed, u.underWay = "", true
 	u.mu.Unlock()
 	u.Asked <- next // it has room
 	return control.Upgrade{Version: said.Version, Number: next.Number}, nil
@@ -95,8 +102,6 @@ func (u *Upgrades) check(ctx context.Context, l launch.Launcher, binary string, 
 	switch {
 	case cannot != nil:
 		return nil, Answer{}, cannot
-	case len(u.Asked) > 0:
-		return nil, Answer{}, errUnderWay
 	case binary != "" && !filepath.IsAbs(binary):
 		return nil, Answer{}, fmt.Errorf("%s is not an absolute path", binary)
 	}

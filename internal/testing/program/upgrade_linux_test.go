@@ -11,9 +11,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/testing/needs"
@@ -290,6 +293,76 @@ func TestQ1CallsInFlight(t *testing.T) {
 			t.Errorf("a call at an upgrade: %q", got)
 		}
 	}
+}
+
+// SPEC Q1: a question that a client takes longer to answer than calls may take at a stop is waited for, in both eras, and
+// nobody is asked again. No other call waits for it, and there is no second upgrade meanwhile.
+func TestQ1QuestionsInFlight(t *testing.T) {
+	t.Parallel()
+	interpreter, err := python()
+	if err != nil {
+		needs.Missing(t, "no python3: %v", err)
+	}
+	tools := t.TempDir()
+	// It works for longer than the grace after the answer.
+	main := strings.NewReplacer("PYTHON", interpreter, "import json, os", "import time, json, os", "n += 1\n", "n += 1\n        time.sleep(0.5)\n").Replace(asksAndCounts)
+	packs := map[string]*pack{}
+	versions := map[string]string{"older": "2025-11-25", "newest": "2026-07-28"}
+	for name := range versions {
+		packs[name] = newPack(t, tools, name, "handshake: mcp", map[string]string{"main.py": main})
+		packs[name].manifest("handshake: mcp", "")
+	}
+	testkit.WriteTool(t, tools, "quick", "#!/bin/sh\necho done\n")
+	u := serveUpgradable(t, checkedBinary(t), tools, "shutdown_grace: 100ms\n")
+	asked, answered := make(chan bool, 10), make(chan struct{})
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			asked <- true
+			<-answered
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		},
+	})
+	var calls sync.WaitGroup
+	for name, version := range versions {
+		u.waitListed(name + "__ask")
+		session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: u.url, MaxRetries: 100}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = session.Close() })
+		want := fmt.Sprintf("%d 1", packs[name].pids()[0])
+		calls.Go(func() {
+			if text, err := textOf(session.CallTool(t.Context(), &mcp.CallToolParams{Name: name + "__ask"})); err != nil || text != want {
+				t.Errorf("%s: the call ended with %q, %v; want %q", version, text, err, want)
+			}
+		})
+		<-asked
+	}
+	if _, err := u.control.Upgrade(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if n := u.log.next("upgrading", nil)["asked"]; n != 2.0 {
+		t.Errorf("the log says that %v calls have asked", n)
+	}
+	for began := time.Now(); time.Since(began) < time.Second; { // many times the grace
+		if got := u.mustCall("quick"); got != "done\n" {
+			t.Errorf("another call is answered %q", got)
+		}
+	}
+	if _, err := u.control.Upgrade(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "under way") {
+		t.Errorf("a second upgrade: %v", err)
+	}
+	close(answered)
+	calls.Wait()
+	u.log.next("upgraded", nil)
+	u.log.next("serving", nil)
+	if s, err := u.control.Status(t.Context()); err != nil || s.Upgrades != 1 || s.Pid != u.pid || s.NotUpgraded != "" {
+		t.Errorf("the status is %+v, %v", s, err)
+	}
+	if len(asked) > 0 {
+		t.Error("a client was asked again")
+	}
+	u.upgrade()
 }
 
 // SPEC Q1, N2: a call that is never answered ends at an upgrade, and makes no request of others wait for it.

@@ -26,6 +26,7 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Short: "Have a running Orla execute a new binary, without a restart",
 		Long: "Have a running Orla execute a new binary in its own process: the file that it was started\n" +
 			"from, which was replaced, or another one. Calls in flight end first, within shutdown_grace.\n" +
+			"Calls that have asked their client something are waited for longer, for 5 minutes at most.\n" +
 			"Capsules without a sandbox keep their process and memory, and clients keep their sessions;\n" +
 			"new requests wait until then. A binary that does not start, or cannot go on, changes nothing.",
 		Example: "  orla upgrade\n  orla upgrade --binary /opt/orla/bin/orla",
@@ -59,8 +60,13 @@ func upgrade(ctx context.Context, client *control.Client, binary string, std ter
 	if err != nil {
 		return running.Explain(err)
 	}
-	const pause = 20 * time.Millisecond
+	const pause, soon = 20 * time.Millisecond, 2 * time.Second
+	said := time.Now().Add(soon)
 	for {
+		if !said.IsZero() && time.Now().After(said) {
+			said = time.Time{}
+			_, _ = fmt.Fprintln(std.Err, "waiting for calls in flight, and for answers of clients to questions of tools") // it is only for people
+		}
 		now, err := client.Status(ctx)
 		switch {
 		case err != nil && errors.Is(err, control.ErrNotRunning):
