@@ -257,7 +257,7 @@ func (c *Capsule) Life() peer.Life {
 	life := peer.Life{
 		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Place: s.place, Started: s.began, Next: s.next,
 		Held:    c.orders.last.Load().held,
-		Waiting: int(c.waiting.Taken()), Calls: c.calls.Load(), Settled: c.settled.Load(),
+		Waiting: int(c.waiting.Taken()), Calls: c.calls.Load(), Settled: c.settled.Load(), Changed: s.changed,
 	}
 	if s.conn != nil {
 		life.InFlight = s.conn.InFlight()

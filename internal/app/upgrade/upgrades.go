@@ -23,7 +23,7 @@ type Upgrades struct {
 	// Next is what is executed when all has stopped; nil for nothing. It is the daemon's.
 	Next *Document
 
-	busy   sync.Mutex // held during a check
+	busy     sync.Mutex // held during a check
 	mu       sync.Mutex // guards the fields that follow
 	number   int        // that were made
 	failed   string     // why the last one was not; "" if it was

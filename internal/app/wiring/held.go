@@ -271,8 +271,10 @@ func (h *heldCapsule) run(ctx context.Context, n int64) {
 	if failed := back.Apply([]manifest.Tool{of}).Failed[of.Name]; failed != nil {
 		log.Error("a capsule cannot be run for all replicas", "tool", of.Name, "err", failed)
 	}
-	offered := newOffered(front, process.Load)
-	serve(backCtx, offered.watch)
+	offered := newOffered(front)
+	if made := process.Load(); made != nil { // else the log says why
+		serve(backCtx, func(ctx context.Context) error { return offered.follow(ctx, made) })
+	}
 	h.shared.Offer(of.Name, offered)
 	<-ctx.Done()
 	h.shared.Offer(of.Name, nil)

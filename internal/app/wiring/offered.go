@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/orla-project/orla/capsule"
-	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/mcpbridge/budget"
@@ -20,8 +18,7 @@ import (
 // can: 204, or 425 while it starts, or 503 and why not.
 type offered struct {
 	front   *httpfront.Front
-	process func() *capsule.Capsule // nil if there is none
-	calling budget.Counter          // requests that end by themselves
+	calling budget.Counter // requests that end by themselves
 
 	mu   sync.Mutex      // guards the fields that follow
 	open context.Context // ends when the process cannot be called any more
@@ -29,57 +26,65 @@ type offered struct {
 	why  string // it cannot be called
 }
 
-func newOffered(front *httpfront.Front, process func() *capsule.Capsule) *offered {
-	o := &offered{front: front, process: process, why: starts}
+func newOffered(front *httpfront.Front) *offered {
+	o := &offered{front: front, why: starts}
 	o.open, o.shut = context.WithCancel(context.Background())
 	o.shut()
 	return o
 }
 
 const (
-	// watchOpen is how often it is looked whether a process can still be called, and watchShut whether it can again.
-	watchOpen, watchShut = time.Second, 100 * time.Millisecond
 	// maxWhy bounds in bytes why a process cannot be called.
 	maxWhy = 1000
 	starts = "its process starts"
+	// listTime is how long a READY process may take to say what it offers, until it is offered without.
+	listTime = 5 * time.Second
 )
 
-// watch looks how the process is, until ctx ends. Streams of replicas end when it cannot be called any more, so that they ask
-// why, and say that too.
-func (o *offered) watch(ctx context.Context) error {
+// follow follows how the process is, until ctx ends. Streams of replicas end when it cannot be called any more, so that they
+// ask why, and say that too.
+func (o *offered) follow(ctx context.Context, process interface {
+	Life() peer.Life
+	Offers() *peer.Offers
+},
+) error {
 	defer func() { o.shut() }()
-	for pause := watchShut; pace.Sleep(ctx, pause); {
-		process := o.process()
-		if process == nil {
-			continue // it could not be made, and the log says why
+	for {
+		life, offers := process.Life(), process.Offers()
+		wait := listTime - time.Since(life.Since)
+		silent := offers.Silent && life.State == "READY" && wait > 0
+		o.look(ctx, life, offers.Known && !silent)
+		var enough <-chan time.Time
+		if silent {
+			enough = time.After(wait)
 		}
-		life, open := process.Life(), o.open.Err() == nil
-		can, why := callable(life, open)
-		if can && !open && !listed(process.Offers(), life) {
-			can, why = false, starts
-		}
-		o.mu.Lock()
-		o.why = why
-		switch {
-		case can && !open:
-			o.open, o.shut = context.WithCancel(ctx) //nolint:fatcontext // the one before has ended
-		case !can && open:
-			o.shut()
-		}
-		o.mu.Unlock()
-		if pause = watchShut; can {
-			pause = watchOpen
+		select {
+		case <-life.Changed:
+		case <-offers.Changed:
+		case <-enough:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return ctx.Err()
 }
 
-// listTime is how long a READY process may take to say what it offers, until it is offered without.
-const listTime = 5 * time.Second
-
-// listed reports whether a process has said what it offers, or will not: replicas list it when they connect.
-func listed(offers *peer.Offers, life peer.Life) bool {
-	return offers.Known && (!offers.Silent || life.State != "READY" || time.Since(life.Since) > listTime)
+// look notes whether the process can be called. listed says that it has said what it offers, or will not: replicas list it
+// when they connect.
+func (o *offered) look(ctx context.Context, life peer.Life, listed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	open := o.open.Err() == nil
+	can, why := callable(life, open)
+	if can && !open && !listed {
+		can, why = false, starts
+	}
+	o.why = why
+	switch {
+	case can && !open:
+		o.open, o.shut = context.WithCancel(ctx)
+	case !can && open:
+		o.shut()
+	}
 }
 
 // callable reports whether the process of a capsule can be called, or will be by itself. If not, it returns why. One that could

@@ -207,4 +207,7 @@ type Life struct {
 	Limits   string    // which limits of runtime.resources are in effect and which are not; "" without any
 	// Settled says that it has been READY, or has failed to become so, or waits for a call.
 	Settled bool
+	// Changed is closed when the state is another one, or has another reason or process. It is nil for a peer that has no
+	// states.
+	Changed <-chan struct{}
 }
