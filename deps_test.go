@@ -142,9 +142,9 @@ var imports = map[string][]string{
 	"internal/cluster/objects":   {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/file/yamldoc"},                                                                                                                                                                              // list and watch
 	"internal/cluster/resources": {"internal/call/fault", "internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease", "internal/cluster/objects", "internal/mcp/peer", "internal/observe/brief", "internal/service/secret", "manifest", "manifest/discover", "supervisor"}, // custom resources
 	"internal/launch/kube":       {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace", "internal/launch/kube/podio"},
-	"internal/cluster/replicas":  {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease"},                                    // which processes serve the same clients
-	"internal/cluster/documents": {"internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/objects", "internal/cluster/replicas", "internal/observe/brief"}, // what all replicas have in common
-	"internal/cluster/sealed":    {"internal/cluster/replicas", "mcpbridge", "mcpbridge/sessionlog", "mcpbridge/transport/passed"},                                           // sessions in their ids
+	"internal/cluster/replicas":  {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease"},                                              // which processes serve the same clients
+	"internal/cluster/documents": {"internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/objects", "internal/cluster/replicas", "internal/observe/brief"},           // what all replicas have in common
+	"internal/cluster/sealed":    {"internal/call/pace", "internal/cluster/documents", "internal/cluster/replicas", "mcpbridge", "mcpbridge/sessionlog", "mcpbridge/transport/passed"}, // sessions in their ids
 
 	"internal/launch/kube/podio": {"internal/cluster/kubeapi", "internal/call/recovered", "internal/observe/tail"},
 
@@ -179,8 +179,8 @@ var imports = map[string][]string{
 	"mcpbridge":                     {"internal/file/memfile", "internal/call/rules", "mcpbridge/subscription", "mcpbridge/listing", "mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
 	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/hosts", "mcpbridge/transport/passed", "mcpbridge/transport/stdio", "mcpbridge/wire"},
-	"mcpbridge/transport/hosts":     {}, // the Host and Origin headers
-	"mcpbridge/transport/passed":    {}, // whose a request is that another replica passes on
+	"mcpbridge/transport/hosts":     {},                       // the Host and Origin headers
+	"mcpbridge/transport/passed":    {"mcpbridge/sessionlog"}, // whose a request is that another replica passes on
 
 	// What operators see and do.
 	"internal/app/control":       {"internal/file/regularfile", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},

@@ -41,6 +41,13 @@ type Record struct {
 	Used    time.Time       `json:"used"`              // it was used then, and up to NoteEvery later
 }
 
+// Setter keeps what the client of a session sets after its begin.
+type Setter interface {
+	SetLevel(id, level string)
+	Follow(id, uri string)
+	Unfollow(id, uri string)
+}
+
 // digest names a session. The file does not have its id, with which anybody could use it.
 type digest string
 

@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orla-project/orla/capsule"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/version"
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/cluster/documents"
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/cluster/replicas"
@@ -98,8 +100,23 @@ func (s *Shared) Join(ctx context.Context) (*mcpbridge.Shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.sessions = sealed.New(s.Replicas, box)
+	docs := s.documents("sessions")
+	if err := docs.Unlock(ctx); err != nil {
+		return nil, err
+	}
+	s.sessions = sealed.New(s.Replicas, box, docs, s.log)
 	return &mcpbridge.Shared{Replica: s.Self(), States: box.Key("requestState")}, nil
+}
+
+// Serve implements suture.Service.
+func (s *Shared) Serve(ctx context.Context) error {
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() {
+		defer recovered.To(s.log, "write what clients set in sessions", nil)
+		s.sessions.Serve(ctx)
+	})
+	return s.Replicas.Serve(ctx)
 }
 
 func (s *Shared) close() {

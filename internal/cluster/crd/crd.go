@@ -122,7 +122,7 @@ func replicaRecords() object {
 				"name": version, "served": true, "storage": true,
 				"additionalPrinterColumns": []any{column("About", "string", ".spec.about"), column("Age", "date", ".metadata.creationTimestamp")},
 				"schema": object{"openAPIV3Schema": object{
-					"type": "object", "description": "ReplicaRecord is what the replicas of Orla have in common: an approval, or what was accepted of a provider. Orla writes it.",
+					"type": "object", "description": "ReplicaRecord is what the replicas of Orla have in common: an approval, what was accepted of a provider, or what a client has set in its session. Orla writes it.",
 					"required": []any{"spec"},
 					"properties": object{
 						"apiVersion": object{"type": "string"}, "kind": object{"type": "string"}, "metadata": object{"type": "object"},

@@ -64,8 +64,13 @@ type Document struct {
 	Name    string
 	About   string // for people who look at the object; not sealed
 	Content []byte // nil if there is no such document
+	// Owner is what the API server removes the document with; zero for nothing. It is not read: each Put needs it again.
+	Owner Owner
 	version
 }
+
+// Owner is a Lease.
+type Owner struct{ Name, UID string }
 
 // version is which one it is of an object, and of which.
 type version struct {
@@ -119,21 +124,13 @@ func (d *Documents) Now() time.Time { return d.opts.Now() }
 // Serve follows the documents until ctx ends. It calls each with every document that is new, has changed or is gone,
 // and ready once, when it was called for all that there were.
 func (d *Documents) Serve(ctx context.Context, each func(Document), ready func()) {
-	box, err := d.opts.Key(ctx)
-	if err != nil {
+	if err := d.Unlock(ctx); err != nil {
 		if ctx.Err() == nil {
 			d.opts.Log.Error("what the replicas have in common cannot be read", "part", d.opts.Part, "err", err)
 		}
 		<-ctx.Done()
 		return
 	}
-	key := box.Key("documents of " + d.opts.Part)
-	if box, err = replicas.NewBox(key[:]); err != nil { // only for a key of another size
-		panic(err)
-	}
-	d.mu.Lock()
-	d.box, d.names = box, box.Key("names")
-	d.mu.Unlock()
 	var work sync.WaitGroup
 	defer work.Wait()
 	work.Go(func() {
@@ -156,6 +153,23 @@ func (d *Documents) Serve(ctx context.Context, each func(Document), ready func()
 			})
 		}
 	}
+}
+
+// Unlock gets the key of the documents. Serve does that itself. It is for who follows none, and knows the names of those
+// that it gets and puts.
+func (d *Documents) Unlock(ctx context.Context) error {
+	box, err := d.opts.Key(ctx)
+	if err != nil {
+		return err
+	}
+	key := box.Key("documents of " + d.opts.Part)
+	if box, err = replicas.NewBox(key[:]); err != nil { // only for a key of another size
+		panic(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.box, d.names = box, box.Key("names")
+	return nil
 }
 
 // tell calls each with what differs from last. It reports whether anything is known.
@@ -278,6 +292,9 @@ func (d *Documents) write(ctx context.Context, object string, doc Document, seal
 	if doc.uid != "" {
 		ask.Method, ask.Name = http.MethodPut, object
 		meta["uid"], meta["resourceVersion"] = doc.uid, strconv.FormatUint(doc.resource, 10)
+	}
+	if doc.Owner.UID != "" {
+		meta["ownerReferences"] = []any{kubeapi.Object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": doc.Owner.Name, "uid": doc.Owner.UID}}
 	}
 	ask.Body = kubeapi.Object{
 		"apiVersion": Resource.APIVersion(), "kind": "ReplicaRecord", "metadata": meta,

@@ -36,6 +36,7 @@ func leaseOf(replica string) string { return prefix + replica }
 type record struct {
 	Metadata struct {
 		Name        string            `json:"name"`
+		UID         string            `json:"uid,omitempty"`
 		Version     string            `json:"resourceVersion,omitempty"`
 		Created     time.Time         `json:"creationTimestamp,omitzero"`
 		Labels      map[string]string `json:"labels,omitempty"`
@@ -56,6 +57,17 @@ func (l *record) isReplica() bool { return l.note(noteDigest) != "" }
 func (l *record) member() Member {
 	name, _ := strings.CutPrefix(l.Metadata.Name, prefix)
 	return Member{Name: name, Address: l.note(noteAddress), Digest: l.note(noteDigest), Created: l.Metadata.Created}
+}
+
+// Lease returns the name and the uid of the Lease of a replica, which is kept for as long as anybody goes on with its sessions; ""
+// without one.
+func (r *Replicas) Lease(replica string) (name, uid string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.leases[leaseOf(replica)]; l != nil {
+		return l.Metadata.Name, l.Metadata.UID
+	}
+	return "", ""
 }
 
 // newer reports whether a Lease is a later version than another one: those of one API server are numbers.

@@ -1,6 +1,7 @@
 // Package sealed has the sessions of all replicas of a group in their ids (SPEC P4; docs/decisions/0052): the id of a
 // session says which replica has it and what its client has declared, sealed with the key of the group. So any replica
-// passes a request on to the replica that has its session, or goes on with a session whose replica has gone.
+// passes a request on to the replica that has its session, or goes on with a session whose replica has gone. What a client
+// sets later is a document.
 package sealed
 
 import (
@@ -8,10 +9,12 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/cluster/documents"
 	"github.com/orla-project/orla/internal/cluster/replicas"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
@@ -26,10 +29,11 @@ const (
 	maxEnded = 100_000
 )
 
-// Sessions implements httpfront.Elsewhere. Its methods may be called from any goroutine.
+// Sessions implements passed.Elsewhere. Its methods may be called from any goroutine.
 type Sessions struct {
 	replicas *replicas.Replicas
 	box      *replicas.Box
+	wishes   *wishes
 
 	mu    sync.Mutex // guards the fields that follow
 	ended map[[sha256.Size]byte]struct{}
@@ -38,11 +42,41 @@ type Sessions struct {
 	used  map[string]int                 // how many of these began on each replica
 }
 
-// New returns the Sessions of a replica.
-func New(r *replicas.Replicas, box *replicas.Box) *Sessions {
-	s := &Sessions{replicas: r, box: box, ended: map[[sha256.Size]byte]struct{}{}, going: map[[sha256.Size]byte]struct{}{}, used: map[string]int{}}
+// New returns the Sessions of a replica. docs are for what clients set in them; Unlock was called.
+func New(r *replicas.Replicas, box *replicas.Box, docs *documents.Documents, log *slog.Logger) *Sessions {
+	s := &Sessions{replicas: r, box: box, wishes: newWishes(docs, log), ended: map[[sha256.Size]byte]struct{}{}, going: map[[sha256.Size]byte]struct{}{}, used: map[string]int{}}
 	r.KeepUsed(s.uses)
 	return s
+}
+
+// Serve writes what clients set, until ctx ends.
+func (s *Sessions) Serve(ctx context.Context) {
+	s.wishes.serve(ctx, func(replica string) documents.Owner {
+		name, uid := s.replicas.Lease(replica)
+		return documents.Owner{Name: name, UID: uid}
+	})
+}
+
+// SetLevel implements passed.Elsewhere.
+func (s *Sessions) SetLevel(id, level string) { s.set(id, func(w *wish) { w.Level = level }) }
+
+// Follow implements passed.Elsewhere.
+func (s *Sessions) Follow(id, uri string) { s.set(id, func(w *wish) { w.Follows[uri] = true }) }
+
+// Unfollow implements passed.Elsewhere.
+func (s *Sessions) Unfollow(id, uri string) { s.set(id, func(w *wish) { delete(w.Follows, uri) }) }
+
+func (s *Sessions) set(id string, change func(*wish)) {
+	if c, ok := s.open(id); ok && c.Of != nil { // else no other replica goes on with it
+		s.wishes.change(id, c.Replica, change)
+	}
+}
+
+// Set implements passed.Elsewhere.
+func (s *Sessions) Set(ctx context.Context, id string, to *sessionlog.Record) {
+	if c, ok := s.open(id); ok {
+		to.Level, to.Follows = s.wishes.read(ctx, id, c.Replica)
+	}
 }
 
 // content is what an id says.
@@ -52,7 +86,7 @@ type content struct {
 	Of      *sessionlog.Record `json:"s,omitempty"`
 }
 
-// ID implements httpfront.Elsewhere.
+// ID implements passed.Elsewhere.
 func (s *Sessions) ID(of *sessionlog.Record) string {
 	c := content{Replica: s.replicas.Self(), Begun: time.Now().Unix(), Of: of}
 	id := s.seal(c)
@@ -79,7 +113,7 @@ func (s *Sessions) open(id string) (c content, ok bool) {
 	return c, ok && json.Unmarshal(text, &c) == nil
 }
 
-// Opened implements httpfront.Elsewhere. A session of this replica is not one that it may go on with: if it is not
+// Opened implements passed.Elsewhere. A session of this replica is not one that it may go on with: if it is not
 // known, it has ended. So has one of a replica that nobody remembers: nobody has gone on with it for a day, or it has ended.
 func (s *Sessions) Opened(id string) *sessionlog.Record {
 	c, ok := s.open(id)
@@ -103,10 +137,17 @@ func (s *Sessions) uses(replica string) bool {
 	return s.used[replica] > 0
 }
 
-// Ended implements httpfront.Elsewhere.
+// Ended implements passed.Elsewhere.
 func (s *Sessions) Ended(id string) {
 	c, ok := s.open(id)
-	if !ok || c.Replica == s.replicas.Self() {
+	if !ok {
+		return
+	}
+	own := c.Replica == s.replicas.Self()
+	if !own || s.wishes.known(id) {
+		s.wishes.change(id, c.Replica, func(w *wish) { w.over = true })
+	}
+	if own {
 		return
 	}
 	s.mu.Lock()
@@ -133,7 +174,7 @@ func (s *Sessions) hasEnded(id string) bool {
 	return now || before
 }
 
-// Home implements httpfront.Elsewhere.
+// Home implements passed.Elsewhere.
 func (s *Sessions) Home(ctx context.Context, id string) string {
 	if id == "" {
 		return s.unlessSelf(s.replicas.Heir("", rand.Text()))
@@ -148,7 +189,7 @@ func (s *Sessions) Home(ctx context.Context, id string) string {
 	return s.unlessSelf(s.replicas.Heir(c.Replica, id))
 }
 
-// NamedBy implements httpfront.Elsewhere.
+// NamedBy implements passed.Elsewhere.
 func (s *Sessions) NamedBy(name string) string {
 	of := mcpbridge.Replica(name)
 	if of == "" || !s.replicas.Reaches(of) {
@@ -164,7 +205,7 @@ func (s *Sessions) unlessSelf(replica string) string {
 	return replica
 }
 
-// Pass implements httpfront.Elsewhere.
+// Pass implements passed.Elsewhere.
 func (s *Sessions) Pass(w http.ResponseWriter, r *http.Request, to string, by *passed.Caller, again http.Handler) {
 	s.replicas.Pass(w, r, replicas.Passing{To: to, Sign: by.Sign, Again: again})
 }

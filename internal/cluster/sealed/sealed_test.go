@@ -1,16 +1,27 @@
 package sealed
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/cluster/documents"
 	"github.com/orla-project/orla/internal/cluster/replicas"
+	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
 )
 
 // two returns the sessions of two replicas with one key.
 func two(t *testing.T) (a, b *Sessions) {
+	t.Helper()
+	return pair(t, new(kubetest.Objects))
+}
+
+// pair returns those of two replicas of an API server.
+func pair(t *testing.T, api http.RoundTripper) (a, b *Sessions) {
 	t.Helper()
 	box, err := replicas.NewBox(make([]byte, 32))
 	if err != nil {
@@ -24,7 +35,18 @@ func two(t *testing.T) (a, b *Sessions) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(one, box), New(other, box)
+	docs := func() *documents.Documents {
+		d := documents.New(documents.Options{
+			Client: kubetest.Client(t, api), Namespace: "ops", Group: "orla", Part: "sessions", Log: slog.New(slog.DiscardHandler),
+			Key: func(context.Context) (*replicas.Box, error) { return box, nil },
+		})
+		if err := d.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	log := slog.New(slog.DiscardHandler)
+	return New(one, box, docs(), log), New(other, box, docs(), log)
 }
 
 // SPEC P4: another replica finds in an id whose the session is and what its client has declared. Its own replica does

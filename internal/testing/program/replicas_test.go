@@ -61,6 +61,7 @@ for line in sys.stdin:
         continue
     if name == "change":
         say(method="notifications/resources/updated", params={"uri": "mem://a"})
+        say(method="notifications/message", params={"level": "debug", "data": "changed", "_meta": {"orla/call": id}})
         result = {"content": [{"type": "text", "text": "changed"}]}
     elif name == "pid":
         result = {"content": [{"type": "text", "text": str(os.getpid())}]}
@@ -381,6 +382,51 @@ func TestP4SessionsOutliveTheirReplica(t *testing.T) {
 			t.Errorf("a session that has ended is there: %s", resp.Status)
 		}
 	}
+}
+
+// SPEC P4, Q2: a client whose replica is killed hears of the resources that it follows, and gets log messages of the level
+// that it has set, from the one that goes on with its session, and from the next one after that.
+func TestQ2AnotherReplicaGoesOnWithLevelAndSubscriptions(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2)
+	var updates, messages atomic.Int32
+	s := f.connect("2025-11-25", &mcp.ClientOptions{
+		ResourceUpdatedHandler: func(context.Context, *mcp.ResourceUpdatedNotificationRequest) { updates.Add(1) },
+		LoggingMessageHandler:  func(context.Context, *mcp.LoggingMessageRequest) { messages.Add(1) }, //nolint:staticcheck // deprecated by the newest era only
+	})
+	id := s.ID()
+	if err := s.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil { //nolint:staticcheck // the same
+		t.Fatal(err)
+	}
+	if err := s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "mem://a"}); err != nil {
+		t.Fatal(err)
+	}
+	hears := func(after string) {
+		t.Helper()
+		updated, said := updates.Load(), messages.Load()
+		testkit.Eventually(t, "the client hears of the resource and of the log after "+after, func() bool {
+			if err := f.persist(s, "box__change"); err != nil {
+				t.Fatal(err)
+			}
+			return updates.Load() > updated && messages.Load() > said
+		})
+	}
+	hears("the begin")
+	record := func() string {
+		return f.cluster.Kubectl("", "get", "replicarecords", "--selector", "orla.dev/part=sessions", "--output", "jsonpath={.items[*].metadata.ownerReferences[*].kind}")
+	}
+	testkit.Eventually(t, "it is written once, and goes with the Lease of its replica", func() bool { return record() == "Lease" })
+	for _, i := range []int{0, 1, 0} { // the session moves at least twice
+		f.end(i, syscall.SIGKILL)
+		hears(fmt.Sprint("kill -9 of replica ", i))
+	}
+	if s.ID() != id {
+		t.Errorf("session %q became %q", id, s.ID())
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "nothing is left of a session that has ended", func() bool { return record() == "" })
 }
 
 // SPEC P3: the process of a capsule moves to another replica when its holder is killed or stops, and there are never two.

@@ -23,16 +23,18 @@ func (h *Front) keepNew(u *usage) {
 
 // keep keeps what an answered request has changed of its session.
 func (h *Front) keep(s *client.Session, m *wire.Message) {
+	var to sessionlog.Setter = h.sessions.kept
+	if h.sessions.elsewhere != nil {
+		to = h.sessions.elsewhere
+	}
+	uri, _ := wire.TextOf(m.Params.URI)
 	switch m.Method {
 	case wire.MethodSetLevel:
-		h.sessions.kept.SetLevel(s.ID, s.LoggedFrom())
-	case wire.MethodSubscribe, wire.MethodUnsubscribe:
-		uri, _ := wire.TextOf(m.Params.URI)
-		if m.Method == wire.MethodSubscribe {
-			h.sessions.kept.Follow(s.ID, uri)
-		} else {
-			h.sessions.kept.Unfollow(s.ID, uri)
-		}
+		to.SetLevel(s.ID, s.LoggedFrom())
+	case wire.MethodSubscribe:
+		to.Follow(s.ID, uri)
+	case wire.MethodUnsubscribe:
+		to.Unfollow(s.ID, uri)
 	}
 }
 
@@ -92,13 +94,16 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 	if h.home(r) != "" {
 		return nil, nil
 	}
-	if h.earlier(id, caller) == nil {
+	k := h.earlier(id, caller)
+	if k == nil {
 		return h.sessions.find(id, caller), nil // another request may have been faster
+	}
+	if h.sessions.elsewhere != nil {
+		h.sessions.elsewhere.Set(r.Context(), id, k) // before, so that nobody else waits for it
 	}
 	h.sessions.resuming.Lock()
 	defer h.sessions.resuming.Unlock()
-	k := h.earlier(id, caller)
-	if k == nil {
+	if h.earlier(id, caller) == nil {
 		return h.sessions.find(id, caller), nil
 	}
 	says, ok := wire.ReadInitialize(k.Says)

@@ -2,7 +2,6 @@ package httpfront
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"io"
@@ -15,22 +14,8 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// Elsewhere is the other replicas that serve the same clients (SPEC P4).
-type Elsewhere interface {
-	// ID returns an id for a new session, and Opened what is in the id of one that this process may go on with; nil for others.
-	ID(*sessionlog.Record) string
-	Opened(id string) *sessionlog.Record
-	// Ended says that a session is over.
-	Ended(id string)
-	// Home returns which replica has a session, or any other one for "", and NamedBy which one gave a name; "" for this one.
-	Home(ctx context.Context, id string) (replica string)
-	NamedBy(name string) (replica string)
-	// Pass passes a request on. If the replica cannot be reached, again answers it.
-	Pass(w http.ResponseWriter, r *http.Request, to string, by *passed.Caller, again http.Handler)
-}
-
 // Share shares the sessions with other replicas. It must be called before the first request, or not at all.
-func (h *Front) Share(with Elsewhere) { h.sessions.elsewhere = with }
+func (h *Front) Share(with passed.Elsewhere) { h.sessions.elsewhere = with }
 
 // home returns the replica that a request is passed on to, for its session or since this one stops; "" if this one answers it.
 func (h *Front) home(r *http.Request) string {

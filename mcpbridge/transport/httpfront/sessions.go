@@ -8,14 +8,15 @@ import (
 
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
+	"github.com/orla-project/orla/mcpbridge/transport/passed"
 )
 
 // sessions are those of Streamable HTTP, and the streams that count as sessions.
 type sessions struct {
-	kept      *sessionlog.Log // nil if sessions end with the process; set before the first request
-	elsewhere Elsewhere       // other replicas; nil for none; set before the first request
-	resuming  sync.Mutex      // held while a session of an earlier process is resumed
-	closing   atomic.Bool     // the next process goes on with the sessions
+	kept      *sessionlog.Log  // nil if sessions end with the process; set before the first request
+	elsewhere passed.Elsewhere // other replicas; nil for none; set before the first request
+	resuming  sync.Mutex       // held while a session of an earlier process is resumed
+	closing   atomic.Bool      // the next process goes on with the sessions
 
 	mu      sync.Mutex        // guards the fields that follow, and those of a usage
 	known   map[string]*usage // by their ids
