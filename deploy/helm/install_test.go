@@ -119,6 +119,7 @@ func TestP1ChartInstalls(t *testing.T) {
 		if out, err := c.Try(all, "apply", "--dry-run=server", "--namespace", "tools", "--filename", "-"); err != nil || strings.Contains(out, "unknown field") {
 			t.Errorf("%v\n%s", err, out)
 		}
+		kept(t, c, all)
 	})
 
 	onCluster("install", "orla", chart, "--values", given)
@@ -150,6 +151,32 @@ func TestP1ChartInstalls(t *testing.T) {
 			t.Error(out)
 		}
 	})
+}
+
+// kept checks what the API server keeps of the objects that only others act on: a metrics server, the network, evictions.
+func kept(t *testing.T, c *kubetest.Cluster, all string) {
+	t.Helper()
+	var some []string
+	for document := range strings.SplitSeq(all, "\n---\n") {
+		for _, kind := range []string{"HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget"} {
+			if strings.Contains(document, "\nkind: "+kind+"\n") {
+				some = append(some, document)
+			}
+		}
+	}
+	them := strings.Join(some, "\n---\n")
+	c.Kubectl(them, "apply", "--namespace", "tools", "--filename", "-")
+	for object, want := range map[string]string{
+		"hpa/orla {.spec.scaleTargetRef.kind} {.spec.minReplicas}-{.spec.maxReplicas} {.spec.metrics[0].resource.name} {.spec.behavior.scaleDown.policies[0].value}": "Deployment 2-10 cpu 1",
+		"networkpolicy/orla {.spec.policyTypes[*]} {.spec.ingress[0].from[1].ipBlock.cidr} {.spec.ingress[0].ports[0].port} {.spec.egress[1].ports[0].port}":         "Ingress Egress 10.0.0.0/8 http 443",
+		"pdb/orla {.spec.maxUnavailable} {.spec.unhealthyPodEvictionPolicy}":                                                                                         "10% AlwaysAllow",
+	} {
+		name, path, _ := strings.Cut(object, " ")
+		if got := c.Kubectl("", "get", name, "--namespace", "tools", "--output", "jsonpath="+path); strings.TrimSpace(got) != want {
+			t.Errorf("%s has %q; want %q", name, got, want)
+		}
+	}
+	c.Kubectl(them, "delete", "--namespace", "tools", "--filename", "-")
 }
 
 // resources has the tool as a custom resource, and not in the tools folder.
