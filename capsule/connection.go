@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/orla-project/orla/capsule/clients"
 	"github.com/orla-project/orla/capsule/handover"
 	"github.com/orla-project/orla/capsule/stdio"
 	"github.com/orla-project/orla/internal/launch"
@@ -75,8 +76,11 @@ func (c *Capsule) startProcess(ctx context.Context) (Connection, error) {
 	return connection, nil
 }
 
-func (c *Capsule) piped(p stdio.Process) *stdio.Connection {
-	return stdio.New(p, stdio.Options{MaxMessage: int(c.tool.Runtime.MaxMessage), Stall: c.tool.Run.Timeout})
+func (c *Capsule) piped(p stdio.Process) *stdio.Connection { return stdio.New(p, c.pipes()) }
+
+// pipes are the options of a connection with a process.
+func (c *Capsule) pipes() stdio.Options {
+	return stdio.Options{MaxMessage: int(c.tool.Runtime.MaxMessage), Stall: c.tool.Run.Timeout, Spare: clients.Spare, LeftOut: clients.LeftOut(c.tool.Name, c.log)}
 }
 
 // pid is the id of the process, 0 if there is none.

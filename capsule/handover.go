@@ -119,7 +119,7 @@ func (c *Capsule) open(ctx context.Context) (Connection, *handover.Taken, error)
 		return connection, nil, err
 	}
 	c.taken = nil
-	return t.Connection(stdio.Options{MaxMessage: int(c.tool.Runtime.MaxMessage), Stall: c.tool.Run.Timeout}), t, nil
+	return t.Connection(c.pipes()), t, nil
 }
 
 // goOn makes an incarnation the one that the program before had.

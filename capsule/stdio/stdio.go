@@ -45,11 +45,14 @@ type Process interface {
 	Kill()
 }
 
-// Options configures a Connection. All but Before are required.
+// Options configures a Connection. MaxMessage and Stall are required.
 type Options struct {
 	MaxMessage int           // bytes of a line from the process
 	Stall      time.Duration // how long it may leave a message unread
 	Before     *State        // what the program before has given of the connection; nil for none
+	// Spare and LeftOut are those of linerpc.Options.
+	Spare   func(line []byte) (call int64, spare bool)
+	LeftOut func(lines int)
 }
 
 // Connection is a connection with one process: a capsule.Process.
@@ -89,7 +92,9 @@ func (c *Connection) Open(opts rpc.Options) *rpc.Conn {
 	if b := c.opts.Before; b != nil {
 		opts.Before, unread = &b.Calls, b.Unread
 	}
-	c.conn = linerpc.New(stdin, stdout, linerpc.Options{Options: opts, MaxMessage: c.opts.MaxMessage, Stall: c.opts.Stall, Unread: unread})
+	c.conn = linerpc.New(stdin, stdout, linerpc.Options{
+		Options: opts, MaxMessage: c.opts.MaxMessage, Stall: c.opts.Stall, Unread: unread, Spare: c.opts.Spare, LeftOut: c.opts.LeftOut,
+	})
 	return c.conn.Conn
 }
 

@@ -37,10 +37,10 @@ const maxAhead = time.Minute
 
 // Wait counts what was read. If that was too fast, it waits until it has taken as long as it would in small parts, at most a
 // minute, or for done, which may be nil.
-func (p *Pace) Wait(done <-chan struct{}, lines, bytes int) { wait(done, p.count(lines, bytes)) }
+func (p *Pace) Wait(done <-chan struct{}, lines, bytes int) { wait(done, p.Count(lines, bytes)) }
 
-// count counts what was read, and returns how long to wait.
-func (p *Pace) count(lines, bytes int) (left time.Duration) {
+// Count counts what was read, and returns how long Wait would wait.
+func (p *Pace) Count(lines, bytes int) (left time.Duration) {
 	const parts = int(time.Second / slice)
 	p.lines += lines
 	p.bytes += bytes
@@ -86,7 +86,7 @@ type Shared struct {
 // Wait is like Pace.Wait. If several streams have read too fast, each waits for a time of its own, at most a minute.
 func (s *Shared) Wait(done <-chan struct{}, lines, bytes int) {
 	s.mu.Lock()
-	left := s.pace.count(lines, bytes)
+	left := s.pace.Count(lines, bytes)
 	s.mu.Unlock()
 	wait(done, left)
 }

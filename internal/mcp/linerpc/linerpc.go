@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
@@ -33,6 +32,12 @@ type Options struct {
 	Stall time.Duration
 	// Unread is the begin of a line that an earlier Conn has read; see Leave.
 	Unread []byte
+	// Spare reports whether a line may be left out where calls of other callers would wait for it, and the id of the call
+	// that it names; 0 for none. If nil, no line may be.
+	Spare func(line []byte) (call int64, spare bool)
+	// LeftOut, if not nil, is called with the number of lines that were left out since the last time: once a minute at
+	// most, and at the end.
+	LeftOut func(lines int)
 }
 
 // errStalled is why a Conn is over whose process does not read.
@@ -47,6 +52,9 @@ type Conn struct {
 	out Stream
 	max int // bytes of a line
 
+	spare func(line []byte) (call int64, spare bool) // see Options.Spare
+	left  func(lines int)                            // see Options.LeftOut
+
 	unread  []byte      // see Options.Unread, and Leave
 	leaving atomic.Bool // Leave was called
 	whole   bool        // all that was read is in unread, or was taken; set by Serve if leaving
@@ -57,7 +65,7 @@ type Conn struct {
 // caller's to close.
 func New(in, out Stream, opts Options) *Conn {
 	w := newWriter(in, opts.Stall)
-	c := &Conn{Conn: rpc.New(w, opts.Options), w: w, out: out, max: opts.MaxMessage, unread: opts.Unread, served: make(chan struct{})}
+	c := &Conn{Conn: rpc.New(w, opts.Options), w: w, out: out, max: opts.MaxMessage, unread: opts.Unread, spare: opts.Spare, left: opts.LeftOut, served: make(chan struct{})}
 	w.conn = c.Conn
 	return c
 }
@@ -66,8 +74,9 @@ func New(in, out Stream, opts Options) *Conn {
 // and returns why it ended. Calls stay pending until Close.
 func (c *Conn) Serve() error {
 	defer close(c.served)
-	var pauses pace.Pace // of what nobody has asked for
-	lines := lineReader{r: c.out, max: c.max, dropped: func(n int) { pauses.Wait(c.Over(), 0, n) }}
+	from := sifter{conn: c, from: c.out}
+	defer from.tell(0)
+	lines := lineReader{r: &from, max: c.max, skips: from.leavesOut, dropped: func(n int) { from.unasked(0, n) }}
 	lines.buf, lines.end = c.unread, len(c.unread)
 	for {
 		line, err := lines.next()
@@ -85,7 +94,7 @@ func (c *Conn) Serve() error {
 			return err
 		}
 		if unasked > 0 {
-			pauses.Wait(c.Over(), unasked, len(line.data))
+			from.unasked(unasked, len(line.data))
 		}
 	}
 }

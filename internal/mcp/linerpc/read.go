@@ -8,16 +8,12 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 )
 
-// Where the id of an answer stands when the rest of it is out of reach.
-var (
-	leadingID = regexp.MustCompile(`^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"id"\s*:\s*(\d+)\s*,`)
-	// What is no answer has a method, which stands before its params as a rule.
-	leadingMethod = regexp.MustCompile(`^\s*\{(?:\s*"(?:jsonrpc|id)"\s*:\s*(?:"[^"]*"|\d+)\s*,)*\s*"method"\s*:`)
-	trailingID    = regexp.MustCompile(`,\s*"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
-)
+// trailingID is where the id of an answer may stand when it is not at the beginning, and the rest is out of reach.
+var trailingID = regexp.MustCompile(`,\s*"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 
 // tooLong fails the call that an over-long line answered.
 func (c *Conn) tooLong(head, tail []byte) {
@@ -25,21 +21,22 @@ func (c *Conn) tooLong(head, tail []byte) {
 	if !bytes.HasPrefix(bytes.TrimSpace(head), []byte("{")) {
 		return // no answer, however it goes on
 	}
-	if leadingMethod.Match(head) {
-		return // the process's own request or notification: its id is none of ours
-	}
-	found := leadingID.FindSubmatch(head)
-	if found == nil {
-		found = trailingID.FindSubmatch(tail)
+	h := rawjson.ReadHead(head)
+	if h.Method != nil {
+		return // the process's own request or notification, whose method stands before its params: its id is none of ours
 	}
 	why := fmt.Errorf("%w: over %d bytes", rpc.ErrTooLong, c.max)
-	if found != nil {
-		if id, err := strconv.ParseInt(string(found[1]), 10, 64); err == nil {
-			c.Fail(id, why)
-		}
+	text := string(h.ID)
+	if found := trailingID.FindSubmatch(tail); found != nil && h.ID == nil {
+		text = string(found[1])
+	}
+	if text == "" {
+		c.FailOnly(why)
 		return
 	}
-	c.FailOnly(why)
+	if id, err := strconv.ParseInt(text, 10, 64); err == nil {
+		c.Fail(id, why)
+	}
 }
 
 // line is one line of a stream, without its end.
@@ -56,11 +53,12 @@ type lineReader struct {
 	max int
 
 	buf        []byte
-	start, end int         // what is read and was not returned
-	seen       int         // how much of that holds no end of line
-	dropped    func(n int) // if not nil, told of the bytes of lines that are too long; it may wait
-	large      int         // length of the last line that was not copied: the next may be as long
-	usual      int         // about how long lines are; a buffer for longer ones is not kept
+	start, end int                    // what is read and was not returned
+	seen       int                    // how much of that holds no end of line
+	skips      func(line []byte) bool // if not nil, asked whether a line is dropped
+	dropped    func(n int)            // if not nil, told of the bytes of lines that are too long; it may wait
+	large      int                    // length of the last line that was not copied: the next may be as long
+	usual      int                    // about how long lines are; a buffer for longer ones is not kept
 }
 
 const (
@@ -76,7 +74,10 @@ const (
 func (l *lineReader) next() (line, error) {
 	for {
 		if i := bytes.IndexByte(l.buf[l.start+l.seen:l.end], '\n'); i >= 0 {
-			return l.take(l.seen + i), nil
+			if n := l.seen + i; !l.skip(n) {
+				return l.take(n), nil
+			}
+			continue
 		}
 		l.seen = l.end - l.start
 		if l.seen > l.max {
@@ -88,6 +89,19 @@ func (l *lineReader) next() (line, error) {
 			return rest, err
 		}
 	}
+}
+
+// skip drops the first n bytes, a line, if skips says so. The buffer stays: a line of the same kind may follow.
+func (l *lineReader) skip(n int) bool {
+	if l.skips == nil || n > l.max || !l.skips(l.buf[l.start:l.start+n]) {
+		return false
+	}
+	l.start, l.seen = l.start+n+1, 0
+	l.usual = growStep // many lines come, and are read together
+	if l.start == l.end {
+		l.start, l.end = 0, 0
+	}
+	return true
 }
 
 // take returns the first n bytes as a line.

@@ -153,8 +153,7 @@ func (c *Conn) begin(p *Pending) error {
 		return ErrNotSent
 	}
 	if p.client != "" && p.client != c.served.first {
-		c.served.shared = c.served.first != ""
-		c.served.first = p.client
+		c.served.add(p.client, p.Owner.Tenant())
 	}
 	if p.standing {
 		c.calls.standing++

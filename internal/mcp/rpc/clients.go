@@ -1,6 +1,19 @@
 package rpc
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/orla-project/orla/internal/call/turns"
+)
+
+// add notes that a request of a client of a caller is sent.
+func (s *served) add(client string, tenant turns.Owner) {
+	if s.first != "" {
+		s.shared = true
+		s.tenants = s.tenants || tenant != s.tenant
+	}
+	s.first, s.tenant = client, tenant
+}
 
 // Sole returns the id and the About of the newest request in flight if all requests
 // that the other side has ever been sent were of one client (Request.Client). shared

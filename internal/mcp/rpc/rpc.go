@@ -135,8 +135,10 @@ type table struct {
 
 // served says which clients have made requests.
 type served struct {
-	first  string // the first client; "" before the first request
-	shared bool   // requests of other clients were sent too
+	first   string      // the last client; "" before the first request
+	shared  bool        // requests of other clients were sent too
+	tenant  turns.Owner // the caller of the last client
+	tenants bool        // requests of clients of other callers were sent too
 }
 
 // order keeps in which order requests are sent and answered.
@@ -161,7 +163,7 @@ func New(t Transport, opts Options) *Conn {
 		made:  time.Now(),
 	}
 	if b := opts.Before; b != nil {
-		c.calls.last, c.served = b.LastID, served{b.Client, b.Shared}
+		c.calls.last, c.served = b.LastID, served{first: b.Client, shared: b.Shared, tenants: b.Shared}
 		c.overtaken.Store(b.Overtaken)
 	}
 	return c
