@@ -106,7 +106,7 @@ func refused(t *testing.T, args string, templates ...string) string {
 // SPEC-TOOLS 3.6: a value that would turn into an option where the template gave
 // none is refused, unless -- stands before it.
 func TestT36OptionsGuard(t *testing.T) {
-	const evil = `{"q":"--output=/etc/passwd","e":"","n":-5,"s":"-5","l":["-x"],"d":"-"}`
+	const evil = `{"q":"--output=/etc/passwd","e":"","n":-5,"s":"-5","l":["-x"],"d":"-","f":"-%d","g":"%d","h":-1e400}`
 	for _, templates := range [][]string{
 		{"{{.q}}"},
 		{"x", "{{.q}}"},
@@ -117,7 +117,14 @@ func TestT36OptionsGuard(t *testing.T) {
 		{"{{.n}}{{.d}}"},
 		{`{{.n}}{{printf "%s" .q}}`},
 		{"{{.e}}{{.n}}{{range .l}}{{.}}{{end}}"},
-		{"{{print .n}}"}, // it is a string
+		{"{{print .n .n}}"}, // what is made of two numbers is none
+		{"{{print .s}}"},
+		{`{{printf "%v" .s}}`},
+		{"{{print .n}}{{.q}}"},
+		{`{{printf .f .n}}`}, // the format has a sign of its own
+		{`{{printf "%x" .n}}`},
+		{`{{printf "%.1v" .h}}`}, // a part of a number
+		{`{{printf "%d%d" .n .n}}`},
 		{"{{.s}}"},
 		{"{{.d}}"},
 		{"{{range .l}}{{.}}{{end}}"},
@@ -153,6 +160,8 @@ func TestT36OptionsGuard(t *testing.T) {
 		{[]string{`{{"-v"}}`, `{{printf "-n=%v" .n}}`, `{{print "-x" .n}}`}, "[-v]\n[-n=-5]\n[-x-5]\n"},
 		{[]string{"-{{.d}}"}, "[--]\n"},
 		{[]string{"{{.n}}", "{{.n}}px", "{{.e}}{{.n}}", "{{.n}}{{.e}}"}, "[-5]\n[-5px]\n[-5]\n[-5]\n"}, // a number is a value
+		{[]string{"{{print .n}}", "{{html .n}}", "{{.n | urlquery}}", "{{js .n}}px"}, "[-5]\n[-5]\n[-5]\n[-5px]\n"},
+		{[]string{`{{printf "%d" .n}}`, `{{printf "%v" .n}}`, `{{.n | printf "%+03d"}}`, `{{printf .g .n}}`, `{{printf "%v" .h}}`}, "[-5]\n[-5]\n[-05]\n[-5]\n[-1e400]\n"},
 		{[]string{"{{.n}},{{.n}}", "{{.n}}..{{.n}}"}, "[-5,-5]\n[-5..-5]\n"},
 		{[]string{" {{.q}}"}, "[ --output=/etc/passwd]\n"},
 	} {

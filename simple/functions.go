@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
 	"text/template"
 )
 
@@ -42,7 +44,32 @@ var functions = map[string]function{
 
 // formatting returns a function that formats its arguments.
 func formatting(write func(shown ...any) string) function {
-	return function{0, true, func(r *rendering, args []any) (any, error) { return r.made(args, write) }}
+	return function{0, true, func(r *rendering, args []any) (any, error) {
+		made, err := r.made(args, write)
+		if err == nil && len(args) == 1 && isNumber(args[0]) && made == textOf(args[0]) {
+			made = negative(made)
+		}
+		return made, err
+	}}
+}
+
+// negative returns a text that a number was made into: if it is negative, as a number still, which is a value and not an
+// option.
+func negative(text any) any {
+	s, ok := text.(string)
+	if !ok || !strings.HasPrefix(s, "-") || strings.Trim(s, "0123456789.eE+-") != "" {
+		return text
+	}
+	if _, err := strconv.ParseFloat(s, 64); err != nil && !errors.Is(err, strconv.ErrRange) {
+		return text // a part of one
+	}
+	return json.Number(s)
+}
+
+// printsNumber reports whether a format prints one number, and no sign of its own.
+func printsNumber(format string) bool {
+	verb := strings.TrimLeft(strings.TrimPrefix(format, "%"), "+0123456789.")
+	return strings.HasPrefix(format, "%") && len(verb) == 1 && strings.Contains("dvfeg", verb)
 }
 
 // widened returns a value that is compared or repeated: integers are int64, and numbers that are kept

@@ -297,6 +297,7 @@ func (r *rendering) printf(args []any) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("wrong type for value; expected string; got %T", args[0])
 	}
+	number := len(args) == 2 && isNumber(args[1]) && printsNumber(format)
 	args, _, err := r.shown(args[1:])
 	if err != nil {
 		return nil, err
@@ -331,7 +332,11 @@ func (r *rendering) printf(args []any) (any, error) {
 			return nil, errTooLarge
 		}
 	}
-	return r.keep(fmt.Sprintf(format, args...))
+	made, err := r.keep(fmt.Sprintf(format, args...))
+	if err == nil && number {
+		made = negative(made)
+	}
+	return made, err
 }
 
 // lengthOf returns roughly how long a value is as text.
