@@ -8,6 +8,8 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -244,6 +246,39 @@ func (q *questions) Answer(m *wire.Message) {
 		delete(q.open, key)
 		c <- m
 	}
+}
+
+// TooLarge ends the question whose answer is larger than a message of a client may be. It reads the beginning of that message,
+// if a question is open. If no id stands before the result there, the only open question is meant.
+func (q *questions) TooLarge(message io.Reader, limit int64) {
+	only, open := q.only()
+	if !open {
+		return
+	}
+	const enough = 512
+	head := make([]byte, enough)
+	n, _ := io.ReadFull(message, head) // of what cannot be read nothing is known
+	h := rawjson.ReadHead(head[:n])
+	if h.ID == nil {
+		h.ID = only
+	}
+	if h.ID == nil || !h.Answers {
+		return
+	}
+	why := fmt.Sprintf("the answer of the client is over max_request (%d bytes)", limit)
+	q.Answer(&wire.Message{ID: h.ID, Failed: fmt.Appendf(nil, `{"code":%d,"message":%s}`, jsonrpc.CodeInternalError, rawjson.Quote(why))})
+}
+
+// only returns the id of the only open question, nil if there are others, and whether one is open.
+func (q *questions) only() (id json.RawMessage, open bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.open) == 1 {
+		for id := range q.open {
+			return json.RawMessage(id), true
+		}
+	}
+	return nil, len(q.open) > 0
 }
 
 // Close ends all questions, and refuses new ones. why is the text of their error.

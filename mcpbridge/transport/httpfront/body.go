@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/turns"
@@ -14,17 +15,18 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-const (
-	// bodyStep is how many bytes are reserved at a time for a body of unknown length, and for
-	// the first part of one of known length.
-	bodyStep = 64 << 10
-)
+// bodyStep is how many bytes are reserved at a time for a body of unknown length, and for
+// the first part of one of known length.
+const bodyStep = 64 << 10
 
 // readBody reads the body of a request within its limits. If it is not ok, readBody has answered
 // the request. The caller ends account in any case.
-func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Owner) (_ []byte, account *budget.Account, ok bool) {
+func (h *Front) readBody(w http.ResponseWriter, r *http.Request, from sender) (_ []byte, account *budget.Account, ok bool) {
 	limit := h.settings.Load().MaxRequest
 	if r.ContentLength > limit {
+		if header(r, "Expect") == "" { // else nothing comes yet
+			from.tooLarge(r.Body, limit)
+		}
 		tooLarge(w, limit)
 		return nil, nil, false
 	}
@@ -34,8 +36,8 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 		raw = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
-		account = budget.NewAccount(h.bridge.Requests(), owner)
-		body := &arriving{ctx: r.Context(), patience: h.Limits.Room, account: account, r: http.MaxBytesReader(w, r.Body, limit), working: h.working, owner: owner}
+		account = budget.NewAccount(h.bridge.Requests(), from.owner)
+		body := &arriving{ctx: r.Context(), patience: h.Limits.Room, account: account, r: http.MaxBytesReader(w, r.Body, limit), working: h.working, owner: from.owner}
 		if err = account.Grow(r.Context(), r.ContentLength, h.Limits.Room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)
 		}
@@ -44,6 +46,7 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 	case err == nil:
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the answer may take longer
 	case errors.As(err, new(*http.MaxBytesError)):
+		from.tooLarge(bytes.NewReader(raw), limit)
 		tooLarge(w, limit)
 		return nil, account, false
 	case errors.Is(err, budget.ErrNoRoom):
@@ -53,7 +56,11 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, owner turns.Own
 	default:
 		h.log.Debug("read a request", "err", err, "bytes", len(raw))
 		w.Header().Set("Connection", "close") // the rest may still come
-		refuse(w, http.StatusRequestTimeout, "the request's body did not arrive")
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			refuse(w, http.StatusRequestTimeout, "the request's body did not arrive in time")
+		} else {
+			refuse(w, http.StatusBadRequest, "the request's body cannot be read: "+err.Error())
+		}
 		return nil, account, false
 	}
 	return raw, account, true

@@ -340,7 +340,7 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		from := h.sse.ownerOf(r)
 		defer h.waitTurn(r, from) // most are answered at once
-		body, account, ok := h.readBody(w, r, from)
+		body, account, ok := h.readBody(w, r, sender{owner: from})
 		if account == nil {
 			account = budget.NewAccount(h.bridge.Requests(), from)
 		}

@@ -86,7 +86,7 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.O
 // servePost serves a POST: one message, or a batch in the versions that have batches.
 func (h *Front) servePost(out *response, r *http.Request) {
 	from := h.senderOf(r)
-	body, account, ok := h.readBody(out, r, from.owner)
+	body, account, ok := h.readBody(out, r, from)
 	batch := wire.IsBatch(body)
 	if batch && account == nil {
 		account = budget.NewAccount(h.bridge.Requests(), from.owner)
@@ -384,9 +384,7 @@ var errSessionOver = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "
 
 // sessionOver refuses a request of a session that has ended, with 404, so that the client begins a
 // new one.
-func sessionOver(w http.ResponseWriter) {
-	http.Error(w, "session not found", http.StatusNotFound)
-}
+func sessionOver(w http.ResponseWriter) { http.Error(w, "session not found", http.StatusNotFound) }
 
 func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, refused *jsonrpc.Error) {
 	writeJSON(w, status, string(wire.ErrorOf(id, refused)))

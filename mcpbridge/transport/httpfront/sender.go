@@ -2,6 +2,7 @@ package httpfront
 
 import (
 	"cmp"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -34,6 +35,13 @@ func (h *Front) senderOf(r *http.Request) sender {
 	}
 	s.owner = client.OwnerOf(s.subject, id, s.host)
 	return s
+}
+
+// tooLarge ends the question of the sender's session that a message answers which is too large.
+func (s sender) tooLarge(message io.Reader, limit int64) {
+	if s.own != nil {
+		s.own.Questions.TooLarge(message, limit)
+	}
 }
 
 // anonymous is the caller of a request without authentication (SPEC N1).

@@ -2,7 +2,6 @@ package httpfront
 
 import (
 	"net/http"
-	"net/netip"
 	"runtime"
 	"time"
 
@@ -55,15 +54,5 @@ func (h *Front) worked(r *http.Request, as turns.Owner, place *turns.Brief, out 
 
 // strangerOf is the owner of a request without a caller: its address, as a session of strangers.
 func strangerOf(r *http.Request) turns.Owner {
-	return turns.Owner{Caller: strangers, Session: networkOf(hostOf(r))}
-}
-
-// networkOf is a host, or for an IPv6 address its /64 network, all of which one client can have.
-func networkOf(host string) string {
-	addr, err := netip.ParseAddr(host)
-	if err != nil || addr.Unmap().Is4() {
-		return host
-	}
-	const bits = 64
-	return netip.PrefixFrom(addr.WithZone(""), bits).Masked().Addr().String()
+	return turns.Owner{Caller: strangers, Session: hostOf(r)}
 }
