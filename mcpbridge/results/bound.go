@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 const (
@@ -64,7 +65,7 @@ func sendable(res *mcp.CallToolResult) *mcp.CallToolResult {
 	switch s := res.StructuredContent.(type) {
 	case nil:
 	case json.RawMessage:
-		if !json.Valid(s) {
+		if !rawjson.Valid(s) { // which is many times as fast as encoding/json
 			res.StructuredContent = nil
 		}
 	default:
@@ -191,7 +192,7 @@ func (c *Cutter) cutStructured(res *mcp.CallToolResult, expected bool) {
 	if rawSize(raw, c.budget/4) <= c.budget/4 {
 		return
 	}
-	link := c.link(Large{text: string(raw), mime: "application/json"}, "structured content")
+	link := c.link(Large{text: rawjson.View(raw), mime: "application/json"}, "structured content")
 	note := fmt.Sprintf("[the structured content of %d bytes is too large to be inline; it is %s]", len(raw), link.where())
 	res.StructuredContent = nil
 	res.Content = append(res.Content, link.behind(&mcp.TextContent{Text: note})...)

@@ -195,7 +195,7 @@ func (c *Cutter) Passed(p *Passed, structured bool) *mcp.CallToolResult {
 	if err != nil {
 		// Unknown content, or too much of it: the whole answer becomes one resource.
 		res.StructuredContent = nil
-		link := c.link(Large{text: string(whole), mime: "application/json"}, "the answer as JSON")
+		link := c.link(Large{text: rawjson.View(whole), mime: "application/json"}, "the answer as JSON")
 		res.Content = link.behind(&mcp.TextContent{Text: fmt.Sprintf("[the answer of %d bytes is too large to be inline; as JSON it is %s]", len(whole), link.where())})
 	}
 	if res.Content == nil {
@@ -222,7 +222,7 @@ func (c *Cutter) takeMeta(p *Passed) mcp.Content {
 	if p.meta == nil || int64(len(p.meta)) <= c.budget/16 && rawjson.Count(p.meta) <= wire.MaxLookedInto {
 		return nil
 	}
-	link := c.part(Large{text: string(p.meta), mime: "application/json"}, "_meta")
+	link := c.part(Large{text: rawjson.View(p.meta), mime: "application/json"}, "_meta")
 	p.meta, _ = rawjson.Edit(p.meta, func(key string) bool { return !slices.Contains(metaOfOrla, key) })
 	return link
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"sync/atomic"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -46,7 +45,7 @@ func (k Kept) EncodedSize() (int64, error) {
 	size := int64(len(`""`))
 	if k.blob {
 		size += int64(base64.StdEncoding.EncodedLen(k.Size()))
-	} else if err := k.portions(func(p []byte) { size += jsonSize(textOf(p)) - int64(len(`""`)) }); err != nil {
+	} else if err := k.portions(func(p []byte) { size += jsonSize(rawjson.View(p)) - int64(len(`""`)) }); err != nil {
 		return 0, err
 	}
 	if k.encoded != nil {
@@ -89,9 +88,6 @@ func wholeRunes(p []byte) int {
 	return len(p)
 }
 
-// textOf returns bytes as a text, without a copy: it is good for as long as they are.
-func textOf(p []byte) string { return unsafe.String(unsafe.SliceData(p), len(p)) }
-
 // Read returns the answer as the result of a resources/read. size is EncodedSize. self is the server's Implementation
 // as JSON in the stateless era; nil in the others.
 func (k Kept) Read(uri string, size int64, self json.RawMessage) (wire.Parts, error) {
@@ -109,7 +105,7 @@ func (k Kept) Read(uri string, size int64, self json.RawMessage) (wire.Parts, er
 		err = k.portions(func(p []byte) {
 			last := len(whole) - 1 // the quote before this portion
 			before := whole[last]
-			whole = rawjson.AppendQuote(whole[:last], textOf(p))
+			whole = rawjson.AppendQuote(whole[:last], rawjson.View(p))
 			whole[last], whole = before, whole[:len(whole)-1]
 		})
 	}

@@ -2,9 +2,6 @@ package grpc
 
 import "fmt"
 
-// message is an envelope as JSON.
-type message []byte
-
 // codec passes JSON messages through unchanged. Its name makes the content type
 // application/grpc+json (SPEC-TOOLS 3.3).
 type codec struct{}

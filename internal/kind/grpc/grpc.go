@@ -102,26 +102,25 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 
 // execute makes the request, when the client has room for it, and reads the answer.
 func (t *Tool) execute(ctx context.Context, owner turns.Owner, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
-	envelope := message(x.Request().JSON())
-	req := connect.NewRequest(&envelope)
+	own := &exchange{Context: ctx, asks: x.Request().JSON()}
+	req := connect.NewRequest(&own.asks)
 	t.describe(ctx, req.Header(), c)
-	resp, err := t.send(ctx, owner, req, c)
-	if err != nil {
+	if err := t.send(own, owner, req, c); err != nil {
 		return peer.Answer{}, err
 	}
-	return x.Answer(*resp.Msg)
+	return x.Answer(own.answer)
 }
 
-func (t *Tool) send(ctx context.Context, owner turns.Owner, req *connect.Request[message], c auth.Credentials) (*connect.Response[message], error) {
-	if err := t.service.Begin(ctx, owner); err != nil {
-		return nil, err
+// send makes the request of an exchange, which gets the answer.
+func (t *Tool) send(own *exchange, owner turns.Owner, req *connect.Request[message], c auth.Credentials) error {
+	if err := t.service.Begin(own, owner); err != nil {
+		return err
 	}
 	defer t.service.End(owner)
-	resp, err := t.client.CallUnary(ctx, req)
-	if err != nil {
-		return nil, t.failure(ctx, err, c)
+	if _, err := t.client.CallUnary(own, req); err != nil {
+		return t.failure(own, err, c)
 	}
-	return resp, nil
+	return nil
 }
 
 // describe sets the metadata of a call.

@@ -43,12 +43,18 @@ var bearer = manifest.Auth{Profile: manifest.AuthBearer, Secret: secret.Ref{Name
 // tool is a tool that is the service at addr.
 func tool(t *testing.T, addr string, a manifest.Auth) *grpc.Tool {
 	t.Helper()
+	return toolOf(t, addr, a, maxOutput)
+}
+
+// toolOf is a tool whose answers may have most bytes.
+func toolOf(t *testing.T, addr string, a manifest.Auth, most int64) *grpc.Tool {
+	t.Helper()
 	client := outbound.New(outbound.Options{})
 	t.Cleanup(client.Close)
 	made, err := grpc.New(manifest.Tool{
 		Name: "weather", Kind: manifest.GRPC, Source: "weather.yaml",
 		InputSchema: json.RawMessage(`{"type":"object"}`),
-		Run:         manifest.Run{MaxOutput: maxOutput},
+		Run:         manifest.Run{MaxOutput: most},
 		Resource:    &manifest.Resource{Namespace: "default", Endpoint: "grpc://" + addr, Auth: a},
 	}, grpc.Options{Client: client, Auth: auth.Options{Secrets: secrets(), Tokens: auth.NewTokens(client)}, UserAgent: "orla/1"})
 	if err != nil {

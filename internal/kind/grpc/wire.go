@@ -1,7 +1,6 @@
 package grpc
 
 import (
-	"io"
 	"net/http"
 	"strings"
 
@@ -38,7 +37,11 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	// The answer uses this codec, since the request did, whatever the service calls it: grpc-js says
 	// proto for every answer.
 	resp.Header.Set("Content-Type", contentType+"+"+codecName)
-	resp.Body = &bounded{Reader: turns.AccountOf(req.Context()).Reader(req.Context(), resp.Body), Closer: resp.Body, tool: w.tool, most: w.most}
+	to, ok := req.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		panic("grpc: a request without its exchange")
+	}
+	resp.Body = &answer{body: resp.Body, from: turns.AccountOf(to.Context).Reader(to.Context, resp.Body), to: to, tool: w.tool, most: w.most}
 	return resp, nil
 }
 
@@ -66,27 +69,3 @@ func (w *wire) refuse(resp *http.Response) *fault.Error {
 }
 
 func compressed(encoding string) bool { return encoding != "" && encoding != "identity" }
-
-// prefix is the size of the flag and the length before a message.
-const prefix = 5
-
-// bounded is the body of an answer. A body that is too long ends with an error.
-type bounded struct {
-	io.Reader
-	io.Closer
-	tool string
-	most int64
-	read int64
-}
-
-// Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
-	left := prefix + b.most - b.read
-	if left < 0 {
-		return 0, fault.New(fault.ExecutionFailed, "%s answered more than max_output (%d bytes)", b.tool, b.most)
-	}
-	// One byte more shows whether the body is too long.
-	n, err := b.Reader.Read(p[:min(int64(len(p)), left+1)])
-	b.read += int64(n)
-	return n, err
-}

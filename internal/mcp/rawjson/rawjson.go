@@ -8,6 +8,7 @@ import (
 	"bytes"
 	stdjson "encoding/json"
 	"strings"
+	"unsafe"
 
 	"github.com/segmentio/encoding/json"
 )
@@ -108,6 +109,9 @@ func String(value []byte) string {
 	}
 	return string(value[1 : len(value)-1])
 }
+
+// View returns bytes as a text, without a copy: nobody may change them while it is used.
+func View(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
 
 // Quote returns a text as a JSON string, byte for byte as encoding/json writes it.
 func Quote(text string) stdjson.RawMessage {

@@ -18,7 +18,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
-// Answer makes the call's answer from a body that must be an envelope.
+// Answer makes the call's answer from a body that must be an envelope. The bytes of the body are those of
+// the answer from then on.
 func (x *Exchange) Answer(body []byte) (peer.Answer, error) {
 	r, err := x.Decode(body)
 	if err != nil {
@@ -71,7 +72,7 @@ func (x *Exchange) Failure(body []byte, strict bool) *fault.Error {
 	return nil
 }
 
-// Raw makes the call's answer from a body that may be an envelope. Any other body is the result
+// Raw makes the call's answer, as Answer does, from a body that may be an envelope. Any other body is the result
 // itself (SPEC-TOOLS 3.1).
 func (x *Exchange) Raw(body []byte, contentType string) (answer peer.Answer, err error) {
 	if ended := x.work(len(body), func() { answer, err = x.raw(body, contentType) }); ended != nil {
@@ -105,7 +106,7 @@ func (x *Exchange) raw(body []byte, contentType string) (peer.Answer, error) {
 	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
 		return x.unstructured(&mcp.CallToolResult{Content: []mcp.Content{x.blob(media, body)}}, err)
 	}
-	return x.unstructured(textResult(string(body)), err)
+	return x.unstructured(textResult(rawjson.View(body)), err)
 }
 
 func isJSON(media string) bool {
@@ -149,12 +150,14 @@ func (x *Exchange) ofJSON(raw json.RawMessage) (peer.Answer, error) {
 		return x.unstructured(textResult(""), errEmpty)
 	}
 	if raw[0] == '{' {
-		res := textResult(string(raw))
+		res := textResult(rawjson.View(raw))
 		res.StructuredContent = raw
 		return peer.Answer{Result: res}, nil
 	}
-	text := string(raw)
-	if raw[0] == '"' {
+	text := rawjson.View(raw)
+	if raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		text = text[1 : len(text)-1]
+	} else if raw[0] == '"' {
 		if err := json.Unmarshal(raw, &text); err != nil {
 			panic(err) // it was checked to be valid
 		}

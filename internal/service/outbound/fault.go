@@ -166,6 +166,23 @@ func (g Reading) Body(r io.Reader, max int64) ([]byte, error) {
 	return b, nil
 }
 
+// Exactly reads n bytes. An error is the reader's own, and what has come by then is returned with it.
+func (g Reading) Exactly(r io.Reader, n int64) ([]byte, error) {
+	var b []byte
+	for int64(len(b)) < n {
+		if len(b) == cap(b) {
+			if err := g.grow(&b, n); err != nil {
+				return b, err
+			}
+		}
+		got, err := r.Read(b[len(b):cap(b)])
+		if b = b[:len(b)+got]; err != nil && int64(len(b)) < n {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
 // grow makes room for more of a body, up to most bytes.
 func (g Reading) grow(b *[]byte, most int64) error {
 	room := int64(max(2*cap(*b), firstRoom))
