@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"unsafe"
 )
 
 // ErrGone is the error of a read of what was dropped.
@@ -43,10 +44,9 @@ func Keep[T string | []byte](a *Area, text T) *Bytes {
 		b.heap = []byte(text)
 		return b
 	}
-	part := make([]byte, min(b.size, 64<<10))
 	for done := 0; done < b.size; {
-		n := copy(part, text[done:])
-		if _, err := b.file.WriteAt(part[:n], b.at+int64(done)); err != nil { // there is no memory
+		n, err := b.file.WriteAt(bytesOf(text[done:min(done+piece, b.size)]), b.at+int64(done))
+		if err != nil { // there is no memory
 			a.give(b.at, int64(b.size))
 			b.file, b.heap = nil, []byte(text)
 			return b
@@ -54,6 +54,20 @@ func Keep[T string | []byte](a *Area, text T) *Bytes {
 		done += n
 	}
 	return b
+}
+
+// piece is how many bytes are written at once, so that the rest of the program need not wait long for the end of a write.
+const piece = 128 << 10
+
+// bytesOf returns the bytes of a text without a copy. They are only read.
+func bytesOf[T string | []byte](text T) []byte {
+	switch text := any(text).(type) {
+	case []byte:
+		return text
+	case string:
+		return unsafe.Slice(unsafe.StringData(text), len(text))
+	}
+	return nil // there is no other type
 }
 
 // Size returns how many bytes there are, also after they were dropped.
