@@ -102,23 +102,23 @@ func (t *Tool) Call(ctx context.Context, call peer.Call) (answer peer.Answer, er
 
 // execute makes the request, when the client has room for it, and reads the answer.
 func (t *Tool) execute(ctx context.Context, owner turns.Owner, x *contract.Exchange, c auth.Credentials) (peer.Answer, error) {
-	own := &exchange{Context: ctx, asks: x.Request().JSON()}
+	own := &exchange{Context: ctx, owner: owner, asks: x.Request().JSON()}
 	req := connect.NewRequest(&own.asks)
 	t.describe(ctx, req.Header(), c)
-	if err := t.send(own, owner, req, c); err != nil {
+	if err := t.send(ctx, own, req, c); err != nil {
 		return peer.Answer{}, err
 	}
 	return x.Answer(own.answer)
 }
 
 // send makes the request of an exchange, which gets the answer.
-func (t *Tool) send(own *exchange, owner turns.Owner, req *connect.Request[message], c auth.Credentials) error {
-	if err := t.service.Begin(own, owner); err != nil {
+func (t *Tool) send(ctx context.Context, own *exchange, req *connect.Request[message], c auth.Credentials) error {
+	if err := t.service.Begin(ctx, own.owner); err != nil {
 		return err
 	}
-	defer t.service.End(owner)
-	if _, err := t.client.CallUnary(own, req); err != nil {
-		return t.failure(own, err, c)
+	defer t.service.End(own.owner)
+	if _, err := t.client.CallUnary(own, req); err != nil { //nolint:contextcheck // own is ctx with its exchange
+		return t.failure(ctx, err, c)
 	}
 	return nil
 }

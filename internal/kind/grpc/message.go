@@ -17,6 +17,7 @@ type message []byte
 // exchange is the context of one request, with its message. It gets the message of the answer.
 type exchange struct {
 	context.Context
+	owner  turns.Owner // whose share it uses
 	asks   message
 	answer message
 }

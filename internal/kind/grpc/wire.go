@@ -41,7 +41,7 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	if !ok {
 		panic("grpc: a request without its exchange")
 	}
-	resp.Body = &answer{body: resp.Body, from: turns.AccountOf(to.Context).Reader(to.Context, resp.Body), to: to, tool: w.tool, most: w.most}
+	resp.Body = &answer{body: resp.Body, from: turns.AccountOf(req.Context()).Reader(req.Context(), resp.Body), to: to, tool: w.tool, most: w.most}
 	return resp, nil
 }
 
