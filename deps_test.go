@@ -50,8 +50,8 @@ var imports = map[string][]string{
 
 	"internal/mcp/schema":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns", "internal/observe/brief"},
 	"internal/launch":         {"internal/launch/carry", "internal/launch/mainthread", "internal/launch/slack", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/call/fault", "internal/launch/cgroup", "internal/call/pace"},
-	"internal/mcp/rpc":        {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns"}, // the calls on one connection, whatever carries them
-	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/call/turns"},      // lines on the pipes of a process
+	"internal/mcp/rpc":        {"internal/call/fault", "internal/mcp/rawjson", "internal/call/turns"},                    // the calls on one connection, whatever carries them
+	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/call/turns"}, // lines on the pipes of a process
 	"internal/service/secret": {"internal/call/fault"},
 	"manifest":                {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc"},
 	"internal/call/rules":     {"manifest"},                                                                                                                                                                                           // who may call what

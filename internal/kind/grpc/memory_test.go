@@ -11,7 +11,7 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// SPEC S2, T33: a large message is read into memory once. Room for it grows with what has come.
+// SPEC S2, SPEC-TOOLS 3.3: a large message is read into memory once. Room for it grows with what has come.
 func TestT33AMessageIsNotCopied(t *testing.T) {
 	const size = 8 << 20
 	large := toolOf(t, needs.Start(t, "grpc").Addr, manifest.Auth{}, 2*size)
