@@ -36,7 +36,7 @@ func (s *Set) DecideRequest(c Caller, t *Target) Decision {
 		return allowed
 	}
 	who := s.identify(c)
-	own := s.named(&who, t, c.Name)
+	own, _ := s.named(&who, t, c.Name)
 	if own.Verdict == manifest.Deny {
 		return own
 	}
@@ -57,7 +57,7 @@ func (s *Set) Asks() bool { return s != nil && s.asks }
 
 // AsksAbout reports whether a call of a target may need an approval.
 func (s *Set) AsksAbout(t *Target) bool {
-	return s.Asks() && t != nil && slices.ContainsFunc(t.judgementOf(s).permissions, (*permission).wantsApproval)
+	return s.Asks() && t != nil && slices.ContainsFunc(t.judgementOf(s).permissions, func(p ruling) bool { return p.wantsApproval() })
 }
 
 // wantsApproval reports whether a ToolPermission wants approvals.
@@ -84,7 +84,7 @@ func (s *Set) Narrowed(c Caller) bool {
 
 // judge is Decide for one identity.
 func (s *Set) judge(who *identity, t *Target, name string) Decision {
-	d := s.named(who, t, name)
+	d, decides := s.named(who, t, name)
 	if d.Verdict == manifest.Deny {
 		return d
 	}
@@ -93,22 +93,22 @@ func (s *Set) judge(who *identity, t *Target, name string) Decision {
 			return Decision{Verdict: manifest.Deny, Rule: "callers, " + b.At, Why: fmt.Sprintf("%s is in no toolset of %s", t.name(), name)}
 		}
 	}
-	if d.Rule == "" && who.hasRoles && !who.has(func(r *rights) bool { return r.covers(t) }) {
+	if !decides && who.hasRoles && !who.has(func(r *rights) bool { return r.covers(t) }) {
 		return Decision{Verdict: manifest.Deny, Why: fmt.Sprintf("no role of %s has tool:%s:invoke or a capability of the tool", name, t.name())}
 	}
 	return d
 }
 
 // named says what the rules say that name the target, or all tools. The Rule of an allowed call is that of a
-// ToolPermission that applies, if there is one.
-func (s *Set) named(who *identity, t *Target, name string) Decision {
+// ToolPermission that applies, if there is one. decides reports that one applies that decides in place of roles.
+func (s *Set) named(who *identity, t *Target, name string) (d Decision, decides bool) {
 	j := t.judgementOf(s)
 	for _, p := range j.policies {
 		if p.applies(who) {
-			return Decision{Verdict: manifest.Deny, Rule: ruleOf("AgentPolicy", p.Reference), Why: fmt.Sprintf("the policy %s blocks %s", p.Name, t.name())}
+			return Decision{Verdict: manifest.Deny, Rule: ruleOf("AgentPolicy", p.Reference), Why: fmt.Sprintf("the policy %s blocks %s", p.Name, t.name())}, false
 		}
 	}
-	d := allowed
+	d = allowed
 	for _, p := range j.permissions {
 		if !p.applies(who) {
 			continue
@@ -117,11 +117,12 @@ func (s *Set) named(who *identity, t *Target, name string) Decision {
 		if one.Rule == "" {
 			one.Rule = ruleOf("ToolPermission", p.Reference)
 		}
+		decides = decides || p.decides
 		if d = stricter(d, one); d.Verdict == manifest.Deny {
 			break
 		}
 	}
-	return d
+	return d, decides
 }
 
 // applies reports whether the policy is for calls of a caller.

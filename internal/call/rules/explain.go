@@ -55,12 +55,12 @@ func (s *Set) explain(who *identity, t *Target, name string) (steps []Step) {
 		}
 		steps = append(steps, one)
 	}
-	applies := false
+	decides := false
 	for _, p := range j.permissions {
 		one := Step{Rule: ruleOf("ToolPermission", p.Reference), Applies: p.applies(who)}
 		if one.Applies {
 			d := p.judge(who, t, name)
-			one.Verdict, one.Why, applies = d.Verdict, d.Why, true
+			one.Verdict, one.Why, decides = d.Verdict, d.Why, decides || p.decides
 			if one.Why == "" {
 				one.Why = name + " has what it requires"
 			}
@@ -69,7 +69,7 @@ func (s *Set) explain(who *identity, t *Target, name string) (steps []Step) {
 		}
 		steps = append(steps, one)
 	}
-	return append(steps, roles(who, t, name, applies))
+	return append(steps, roles(who, t, name, decides))
 }
 
 // roles is the step that is about the roles of a caller.

@@ -32,12 +32,18 @@ type Target struct {
 type judgement struct {
 	set         *Set
 	policies    []*policy
-	permissions []*permission
+	permissions []ruling
+}
+
+// ruling is a ToolPermission that is about a target.
+type ruling struct {
+	*permission
+	decides bool // it names the target by what is its name alone, and so decides in place of roles
 }
 
 // NewTarget returns a Target. The first of its names is the one that clients have. own are names that
-// others may have as well, such as what its provider calls it: rules for them hold, and no role grants anything
-// by them.
+// others may have as well, such as what its provider calls it: rules for them hold, no role grants anything
+// by them, and no ToolPermission for them decides in place of roles.
 func NewTarget(names, own []string, classes []manifest.OperationClass, capabilities []string) *Target {
 	t := &Target{shown: names[0], classes: classes}
 	for _, name := range names {
@@ -79,15 +85,22 @@ func (t *Target) judgementOf(s *Set) *judgement {
 	if j := t.judged.Load(); j != nil && j.set == s {
 		return j
 	}
-	j := &judgement{set: s, policies: s.blocked["*"], permissions: s.required["*"]}
-	for _, name := range t.ruled {
+	j := &judgement{set: s, policies: s.blocked["*"]}
+	j.add(s.required["*"], true)
+	for i, name := range t.ruled {
 		if name != "*" {
 			j.policies = append(slices.Clip(j.policies), s.blocked[name]...)
-			j.permissions = append(slices.Clip(j.permissions), s.required[name]...)
+			j.add(s.required[name], i < len(t.names)) // ruled begins with names
 		}
 	}
 	t.judged.Store(j)
 	return j
+}
+
+func (j *judgement) add(list []*permission, decides bool) {
+	for _, p := range list {
+		j.permissions = append(j.permissions, ruling{p, decides})
+	}
 }
 
 // rights are permissions, by what they are for. Names are folded.
