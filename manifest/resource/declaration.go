@@ -44,6 +44,7 @@ type Declaration struct {
 	Rule     bool           // it is, or may be, a governance document, and has a fault
 
 	namespace string
+	broken    bool // nobody can tell what it is
 }
 
 // File is a file of resources.
@@ -82,16 +83,42 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 			stray := doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", APIVersion)
 			list = append(list, &Declaration{Description: keys.Description{Doc: doc, Warnings: []error{stray}}, File: f})
 		case doc.Err() != nil && !headLine().Match(document.Data): // it may be the rest of a resource
-			list = append(list, &Declaration{Description: keys.Description{Doc: doc}, File: f})
+			list = append(list, &Declaration{Description: keys.Description{Doc: doc}, File: f, broken: true})
 		}
 	}
 	if resources == 0 && !unsure {
 		return nil, false, nil
 	}
+	closeBroken(list)
 	if more > 0 {
 		err = yamldoc.Faults{{File: f.Display, Line: more, Column: 1, Msg: fmt.Sprintf("a file may hold %d documents; this one and those below it are not read", maxDocuments)}}
 	}
 	return list, unsure, err
+}
+
+// closeBroken takes a part of a file that cannot be read, and does not say what it is, as a governance document, if there is
+// one beside it: it may be the rest of one, as after a write that has stopped.
+func closeBroken(list []*Declaration) {
+	if !slices.ContainsFunc(list, func(d *Declaration) bool { return !d.Rules.Empty() }) {
+		return
+	}
+	for _, d := range list {
+		if d.broken {
+			d.Rule = true
+			d.Doc.FaultAt(1, 1, "this cannot be read, and may belong to a governance document of the same file: every call is denied while it is there")
+		}
+	}
+}
+
+// Declares reports whether a file declares resources, and all that it has can be read: it is whole, as far as that can be
+// told.
+func Declares(file string) bool {
+	c, err := Loader{Stopped: func() error { return nil }}.Load(file, file)
+	if err != nil || c.Data == nil || c.Late {
+		return false
+	}
+	list, _, err := Parse(File{Display: file, Dir: filepath.Dir(file)}, c.Data)
+	return err == nil && len(list) > 0 && !slices.ContainsFunc(list, func(d *Declaration) bool { return d.Doc.Err() != nil })
 }
 
 // ParseObject reads one custom resource of a cluster, as JSON. Nothing that it says has a line.

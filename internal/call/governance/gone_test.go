@@ -192,3 +192,74 @@ func TestT83WhereRulesWereIsUnknown(t *testing.T) {
 		}
 	}
 }
+
+// SPEC-TOOLS 8.3: a file that had rules and is damaged denies every call, whatever other files have: a crash of the machine
+// leaves NULs, or the beginning of a file. One that has other resources now was edited.
+func TestT83ADamagedFileOfRulesDenies(t *testing.T) {
+	const tool = "apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: s}\nspec: {stringData: {value: x}}\n"
+	dir := t.TempDir()
+	cfg := configured(t)
+	cfg.ToolsDir = dir
+	file, other := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
+	write := func(text string) error { return os.WriteFile(file, []byte(text), 0o600) }
+	for name, c := range map[string]struct {
+		spoil func() error
+		why   string // "" for what is an edit
+	}{
+		"NULs":               {func() error { return write(strings.Repeat("\x00", 4096)) }, "is damaged"},
+		"random bytes":       {func() error { return write("\x8f\x02\xf3:[\x1b{\xc0") }, "is damaged"},
+		"a byte order mark":  {func() error { return write("\xef\xbb\xbf") }, "is damaged"},
+		"a comment":          {func() error { return write("# nothing\n") }, "is damaged"},
+		"nothing in braces":  {func() error { return write("{}\n") }, "is damaged"},
+		"null":               {func() error { return write("null\n") }, "is damaged"},
+		"an empty list":      {func() error { return write("[]\n") }, "is damaged"},
+		"an empty document":  {func() error { return write("---\n") }, "is damaged"},
+		"somebody's data":    {func() error { return write("services: {a: {image: b}}\n") }, "is damaged"},
+		"two bytes":          {func() error { return write("ap") }, "is damaged"},
+		"the version":        {func() error { return write("apiVersion: orloj.dev/v1\n") }, "is damaged"},
+		"a half kind":        {func() error { return write("apiVersion: orloj.dev/v1\nkind: Tool") }, "is damaged"},
+		"a tool and NULs":    {func() error { return write(tool + "---\n\x00\x00\x00") }, "is damaged"},
+		"a tool and a half":  {func() error { return write(tool + "---\napiVersion: orloj.dev/v1\nkind: Agent") }, "is damaged"},
+		"a folder":           {func() error { return os.Mkdir(file, 0o700) }, "is a folder"},
+		"a folder elsewhere": {func() error { return os.Symlink(t.TempDir(), file) }, "is a folder"},
+		"a tool":             {func() error { return write(tool) }, ""},
+	} {
+		memory := filepath.Join(t.TempDir(), "x.json")
+		rules := ruleAt(other)
+		set := func(g *governance.Gate, rules manifest.Rules) *manifest.Result {
+			all := found(rules, "x")
+			all.Folders = []string{dir}
+			g.Set(all, cfg)
+			return all
+		}
+		if err := os.WriteFile(other, []byte("rules"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := write("rules"); err != nil {
+			t.Fatal(err)
+		}
+		set(&governance.Gate{Memory: memory}, rules.With(ruleAt(file)))
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.spoil(); err != nil {
+			t.Fatal(err)
+		}
+		g := &governance.Gate{Memory: memory} // after a restart
+		for range 2 {
+			all := set(g, rules)
+			if g.Denies() != (c.why != "") {
+				t.Errorf("%s: Denies is %t", name, g.Denies())
+			}
+			if c.why != "" && (len(all.Problems) != 1 || all.Problems[0].Path != file || !strings.Contains(all.Problems[0].Err.Error(), c.why)) {
+				t.Errorf("%s: %v", name, all.Problems)
+			}
+		}
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+		if set(g, rules); g.Denies() {
+			t.Errorf("%s: every call is denied, though it is gone and others have rules", name)
+		}
+	}
+}

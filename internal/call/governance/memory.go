@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/resource"
 )
 
 // memory is what a Gate keeps from one start of Orla to the next, so that neither a capsule that drops a tool closes
@@ -107,8 +108,8 @@ func (g *Gate) AcceptNoRules(note Accepted) {
 }
 
 // findFilesLocked notes where the rules are, and adds a problem that denies every call for each place that had rules, and
-// has lost them in a way that nobody may have meant: it is out of reach, a file is empty, or a folder has no rules any more.
-// If that is accepted, such a place is forgotten instead.
+// has lost them in a way that nobody may have meant: it is out of reach, a file is empty or damaged, or a folder has no rules
+// any more. If that is accepted, such a place is forgotten instead.
 func (g *Gate) findFilesLocked(found *manifest.Result, cfg *config.Loaded) {
 	now := filesOf(found.Rules)
 	var all []manifest.Problem
@@ -201,7 +202,7 @@ func emptied(files []string) error {
 }
 
 // lostFile returns where, and why, nobody can know whether a file of one of these folders is to have no rules any more: it
-// is out of reach, or empty. It returns no error for a file that is gone, or that has something else in it.
+// is out of reach, or damaged. It returns no error for a file that is gone, or that has other resources in it.
 func lostFile(file string, folders []string, cfg *config.Loaded) (at string, err error) {
 	served := false
 	for _, folder := range folders {
@@ -211,10 +212,21 @@ func lostFile(file string, folders []string, cfg *config.Loaded) (at string, err
 		_, is := below(file, folder)
 		served = served || is
 	}
-	if head, _, err := regularfile.Head(file, maxBlank); served && err == nil && len(bytes.TrimSpace(head)) == 0 {
-		return file, errors.New("is empty, and had rules; every call is denied until they are back, or until " + acceptance)
+	if !served || !exists(file) || resource.Declares(file) {
+		return "", nil
 	}
-	return "", nil
+	return file, fmt.Errorf("%s, and had rules; every call is denied until they are back, or until %s", spoiled(file), acceptance)
+}
+
+// spoiled says what is wrong with a file that had rules.
+func spoiled(file string) string {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return "is " + regularfile.KindOf(info.Mode())
+	}
+	if head, _, err := regularfile.Head(file, maxBlank); err == nil && len(bytes.TrimSpace(head)) == 0 {
+		return "is empty"
+	}
+	return "has nothing in it that Orla knows, or is damaged"
 }
 
 // acceptance is how an operator says that rules are gone on purpose.
