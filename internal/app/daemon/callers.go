@@ -66,7 +66,7 @@ func (n *callable) count(set *rules.Set, of *supervisor.Catalog, callers []contr
 // callerStatuses returns who may do what, and what they use: those in the configuration, and those that use
 // something now. It is nil without rules.
 func (o operations) callerStatuses(cfg *config.Loaded) []control.CallerStatus {
-	set := o.Governance.Rules()
+	set := o.Governance.Readable()
 	if set == nil {
 		return nil
 	}

@@ -50,7 +50,7 @@ func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Per
 	if target == nil {
 		return Permission{}, &NoToolError{Found: found, Listed: namesOf(c.Tools)}
 	}
-	set := p.Governance.Rules()
+	set := p.Governance.Readable()
 	d := set.Decide(caller, target)
 	var classes []string
 	for _, class := range target.Classes() {

@@ -68,6 +68,7 @@ type naming struct {
 // state is what holds at one moment.
 type state struct {
 	set     *rules.Set
+	shown   *rules.Set // set, or what denies everything
 	version string // of set, for approvals
 	closed  bool   // every call is denied
 	limits  map[string]config.LimitsConfig
@@ -100,8 +101,12 @@ func (g *Gate) now() *state {
 // Denies reports whether every call is denied.
 func (g *Gate) Denies() bool { return g.now().closed }
 
-// Rules returns the rules that are in force; nil if there are none.
-func (g *Gate) Rules() *rules.Set { return g.now().set }
+// Rules returns the rules that are in force; nil if there are none. While every call is denied, they deny everything, so that
+// no list has what a document may hide that cannot be read (SPEC-TOOLS 8.6).
+func (g *Gate) Rules() *rules.Set { return g.now().shown }
+
+// Readable returns the rules that could be read, also while every call is denied; nil if there are none.
+func (g *Gate) Readable() *rules.Set { return g.now().set }
 
 // Changed returns a channel that is closed when other rules are in force, or every call is denied.
 func (g *Gate) Changed() <-chan struct{} {
@@ -187,6 +192,14 @@ func addOnce(all *[]manifest.Problem, p manifest.Problem) {
 func (g *Gate) publish(next *state) {
 	before := g.now()
 	next.closed = len(g.documents) > 0 || g.known && len(g.unnamed) > 0
+	switch {
+	case !next.closed:
+		next.shown = next.set
+	case before.closed:
+		next.shown = before.shown
+	default:
+		next.shown = rules.Closed(before.set, g.state.Load() != nil)
+	}
 	g.state.Store(next)
 	g.approveUnder(next)
 	if (before.set != next.set || before.closed != next.closed) && g.until != nil {

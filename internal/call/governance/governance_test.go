@@ -206,3 +206,39 @@ func TestT83APermissionThatOpensAToolIsAWarning(t *testing.T) {
 		}
 	}
 }
+
+// SPEC-TOOLS 8.6: while every call is denied, no caller sees anything. Who could see all tools may read the metrics still; after
+// a start nobody knows who could.
+func TestT86WhatIsClosedShowsNothing(t *testing.T) {
+	target := rules.NewTarget([]string{"x"}, nil, nil, nil)
+	ann := rules.Caller{Name: "ann"}
+	cfg := configured(t)
+	faulty := func() *manifest.Result {
+		all := found(manifest.Rules{}, "x")
+		all.Problems = []manifest.Problem{{Path: "a.yaml", Severity: manifest.Fault, Err: errors.New("faulty"), Denies: true}}
+		return all
+	}
+	g := governance.Gate{}
+	g.Set(found(manifest.Rules{}, "x"), cfg)
+	if set := g.Rules(); !set.Calls(ann, target) || set.Narrowed(ann) {
+		t.Error("without rules not all is seen")
+	}
+	g.Set(faulty(), cfg)
+	set := g.Rules()
+	if set.Calls(ann, target) || set.Reads(ann, target) || set.Decide(ann, target).Verdict != manifest.Deny {
+		t.Error("a tool is seen while every call is denied")
+	}
+	if set.Narrowed(ann) {
+		t.Error("who could see all tools may not read the metrics")
+	}
+	if g.Set(faulty(), cfg); g.Rules() != set {
+		t.Error("lists are made again though nothing has changed")
+	}
+	if g.Set(found(manifest.Rules{}, "x"), cfg); !g.Rules().Calls(ann, target) {
+		t.Error("what is readable again is not in force")
+	}
+	var started governance.Gate
+	if started.Set(faulty(), cfg); started.Rules().Calls(ann, target) || !started.Rules().Narrowed(ann) {
+		t.Error("after a start something is seen while every call is denied")
+	}
+}

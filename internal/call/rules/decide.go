@@ -7,13 +7,25 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-var allowed = Decision{Verdict: manifest.Allow}
+var (
+	allowed = Decision{Verdict: manifest.Allow}
+	closed  = Decision{Verdict: manifest.Deny, Why: "every call is denied"}
+)
+
+// Closed is a Set that denies everything: a rule that cannot be read may be about any caller and any tool (SPEC-TOOLS
+// 8.3). before is what held last, if that is known.
+func Closed(before *Set, known bool) *Set {
+	return &Set{shut: shut{true, before, !known}}
+}
 
 // Decide says what the rules say of a call: the strictest verdict that a rule has (SPEC-TOOLS 8.3). If the
 // caller acts for an agent, both are judged.
 func (s *Set) Decide(c Caller, t *Target) Decision {
-	if s == nil {
+	switch {
+	case s == nil:
 		return allowed
+	case s.closed:
+		return closed
 	}
 	who := s.identify(c)
 	d := s.judge(&who, t, c.Name)
@@ -32,8 +44,11 @@ func (s *Set) Decide(c Caller, t *Target) Decision {
 // denies by the provider's own name it may not, and otherwise it needs to be allowed to call one of its tools,
 // if it has any (SPEC-TOOLS 8.6).
 func (s *Set) DecideRequest(c Caller, t *Target) Decision {
-	if s == nil {
+	switch {
+	case s == nil:
 		return allowed
+	case s.closed:
+		return closed
 	}
 	who := s.identify(c)
 	own, _ := s.named(&who, t, c.Name)
@@ -74,9 +89,13 @@ func (s *Set) Reads(c Caller, t *Target) bool {
 }
 
 // Narrowed reports whether the operator has given a caller roles or toolsets, so that it is not to know of other tools.
+// While everything is denied, it says what it said last.
 func (s *Set) Narrowed(c Caller) bool {
-	if s == nil {
+	switch {
+	case s == nil:
 		return false
+	case s.closed:
+		return s.narrow || s.before.Narrowed(c)
 	}
 	who := s.identify(c)
 	return who.hasRoles || slices.ContainsFunc(who.bindings, func(b *binding) bool { return b.toolset != nil })

@@ -58,9 +58,16 @@ type Set struct {
 	byTask     bool                 // a policy names a task
 	asks       bool                 // a ToolPermission wants approvals
 	references []reference          // what has to name something
-	grants     []manifest.Reference // what grants nothing if it names nothing
 	roles      map[string]*rights   // by name
 	unbound    []manifest.Reference // roles and toolsets that bindings name and nobody has defined
+	shut
+}
+
+// shut is for a Set that denies everything.
+type shut struct {
+	closed bool
+	before *Set // what held last
+	narrow bool // that is not known
 }
 
 type policy struct {
@@ -95,11 +102,6 @@ func New(documents manifest.Rules, bindings []Binding, toolsets []Toolset) *Set 
 	for _, role := range documents.Roles {
 		r := newRights(role.Permissions)
 		s.roles[fold(role.Name)] = &r
-		for _, right := range role.Permissions {
-			if right.Tool != "" {
-				s.grants = append(s.grants, manifest.Reference{Name: right.Tool, At: role.At})
-			}
-		}
 	}
 	for _, p := range documents.Policies {
 		s.addPolicy(p)

@@ -194,6 +194,50 @@ func TestT86EachCallerHasItsOwnLists(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.6: while a document cannot be read, which may hide any tool from anybody, no list has anything. The metrics are for
+// those who could read them before.
+func TestT86NoListHasWhatAFaultyDocumentMayHide(t *testing.T) {
+	t.Parallel()
+	const hides = "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: no}\nspec: {target_systems: [eve], blocked_tools: [box, other]}\n"
+	r := serveRuled(t, hides, "toolsets:\n  - {name: greetings, tools: [hello]}\ncallers:\n  - {name: bob, toolsets: [greetings]}\n")
+	metrics := func(caller string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(r.url, "/mcp")+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+r.tokens[caller])
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := r.sees("eve"); !slices.Equal(got, []string{"hello"}) {
+		t.Fatalf("eve sees %v", got)
+	}
+	r.write("tools/rules.yaml", strings.Replace(hides, "blocked_tools", "blocked_tols", 1))
+	r.reload()
+	for _, caller := range []string{"ann", "bob", "eve"} {
+		if got := r.sees(caller); len(got) > 0 {
+			t.Errorf("%s sees %v", caller, got)
+		}
+		for _, method := range []string{"resources/list", "prompts/list"} {
+			if answer := r.asks(caller, method, "{}"); strings.Contains(answer, "box") {
+				t.Errorf("%s: %s gives %s", caller, method, answer)
+			}
+		}
+	}
+	if ann, bob := metrics("ann"), metrics("bob"); ann != http.StatusOK || bob != http.StatusForbidden {
+		t.Errorf("ann gets the metrics with %d, bob with %d", ann, bob)
+	}
+	r.write("tools/rules.yaml", hides)
+	r.reload()
+	if got := r.sees("eve"); !slices.Equal(got, []string{"hello"}) {
+		t.Errorf("eve sees %v again", got)
+	}
+}
+
 // SPEC-TOOLS 8.4: a rule for a name that only the capsule uses, or that clients had for a tool before the capsule
 // got another one, holds for the tool and for its aliases; one for a tool that the capsule does not have closes.
 func TestT84RulesHoldForTheCapsulesOwnNames(t *testing.T) {
