@@ -102,8 +102,9 @@ func (c *Catalog) Told() bool { return c.known && len(c.silent) == 0 }
 type governedEntry struct {
 	of      original // what the tool is at its provider; zero where it has no name of its own there
 	aliases []string
-	shown   string // the name that clients have for it; "" if it is not known
-	taken   bool   // another provider has that name
+	shown   string    // the name that clients have for it; "" if it is not known
+	taken   bool      // another provider has that name
+	listed  *mcp.Tool // what an alias calls; nil for others, and where that is not known
 	target  *rules.Target
 }
 
@@ -111,7 +112,7 @@ type governedEntry struct {
 // of the tool, or what they mean, are others: an entry outlives its catalog.
 func (c *Catalog) targetOf(e *entry) *rules.Target {
 	g := e.target.Load()
-	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) || g.shown != c.governed.shown[g.of] || g.taken != c.isTaken(g.shown, g.of.provider) {
+	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) || g.shown != c.governed.shown[g.of] || g.taken != c.isTaken(g.shown, g.of.provider) || g.listed != c.calledBy(e, g) {
 		g = c.newTarget(e)
 		e.target.Store(g)
 	}
@@ -122,6 +123,15 @@ func (c *Catalog) targetOf(e *entry) *rules.Target {
 func (c *Catalog) isTaken(shown, provider string) bool {
 	_, taken := c.named[shown]
 	return taken && shown != provider
+}
+
+// calledBy returns the tool that an alias calls; nil for what is no alias, and if nobody offers the tool now.
+func (c *Catalog) calledBy(e *entry, g *governedEntry) *mcp.Tool {
+	original := c.entries[c.governed.shown[g.of]]
+	if e.of.tool.Kind != manifest.MCP || original == nil {
+		return nil
+	}
+	return original.listed
 }
 
 func (c *Catalog) newTarget(e *entry) *governedEntry {
@@ -155,7 +165,16 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 	if tool.Resource != nil {
 		capabilities = tool.Resource.Capabilities
 	}
-	g.target = rules.NewTarget(names, own, classesOf(tool, e.listed), capabilities)
+	classes := classesOf(tool, e.listed)
+	if g.listed = c.calledBy(e, g); g.listed != nil { // what runs is the original, whatever the alias says of it
+		called := c.entries[c.governed.shown[g.of]]
+		for _, class := range classesOf(&called.of.tool, called.listed) {
+			if !slices.Contains(classes, class) {
+				classes = append(slices.Clip(classes), class)
+			}
+		}
+	}
+	g.target = rules.NewTarget(names, own, classes, capabilities)
 	return g
 }
 

@@ -2,7 +2,10 @@ package supervisor_test
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
@@ -92,5 +95,44 @@ func TestT84ARoleMeansTheNameThatClientsHave(t *testing.T) {
 		if got := granted.Calls(rules.Caller{Name: "ann"}, target); got != may {
 			t.Errorf("a role for %s allows far__search: %t", name, got)
 		}
+	}
+}
+
+// SPEC-TOOLS 8.4, 8.5: an alias does what it calls, whatever classes somebody wrote for it. So a rule about a class of the original
+// holds for it, also when the original comes later.
+func TestT85AnAliasHasTheClassesOfItsOriginal(t *testing.T) {
+	original := func(deletes bool) *mcp.Tool {
+		return &mcp.Tool{Name: "box__wipe", InputSchema: map[string]any{"type": "object"}, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: !deletes, DestructiveHint: &deletes}}
+	}
+	box := newFakePeer("box", peer.Offers{Known: true, Tools: []*mcp.Tool{original(true)}})
+	alias := newFakePeer("tidy", peer.Offers{Known: true, Tools: listed("tidy")})
+	s := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{
+			manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) {
+				return named{box, map[string]string{"box__wipe": "wipe"}}, nil
+			},
+			manifest.MCP: func(manifest.Tool) (supervisor.Provider, error) { return alias, nil },
+		},
+		Log: slog.New(slog.DiscardHandler),
+	})
+	tidy := manifest.Tool{Name: "tidy", Kind: manifest.MCP, Annotations: &mcp.ToolAnnotations{}, Resource: &manifest.Resource{
+		Server: "box", ServerTool: "wipe", OperationClasses: []manifest.OperationClass{manifest.ClassRead},
+	}}
+	at := manifest.Reference{Name: "box__wipe", At: "a.yaml:1:1"}
+	set := rules.New(manifest.Rules{Permissions: []manifest.Permission{{
+		Reference: at, Tool: at, Operations: []manifest.OperationRule{{Class: manifest.ClassDelete, Verdict: manifest.Deny}},
+	}}}, nil, nil)
+	may := func() bool { return set.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target("tidy")) }
+	if s.Apply([]manifest.Tool{capsuleTool("box", ""), tidy}); may() {
+		t.Error("the alias is called, and it deletes")
+	}
+	if got := s.Catalog().Target("tidy").Classes(); !slices.Equal(got, []manifest.OperationClass{manifest.ClassRead, manifest.ClassDelete}) {
+		t.Errorf("the classes of the alias: %v", got)
+	}
+	if s.Apply([]manifest.Tool{tidy}); !may() {
+		t.Error("nobody knows what the alias calls, and its own classes do not hold")
+	}
+	if s.Apply([]manifest.Tool{capsuleTool("box", ""), tidy}); may() {
+		t.Error("the original is back, and the alias is called")
 	}
 }
