@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -134,17 +135,17 @@ func (l *living) owned() int {
 	return 1
 }
 
-// names says how much a name belongs to a manifest: 2 if the manifest itself has it, 1
-// if it begins with the manifest's own name, else 0.
+// names says how much a name belongs to a manifest: most if the manifest itself has it, else more the longer the manifest's
+// own name is with which it begins, and 0 if it does not begin so.
 func (l *living) names(k claim) int {
 	rest, begins := strings.CutPrefix(k.key, l.tool.Name)
 	switch {
 	case k.sort != aTool && k.sort != aPrompt:
 		return 0
 	case l.peer == nil, begins && rest == "":
-		return 2
+		return math.MaxInt
 	case begins && (strings.HasPrefix(rest, "__") || strings.HasPrefix(rest, "--")):
-		return 1
+		return len(l.tool.Name)
 	}
 	return 0
 }

@@ -21,6 +21,8 @@ type governed struct {
 	aliases map[original][]string // tools of type mcp, by what they call
 	shown   map[original]string   // the names that clients have for what is listed
 	peers   func() map[Peer]*rules.Target
+	// prefixes are the folded names of providers, as names of their tools begin.
+	prefixes map[string]bool
 }
 
 // original is a tool of a provider, by the name of its manifest and the tool's own name.
@@ -51,6 +53,10 @@ func (c *Catalog) govern(others []manifest.Tool) {
 	for of, names := range c.governed.aliases {
 		slices.Sort(names)
 		c.governed.aliases[of] = slices.Compact(names)
+	}
+	c.governed.prefixes = make(map[string]bool, 2*len(c.named))
+	for name := range c.named {
+		c.governed.prefixes[rules.Folded(name)], c.governed.prefixes[rules.Folded(manifest.Dashed(name))] = true, true
 	}
 	c.governed.peers = sync.OnceValue(c.peerTargets)
 }
@@ -106,23 +112,40 @@ type governedEntry struct {
 	taken   bool      // another provider has that name
 	listed  *mcp.Tool // what an alias calls; nil for others, and where that is not known
 	target  *rules.Target
+
+	forms  []string // PROVIDER__TOOL and the like
+	nested bool     // they may be names of another provider's tools
 }
 
 // targetOf returns what a call of an entry would run. It is made at the first call, and again when the names
 // of the tool, or what they mean, are others: an entry outlives its catalog.
 func (c *Catalog) targetOf(e *entry) *rules.Target {
 	g := e.target.Load()
-	if g == nil || !slices.Equal(g.aliases, c.governed.aliases[g.of]) || g.shown != c.governed.shown[g.of] || g.taken != c.isTaken(g.shown, g.of.provider) || g.listed != c.calledBy(e, g) {
+	if g == nil || !c.isCurrent(e, g) {
 		g = c.newTarget(e)
 		e.target.Store(g)
 	}
 	return g.target
 }
 
+// isCurrent reports whether what rules have to know of an entry is still so.
+func (c *Catalog) isCurrent(e *entry, g *governedEntry) bool {
+	return slices.Equal(g.aliases, c.governed.aliases[g.of]) && g.shown == c.governed.shown[g.of] && g.taken == c.isTaken(g.shown, g.of.provider) &&
+		g.nested == c.isNested(g.forms, g.of.provider) && g.listed == c.calledBy(e, g)
+}
+
 // isTaken reports whether a provider has the name of a tool of another one: a role for that name means the provider.
 func (c *Catalog) isTaken(shown, provider string) bool {
 	_, taken := c.named[shown]
 	return taken && shown != provider
+}
+
+// isNested reports whether names of a provider's tool are as well such as tools of another provider have: GIT__HUB__READ of
+// GIT, where there is a GIT__HUB. Roles for such a name mean that one, whose name is longer.
+func (c *Catalog) isNested(forms []string, provider string) bool {
+	return slices.ContainsFunc(forms, func(name string) bool {
+		return rules.InProvider(rules.Folded(name), func(other string) bool { return len(other) > len(provider) && c.governed.prefixes[other] })
+	})
 }
 
 // calledBy returns the tool that an alias calls; nil for what is no alias, and if nobody offers the tool now.
@@ -149,13 +172,19 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 	}
 	if of := g.of; of != (original{}) {
 		g.aliases = c.governed.aliases[of]
-		names = append(names, of.provider, of.provider+"__"+of.tool, of.provider+"--"+of.tool, manifest.Dashed(of.provider)+"--"+manifest.Dashed(of.tool))
-		names, own = append(names, g.aliases...), append(own, of.tool)
+		g.forms = []string{of.provider + "__" + of.tool, of.provider + "--" + of.tool, manifest.Dashed(of.provider) + "--" + manifest.Dashed(of.tool)}
+		names, own = append(append(names, of.provider), g.aliases...), append(own, of.tool)
+		if g.nested = c.isNested(g.forms, of.provider); g.nested {
+			own = append(own, g.forms...)
+			names = slices.DeleteFunc(names, func(name string) bool { return name != tool.Name && slices.Contains(g.forms, name) })
+		} else {
+			names = append(names, g.forms...)
+		}
 		g.shown = c.governed.shown[of]
 		g.taken = c.isTaken(g.shown, of.provider)
 		switch {
 		case g.shown == "":
-		case g.taken:
+		case g.taken, g.nested && slices.Contains(g.forms, g.shown):
 			own = append(own, g.shown)
 		default:
 			names = append(names, g.shown)
@@ -165,17 +194,24 @@ func (c *Catalog) newTarget(e *entry) *governedEntry {
 	if tool.Resource != nil {
 		capabilities = tool.Resource.Capabilities
 	}
-	classes := classesOf(tool, e.listed)
-	if g.listed = c.calledBy(e, g); g.listed != nil { // what runs is the original, whatever the alias says of it
-		called := c.entries[c.governed.shown[g.of]]
-		for _, class := range classesOf(&called.of.tool, called.listed) {
-			if !slices.Contains(classes, class) {
-				classes = append(slices.Clip(classes), class)
-			}
+	g.listed = c.calledBy(e, g)
+	g.target = rules.NewTarget(names, own, c.classes(e, g), capabilities)
+	return g
+}
+
+// classes returns what a call of an entry does. What an alias calls runs whatever the alias says of itself.
+func (c *Catalog) classes(e *entry, g *governedEntry) []manifest.OperationClass {
+	all := classesOf(&e.of.tool, e.listed)
+	if g.listed == nil {
+		return all
+	}
+	original := c.entries[c.governed.shown[g.of]]
+	for _, class := range classesOf(&original.of.tool, original.listed) {
+		if !slices.Contains(all, class) {
+			all = append(slices.Clip(all), class)
 		}
 	}
-	g.target = rules.NewTarget(names, own, classes, capabilities)
-	return g
+	return all
 }
 
 // classesOf returns what a call does: as its manifest says, else as the hints of the tool say, else by the risk

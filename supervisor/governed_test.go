@@ -136,3 +136,34 @@ func TestT85AnAliasHasTheClassesOfItsOriginal(t *testing.T) {
 		t.Error("the original is back, and the alias is called")
 	}
 }
+
+// SPEC-TOOLS 8.4, N2: a name belongs to the provider with the longer name, so that no other one gets a role for it by what it
+// calls its tool, whoever was first.
+func TestT84ANameBelongsToTheLongerProvider(t *testing.T) {
+	peers := map[string]supervisor.Provider{
+		"git":      named{newFakePeer("git", peer.Offers{Known: true, Tools: listed("git__hub__read", "git__hub__exfil")}), map[string]string{"git__hub__read": "hub__read", "git__hub__exfil": "hub__exfil"}},
+		"git__hub": named{newFakePeer("git__hub", peer.Offers{Known: true, Tools: listed("git__hub__read")}), map[string]string{"git__hub__read": "read"}},
+	}
+	s := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) { return peers[tool.Name], nil }},
+		Log:   slog.New(slog.DiscardHandler),
+	})
+	ref := func(name string) manifest.Reference { return manifest.Reference{Name: name, At: "a.yaml:1:1"} }
+	role := manifest.Role{Reference: ref("r"), Permissions: []manifest.Right{{Tool: "git__hub__read"}, {Tool: "git__hub__exfil"}}}
+	granted := rules.New(manifest.Rules{Roles: []manifest.Role{role}}, []rules.Binding{{Caller: "ann", Roles: []manifest.Reference{ref("r")}}}, nil)
+	blocked := rules.New(manifest.Rules{Policies: []manifest.Policy{{Reference: ref("p"), Global: true, Blocked: []manifest.Reference{ref("git__hub__exfil")}}}}, nil, nil)
+	may := func(tool string) bool { return granted.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target(tool)) }
+	git, hub := capsuleTool("git", ""), capsuleTool("git__hub", "")
+	if s.Apply([]manifest.Tool{git}); !may("git__hub__read") || !may("git__hub__exfil") {
+		t.Error("nobody else has the names, and the role allows nothing")
+	}
+	if s.Apply([]manifest.Tool{git, hub}); s.Catalog().Of("git__hub__read") != "git__hub" {
+		t.Errorf("git__hub__read is served by %s", s.Catalog().Of("git__hub__read"))
+	}
+	if !may("git__hub__read") || may("git__hub__exfil") {
+		t.Errorf("git__hub__read: %t; the one of git, git__hub__exfil: %t", may("git__hub__read"), may("git__hub__exfil"))
+	}
+	if blocked.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target("git__hub__exfil")) {
+		t.Error("a policy for the name leaves the tool")
+	}
+}
