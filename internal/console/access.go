@@ -41,11 +41,11 @@ type link struct {
 
 // Guest is who has a session.
 type Guest struct {
-	Name   string   // who made the link, or the caller of a token
-	Groups []string // of the token
-	Token  string   // changes with the token; "" for a link
-	Issued bool     // a server elsewhere gave the token
-	Admits int      // what the link allows, for whoever gave it out
+	Name     string   // who made the link, or the caller of a token
+	Groups   []string // of the token
+	Token    string   // changes with the token; "" for a link
+	LoggedIn bool     // at the authorization server, for this page; the Console sets it
+	Admits   int      // what the link allows, for whoever gave it out
 }
 
 // session is one browser that was let in.

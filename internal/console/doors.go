@@ -121,6 +121,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		if guest, ends, ok = c.byToken(w, r, asked.Token); !ok {
 			return
 		}
+		guest.LoggedIn = asked.Answer != ""
 	case !isLocal(r):
 		refuse(w, http.StatusForbidden, "A link is for a browser on the machine of Orla.", "enter with a token")
 		return

@@ -66,7 +66,7 @@ func (s *server) doorsOf(cfg *config.Loaded, settings *httpfront.Settings) conso
 				return console.Guest{}, time.Time{}, err
 			}
 			groups, _ := info.Extra[httpfront.GroupsKey].([]string)
-			g := console.Guest{Name: info.UserID, Groups: groups, Token: tokenKey(settings, info.UserID), Issued: strings.HasPrefix(info.UserID, httpfront.IssuedPrefix)}
+			g := console.Guest{Name: info.UserID, Groups: groups, Token: tokenKey(settings, info.UserID)}
 			if g.Token == "" || len(cfg.ConsoleRoles(g.Name, g.Groups)) == 0 {
 				return console.Guest{}, time.Time{}, fmt.Errorf("%s has no role here: console in its entry of callers gives it some", g.Name)
 			}
@@ -101,7 +101,7 @@ func callerOf(g console.Guest) control.Caller {
 // asVisitor returns the context of a request of somebody who was let in.
 func (s *server) asVisitor(ctx context.Context, v console.Visit) context.Context {
 	who := &decisions.Visitor{
-		Name: v.Name, Roles: decisions.Roles(), Origin: v.Origin, Session: v.Session, Issued: v.Issued,
+		Name: v.Name, Roles: decisions.Roles(), Origin: v.Origin, Session: v.Session, LoggedIn: v.LoggedIn,
 		Admits: decisions.Admission(v.Admits), Entered: v.Entered,
 		NoPasskeys: func() error { return s.noPasskeys(ctx, v.Origin) },
 		Redeem: func(link string) decisions.Admission {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -102,5 +103,57 @@ func TestO3LoginAtAnIssuer(t *testing.T) {
 	})
 	if status, _, _ := here.ask("GET", "/api/v1/status", ""); status != http.StatusOK {
 		t.Errorf("another session: %d", status)
+	}
+}
+
+// SPEC-TOOLS 8.7, O3: without a passkey only a person approves who logged in at the issuer for the page. The access token that
+// a program has for its calls lets in, sees and denies, and does not approve.
+func TestT87AnAccessTokenApprovesNothing(t *testing.T) {
+	t.Parallel()
+	i := issuer.New(t)
+	config := fmt.Sprintf("allowed_hosts: [orla.example.com]\nauth:\n  oauth: {issuer: %s, public_url: https://orla.example.com, console_client_id: page}\n", i.URL) +
+		"callers:\n  - {name: 'oauth:ann', console: [approver]}\n"
+	a := prepareAsking(t, nil, config)
+	enters := func(how func(*outsider) (int, string)) *outsider {
+		t.Helper()
+		g := &outsider{o: a.running, host: "orla.example.com", origin: "https://orla.example.com"}
+		if status, text := how(g); status != http.StatusOK {
+			t.Fatalf("%d %s", status, text)
+		}
+		return g
+	}
+	program := enters(func(g *outsider) (int, string) { return g.enter(i.Token(i.Claims("https://orla.example.com/mcp"))) })
+	person := enters((*outsider).logsIn)
+
+	begins := func(n string) <-chan said {
+		over := make(chan said, 1)
+		go func() { over <- a.as(os.Geteuid(), "call", "wipe", "--arg", "n="+n) }()
+		return over
+	}
+	over := begins("1")
+	waits := a.waiting()
+	path, asked := "/api/v1/approvals/"+waits.ID, fmt.Sprintf(`{"digest":%q,"ttl":"1h"}`, waits.Digest)
+	for _, what := range []string{"/approve", "/extend"} {
+		if status, text, _ := program.ask("POST", path+what, asked); status != http.StatusForbidden || !strings.Contains(text, "needs a passkey") {
+			t.Errorf("a token that was pasted: %s: %d %s", what, status, text)
+		}
+	}
+	for g, want := range map[*outsider]string{program: `"alone":false`, person: `"alone":true`} {
+		if _, text, _ := g.ask("GET", "/api/v1/visitor", ""); !strings.Contains(text, want) {
+			t.Errorf("%s; want %s", text, want)
+		}
+	}
+	if status, text, _ := person.ask("POST", path+"/approve", asked); status != http.StatusOK {
+		t.Errorf("a person who logged in: %d %s", status, text)
+	}
+	if got := <-over; !strings.Contains(got.out, "wiped") {
+		t.Errorf("the approved call: %+v", got)
+	}
+	over = begins("2")
+	if status, text, _ := program.ask("POST", "/api/v1/approvals/"+a.waiting().ID+"/deny", `{}`); status != http.StatusOK {
+		t.Errorf("a token that was pasted denies: %d %s", status, text)
+	}
+	if got := <-over; !strings.Contains(got.err, "denied by its approver") {
+		t.Errorf("the denied call: %+v", got)
 	}
 }
