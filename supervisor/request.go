@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,11 +35,9 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 		return nil, err
 	}
 	defer leave()
-	var about subject
-	if len(req.Params) > 0 {
-		if err := json.Unmarshal(req.Params, &about); err != nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": params are not of the shape that the protocol gives them"}
-		}
+	about, err := subjectOf(req.Params)
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": params " + err.Error()}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, tooLate(req.Method, requestTimeout))
 	defer cancel()
@@ -87,26 +87,59 @@ func asks(method string) bool {
 
 // subject is what a request is about, as far as that finds its peer.
 type subject struct {
-	URI  string `json:"uri"`
-	Name string `json:"name"`
-	Ref  struct {
-		Name string `json:"name"`
-		URI  string `json:"uri"`
-	} `json:"ref"`
+	uri, name       string
+	refURI, refName string
+}
+
+// subjectOf returns what params are about. A peer may read another member than Orla of those that have one name, or names
+// that differ in case: who has them is refused.
+func subjectOf(params json.RawMessage) (about subject, err error) {
+	var ref json.RawMessage
+	if err := read(params, map[string]any{"uri": &about.uri, "name": &about.name, "ref": &ref}); err != nil {
+		return subject{}, err
+	}
+	return about, read(ref, map[string]any{"uri": &about.refURI, "name": &about.refName})
+}
+
+// read decodes the members of an object that are wanted. There may be none of it.
+func read(object json.RawMessage, wanted map[string]any) error {
+	shape := errors.New("are not of the shape that the protocol gives them")
+	if len(object) == 0 || string(object) == "null" {
+		return nil
+	}
+	if !rawjson.IsObject(object) {
+		return shape
+	}
+	var found []string
+	var wrong error
+	rawjson.AllMembers(object, func(key []byte, value json.RawMessage) bool {
+		for name, into := range wanted {
+			if !strings.EqualFold(string(key), name) {
+				continue
+			}
+			if slices.Contains(found, name) {
+				wrong = fmt.Errorf("have %q more than once, perhaps in upper and lower case", name)
+			} else if found = append(found, name); string(key) == name && json.Unmarshal(value, into) != nil {
+				wrong = shape
+			}
+		}
+		return wrong == nil
+	})
+	return wrong
 }
 
 func (c *Catalog) request(ctx context.Context, req peer.Request, about subject) (json.RawMessage, error) {
 	switch req.Method {
 	case "prompts/get":
-		if p, ok := c.prompts[about.Name]; ok {
+		if p, ok := c.prompts[about.name]; ok {
 			return c.pass(ctx, req, p)
 		}
-		if held, ok := c.held[about.Name]; ok {
+		if held, ok := c.held[about.name]; ok {
 			return c.refuse(ctx, req, held)
 		}
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no prompt " + about.Name}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no prompt " + about.name}
 	case "completion/complete":
-		if p, ok := c.completer(about.Ref.Name, about.Ref.URI); ok {
+		if p, ok := c.completer(about.refName, about.refURI); ok {
 			return c.pass(ctx, req, p)
 		}
 		return json.RawMessage(`{"completion":{"values":[]}}`), nil
@@ -123,7 +156,7 @@ func (c *Catalog) request(ctx context.Context, req peer.Request, about subject) 
 		told.Wait()
 		return json.RawMessage(`{}`), nil
 	default: // resources/read, subscribe and unsubscribe
-		return c.resource(ctx, req, about.URI)
+		return c.resource(ctx, req, about.uri)
 	}
 }
 
