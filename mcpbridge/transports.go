@@ -30,8 +30,8 @@ func (b *Bridge) HeadersRead(ctx context.Context, stream bool) { b.opts.HeadersR
 // Metrics returns Options.Metrics.
 func (b *Bridge) Metrics() http.Handler { return b.opts.Metrics }
 
-// SeesMetrics reports whether a caller of some groups may read the metrics, which name all tools.
-func (b *Bridge) SeesMetrics(caller string, groups []string) bool {
+// SeesAll reports whether a caller of some groups may know the names of all tools, such as by the metrics.
+func (b *Bridge) SeesAll(caller string, groups []string) bool {
 	return !b.opts.Rules.Rules().Narrowed(rules.Caller{Name: caller, Groups: groups})
 }
 
@@ -60,10 +60,15 @@ func (b *Bridge) HeldByCallers() Held {
 // Tools returns how many tools there are.
 func (b *Bridge) Tools() int { return len(b.catalog.Catalog().Tools) }
 
-// HeaderParams returns the arguments of a tool that HTTP headers repeat; nil for none.
-func (b *Bridge) HeaderParams(tool string) *wire.HeaderParam {
-	known, _ := b.listedTraits(tool)
-	return known.Headers
+// HeaderParams returns the arguments of a tool that HTTP headers repeat; nil for none, and for a caller of some groups whose
+// lists do not have the tool.
+func (b *Bridge) HeaderParams(tool, caller string, groups []string) *wire.HeaderParam {
+	l := b.lists.made.Load()
+	known, _ := l.tools.Find(tool)
+	if known.Traits.Headers == nil || !b.opts.Rules.Rules().Calls(rules.Caller{Name: caller, Groups: groups}, l.of.Target(tool)) {
+		return nil
+	}
+	return known.Traits.Headers
 }
 
 // Knows reports whether a method exists.

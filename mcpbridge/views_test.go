@@ -1,8 +1,11 @@
 package mcpbridge_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -12,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/testing/costtest"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -52,4 +56,41 @@ func TestS1AViewCostsToolsAndResources(t *testing.T) {
 			}
 		}
 	})
+}
+
+// SPEC-TOOLS 8.6, SPEC N2: who may not call a tool learns of it neither by the headers that repeat its arguments nor by the
+// readiness.
+func TestT86HeadersAndReadinessNameNoHiddenTool(t *testing.T) {
+	at := manifest.Reference{Name: "none", At: "a.yaml:1:1"}
+	set := rules.New(manifest.Rules{Roles: []manifest.Role{{Reference: at}}}, []rules.Binding{{Caller: "ann", Roles: []manifest.Reference{at}}}, nil)
+	hidden := tool("wipe")
+	hidden.InputSchema = json.RawMessage(`{"type":"object","properties":{"zone":{"type":"string","x-mcp-header":"Secret-Zone"}}}`)
+	p, log := newPeer(peer.Offers{Known: true, Tools: []*mcp.Tool{hidden}}), slog.New(slog.DiscardHandler)
+	sup := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
+		Log:   log,
+	})
+	if diff := sup.Apply([]manifest.Tool{{Name: "peer", Kind: manifest.Capsule}}); len(diff.Failed) > 0 {
+		t.Fatal(diff.Failed)
+	}
+	starting := []string{"secretslow"}
+	w := &world{bridge: mcpbridge.New(sup, mcpbridge.Options{Version: "1", Rules: ruled{set}, Log: log, Starting: func() []string { return starting }})}
+	f := w.front(t, httpfront.Settings{Verify: tokens})
+	body, headers := newEra("tools/call", "wipe", `"name":"wipe","arguments":{"zone":"eu"}`)
+	for who, says := range map[string]bool{"ann": false, "bob": true} {
+		r := f.post(t, body, append(headers, bearer(who)...)...)
+		if got := strings.Contains(r.raw, "Secret-Zone"); got != says {
+			t.Errorf("%s calls: %d %s", who, r.status, r.raw)
+		}
+		r = f.send(t, http.MethodGet, "/readyz", "", bearer(who)...)
+		if got := strings.Contains(r.raw, "secretslow"); got != says {
+			t.Errorf("%s while something starts: %s", who, r.raw)
+		}
+	}
+	starting = nil
+	for who, says := range map[string]bool{"ann": false, "bob": true} {
+		if r := f.send(t, http.MethodGet, "/readyz", "", bearer(who)...); strings.Contains(r.raw, `"tools":`) != says {
+			t.Errorf("%s: %s", who, r.raw)
+		}
+	}
 }

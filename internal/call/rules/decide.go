@@ -88,7 +88,8 @@ func (s *Set) Reads(c Caller, t *Target) bool {
 	return s.DecideRequest(c, t).Verdict != manifest.Deny
 }
 
-// Narrowed reports whether the operator has given a caller roles or toolsets, so that it is not to know of other tools.
+// Narrowed reports whether the operator has given a caller roles or toolsets, or a rule that names the caller forbids it
+// something, so that it is not to know of other tools. A rule for all callers does not count: nobody could know of all tools then.
 // While everything is denied, it says what it said last.
 func (s *Set) Narrowed(c Caller) bool {
 	switch {
@@ -98,7 +99,25 @@ func (s *Set) Narrowed(c Caller) bool {
 		return s.narrow || s.before.Narrowed(c)
 	}
 	who := s.identify(c)
-	return who.hasRoles || slices.ContainsFunc(who.bindings, func(b *binding) bool { return b.toolset != nil })
+	if who.hasRoles || slices.ContainsFunc(who.bindings, func(b *binding) bool { return b.toolset != nil }) {
+		return true
+	}
+	for _, list := range s.blocked {
+		if slices.ContainsFunc(list, func(p *policy) bool { return !p.Global && p.applies(&who) }) {
+			return true
+		}
+	}
+	for _, list := range s.required {
+		if slices.ContainsFunc(list, func(p *permission) bool { return p.Scoped && p.forbids() && p.applies(&who) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// forbids reports whether a ToolPermission can deny a call.
+func (p *permission) forbids() bool {
+	return len(p.Required) > 0 || slices.ContainsFunc(p.Operations, func(r manifest.OperationRule) bool { return r.Verdict == manifest.Deny })
 }
 
 // judge is Decide for one identity.

@@ -86,19 +86,20 @@ func (h *Front) serveCaller(w http.ResponseWriter, r *http.Request, next http.Ha
 	next.ServeHTTP(w, r)
 }
 
-// known reports whether a request may list tools: it has a valid token, if tokens are configured,
+// seesAll reports whether a request may list all tools: it has a valid token of a caller who may, if tokens are configured,
 // or else it has an allowed Host and Origin.
-func (h *Front) known(r *http.Request) bool {
+func (h *Front) seesAll(r *http.Request) bool {
 	s := h.settings.Load()
 	if s.Verify == nil {
-		return (!s.Loopback || fromThisMachine(r)) && hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback) && originAllowed(r, s)
+		return (!s.Loopback || fromThisMachine(r)) && hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback) && originAllowed(r, s) && h.bridge.SeesAll(anonymous, nil)
 	}
 	token, ok := bearerToken(r)
 	if !ok {
 		return false
 	}
-	_, err := s.Verify(r.Context(), token, r)
-	return err == nil
+	info, err := s.Verify(r.Context(), token, r)
+	r = withCaller(r, info)
+	return err == nil && h.bridge.SeesAll(subject(r), groupsOf(r))
 }
 
 // jsonType is the Content-Type that a POST must have.

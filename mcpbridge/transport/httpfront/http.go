@@ -267,9 +267,9 @@ func (h *Front) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready answers /readyz: 503 while draining, while every call is refused and while
-// something is starting. Who may not list tools gets the status alone (SPEC N2).
+// something is starting. Who may not list all tools gets the status alone (SPEC N2).
 func (h *Front) ready(w http.ResponseWriter, r *http.Request) {
-	known := h.known(r)
+	known := h.seesAll(r)
 	if h.draining.Load() {
 		writeJSON(w, http.StatusServiceUnavailable, `{"status":"draining"}`)
 		return

@@ -16,8 +16,8 @@ const maxScrapes = 8
 func (h *Front) scrapes(metrics http.Handler) http.Handler {
 	places := turns.NewShares(maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !h.bridge.SeesMetrics(cmp.Or(subject(r), anonymous), groupsOf(r)) {
-			refuse(w, http.StatusForbidden, "metrics name all tools, and are for callers without roles and toolsets")
+		if !h.bridge.SeesAll(cmp.Or(subject(r), anonymous), groupsOf(r)) {
+			refuse(w, http.StatusForbidden, "metrics name all tools, and are for callers without roles, toolsets and rules of their own")
 			return
 		}
 		owner := client.OwnerOf(subject(r), "", hostOf(r))

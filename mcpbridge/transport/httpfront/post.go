@@ -250,7 +250,7 @@ func (h *Front) checkVersion(r *http.Request, m *wire.Message, newest bool) *jso
 		}
 	}
 	if newest {
-		return h.checkHeaders(r.Header, m)
+		return h.checkHeaders(r, m)
 	}
 	return nil
 }
@@ -404,11 +404,11 @@ func statusOf(code int64) int {
 
 // checkHeaders returns an error if the headers of a message of the stateless era differ from the
 // message (2026-07-28, basic/transports).
-func (h *Front) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Error {
+func (h *Front) checkHeaders(r *http.Request, m *wire.Message) *jsonrpc.Error {
 	if m.Answers() {
 		return nil
 	}
-	switch given := wire.FirstHeader(headers, wire.MethodHeader); {
+	switch given := wire.FirstHeader(r.Header, wire.MethodHeader); {
 	case given == "":
 		return wire.Mismatch("missing required Mcp-Method header")
 	case given != m.Method:
@@ -419,7 +419,7 @@ func (h *Front) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Erro
 		return nil
 	}
 	name, ok := wire.TextOf(raw)
-	given := wire.FirstHeader(headers, wire.NameHeader)
+	given := wire.FirstHeader(r.Header, wire.NameHeader)
 	switch decoded, plain := wire.HeaderText(given); {
 	case given == "":
 		return wire.Mismatch("missing required Mcp-Name header for method %q", m.Method)
@@ -431,5 +431,5 @@ func (h *Front) checkHeaders(headers http.Header, m *wire.Message) *jsonrpc.Erro
 	if m.Method != wire.MethodCall {
 		return nil
 	}
-	return h.bridge.HeaderParams(name).Check(headers, m.Params.Arguments)
+	return h.bridge.HeaderParams(name, cmp.Or(subject(r), anonymous), groupsOf(r)).Check(r.Header, m.Params.Arguments)
 }
