@@ -80,6 +80,13 @@ func (v *Verifier) checkIssued(claims map[string]any) *Refusal {
 	if kind != "" && !strings.EqualFold(kind, "Bearer") && !accessType(kind) || use != "" && use != "access" {
 		return refusef("the token's claims say that it is not an access token")
 	}
+	// ID tokens (OpenID Connect Core §3.1.3.6) and logout tokens (Back-Channel Logout §2.4) have these. nonce is not one of them:
+	// access tokens of older Keycloaks have it.
+	for _, name := range []string{"at_hash", "c_hash", "s_hash", "events"} {
+		if _, has := claims[name]; has {
+			return refusef("the token's claim %s says that it is not an access token", name)
+		}
+	}
 	if claims["cnf"] != nil {
 		return refusef("the token is bound to a key (cnf), which is not supported")
 	}

@@ -159,6 +159,11 @@ func TestN3Claims(t *testing.T) {
 		"no scope":                  {settings: func(s *oauth.Settings) { s.Scopes = []string{"a"} }, err: oauth.ErrScope},
 		"a type of Keycloak":        {claims: claims{"typ": "Bearer"}, want: "ann"},
 		"a use of Cognito":          {claims: claims{"token_use": "access"}, want: "ann"},
+		"a nonce of Keycloak":       {claims: claims{"nonce": "n"}, want: "ann"},
+		"an ID token":               {claims: claims{"nonce": "n", "at_hash": "x"}, err: oauth.ErrInvalid},
+		"an ID token with a code":   {claims: claims{"c_hash": "x"}, err: oauth.ErrInvalid},
+		"an ID token with a state":  {claims: claims{"s_hash": "x"}, err: oauth.ErrInvalid},
+		"a logout token":            {claims: claims{"sid": "s", "events": claims{"http://schemas.openid.net/event/backchannel-logout": claims{}}}, err: oauth.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := issuer.New(t)
