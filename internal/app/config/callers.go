@@ -48,9 +48,6 @@ func (v *verdict) callers() {
 			}
 		}
 	}
-	if len(v.Callers) == 0 {
-		return
-	}
 	for i, t := range v.Auth.Tokens {
 		if slices.ContainsFunc(OwnCallers, func(own string) bool { return strings.EqualFold(own, t.Name) }) {
 			v.doc.Faultf(fmt.Sprintf("auth.tokens[%d].name", i), "%q is the name of callers without a token; give the token another name", t.Name)

@@ -76,3 +76,17 @@ func TestN3AuthenticationByAnIssuer(t *testing.T) {
 		t.Errorf("a token with the name of a subject: %v", err)
 	}
 }
+
+// SPEC-TOOLS 8.7: no token has the name of callers that need none, also without callers. Rules treat stdio as who started Orla:
+// such a caller may approve its own calls.
+func TestT87NoTokenIsNamedAsStdio(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.yaml")
+	for _, name := range append(OwnCallers, "STDIO") {
+		if err := os.WriteFile(path, []byte("auth:\n  tokens: [{name: "+name+", file: x}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (&Loader{Path: path}).Load(); err == nil || !strings.Contains(err.Error(), "is the name of callers without a token") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
