@@ -69,8 +69,8 @@ type naming struct {
 type state struct {
 	set     *rules.Set
 	shown   *rules.Set // set, or what denies everything
-	version string // of set, for approvals
-	closed  bool   // every call is denied
+	version string     // of set, for approvals
+	closed  bool       // every call is denied
 	limits  map[string]config.LimitsConfig
 	groups  map[string]config.LimitsConfig
 }
