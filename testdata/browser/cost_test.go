@@ -77,7 +77,7 @@ func TestO4NobodyLooks(t *testing.T) {
 		t.Helper()
 		pids := []int{with.cmd.Process.Pid, without.cmd.Process.Pid}
 		before := [2][2]int{{int(cpu(pids[0])), switches(t, pids[0])}, {int(cpu(pids[1])), switches(t, pids[1])}}
-		quiet := 10 * time.Second
+		quiet := 2 * time.Second
 		if more() {
 			quiet = time.Minute
 		}
