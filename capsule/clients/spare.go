@@ -32,7 +32,7 @@ func Spare(line []byte) (call int64, spare bool) {
 		if _, after, found := bytes.Cut(line, key); found {
 			after = bytes.TrimLeft(after, " ")
 			n := bytes.IndexFunc(after, func(r rune) bool { return r < '0' || r > '9' })
-			call, _ = strconv.ParseInt(string(after[:max(n, 0)]), 10, 64) // 0 for what is no number
+			call, _ = strconv.ParseInt(string(after[:max(n, 0)]), 10, 64) // 0 if it is not a number
 			return call, true
 		}
 	}

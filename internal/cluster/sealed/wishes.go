@@ -185,10 +185,13 @@ func (w *wishes) writeFirst(ctx context.Context, owner func(replica string) docu
 	case err != nil && !one.queued:
 		one.queued = true
 		w.queue = append(w.queue, sum)
-	case err == nil && over:
-		delete(w.of, sum)
-	case err == nil:
+	case err != nil:
+	case !over:
 		one.doc = doc
+	case one.queued: // it has changed meanwhile
+		one.doc = documents.Document{}
+	default:
+		delete(w.of, sum)
 	}
 	return err
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/internal/cluster/documents"
 	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
 )
@@ -118,4 +120,34 @@ func TestP4TheEndOfASessionOfAnotherReplica(t *testing.T) {
 			t.Errorf("%d objects are left", n)
 		}
 	})
+}
+
+// SPEC P4: a session that is ended once more, or in which something is set, while its end is being written leaves nothing, and
+// ends nothing else.
+func TestP4AChangeWhileTheEndIsWritten(t *testing.T) {
+	api := new(kubetest.Objects)
+	a, _ := pair(t, api)
+	id := begun(a)
+	a.Follow(id, "mem://a")
+	serve(a)() // it is written at the stop
+	a.Ended(id)
+	again := sync.OnceFunc(func() {
+		a.Ended(id)
+		a.SetLevel(id, "debug")
+	})
+	for range 3 {
+		err := a.wishes.writeFirst(t.Context(), func(string) documents.Owner {
+			again()
+			return documents.Owner{}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(api.All()); n != 0 {
+		t.Errorf("%d objects are left", n)
+	}
+	if a.wishes.known(id) || a.wishes.left() > 0 {
+		t.Error("the session is remembered")
+	}
 }
