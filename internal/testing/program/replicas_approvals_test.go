@@ -289,13 +289,13 @@ func (c *council) enough() bool {
 
 // disturb kills replicas and the API server, one after the other, until over is closed.
 func (c *council) disturb(r *rand.Rand, over <-chan struct{}) {
-	for {
+	for n := r.IntN(2); ; n++ {
 		select {
 		case <-over:
 			return
 		case <-time.After(time.Duration(1+r.IntN(3)) * time.Second):
 		}
-		if r.IntN(2) == 0 {
+		if n%2 == 0 {
 			c.known.Lock()
 			c.lives++
 			c.known.Unlock()
@@ -336,12 +336,18 @@ func TestP4ApprovalsOfAllReplicas(t *testing.T) {
 		if !part.calm {
 			disturbing.Go(func() { c.disturb(rand.New(rand.NewPCG(seed, 99)), over) })
 		}
+		// Five histories leave four records that wait or are good, and this caller may have 256 of them: the time of
+		// all kills is to be enough for fewer than 320.
+		pace := time.NewTicker(250 * time.Millisecond)
 		var left atomic.Int64
 		left.Store(int64(part.rounds))
 		for w := range 5 {
 			r := rand.New(rand.NewPCG(seed, uint64(w)))
 			workers.Go(func() {
 				for !t.Failed() && (left.Add(-1) >= 0 || !part.calm && !c.enough()) {
+					if !part.calm {
+						<-pace.C
+					}
 					n := serial.Add(1)
 					name := names[int(n)%len(names)]
 					args := fmt.Sprintf(`{"h":%d,"v":0}`, n)
@@ -361,6 +367,7 @@ func TestP4ApprovalsOfAllReplicas(t *testing.T) {
 		workers.Wait()
 		close(over)
 		disturbing.Wait()
+		pace.Stop()
 	}
 	lives, cuts := c.disturbed()
 	t.Logf("%v; %d replicas and %d times the API server were killed", counts, lives, cuts)
