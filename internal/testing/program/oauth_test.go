@@ -110,20 +110,26 @@ func (p *protected) ask(token, body string, headers ...string) (answered, string
 
 func (p *protected) do(req *http.Request) (answered, string) {
 	p.t.Helper()
-	resp, err := http.DefaultClient.Do(req)
+	got, body, err := answerTo(req)
 	ended := errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 	if ended && len(req.Header.Get("Authorization")) > maxHeaders { // Orla did not read them to their end, and this client no answer
 		return answered{StatusCode: http.StatusRequestHeaderFieldsTooLarge}, ""
 	}
 	if err != nil {
-		p.t.Fatal(err)
+		p.t.Fatalf("%s %s with %d bytes of a token: %v", req.Method, req.URL, len(req.Header.Get("Authorization")), err)
+	}
+	return got, body
+}
+
+// answerTo reads an answer to its end.
+func answerTo(req *http.Request) (answered, string, error) {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answered{}, "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return answered{resp.StatusCode, resp.Header}, string(body)
+	return answered{resp.StatusCode, resp.Header}, string(body), err
 }
 
 // logged fails the test if a part of a token is in the log.
