@@ -16,14 +16,14 @@ type CallStart struct {
 	Tool string // as the client wrote it
 	// Listed says that the tool exists. The name of one that does not can be any text of any
 	// length, and a different one in each call.
-	Listed       bool
-	ID           string // the call_id of the log
-	Caller       string // the authenticated subject, else the transport
-	Session      string // the beginning of its id, enough to distinguish sessions; "" without one
-	Transport    client.Transport
-	Version      string          // of the protocol; "" where the client need not say it
-	Request      json.RawMessage // the JSON-RPC id, if it is at hand
-	RequestBytes int             // of the arguments
+	Listed    bool
+	ID        string // the call_id of the log
+	Caller    string // the authenticated subject, else the transport
+	Session   string // the beginning of its id, enough to distinguish sessions; "" without one
+	Transport client.Transport
+	Version   string          // of the protocol; "" where the client need not say it
+	Request   json.RawMessage // the JSON-RPC id, if it is at hand
+	Args      json.RawMessage // the arguments, as the client wrote them; only until Observe returns
 	// Parent is the client's trace context, from _meta or else from the HTTP headers; zero if
 	// it sent none. The context has it too.
 	Parent trace.Context
@@ -48,15 +48,15 @@ func (b *Bridge) observe(ctx context.Context, id string, asked *peer.Call, from 
 	}
 	_, listed := b.listedTraits(asked.Tool)
 	return b.opts.Observe(ctx, CallStart{
-		Tool:         asked.Tool,
-		Listed:       listed,
-		ID:           id,
-		Caller:       from.Caller,
-		Session:      wire.Shortened(from.Session),
-		Transport:    from.Transport,
-		Version:      from.Version,
-		Request:      from.Request,
-		RequestBytes: len(asked.Args),
-		Parent:       from.Parent,
+		Tool:      asked.Tool,
+		Listed:    listed,
+		ID:        id,
+		Caller:    from.Caller,
+		Session:   wire.Shortened(from.Session),
+		Transport: from.Transport,
+		Version:   from.Version,
+		Request:   from.Request,
+		Args:      asked.Args,
+		Parent:    from.Parent,
 	})
 }

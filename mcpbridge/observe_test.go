@@ -116,7 +116,7 @@ func TestEachCallIsObservedOnce(t *testing.T) {
 						if meta["traceparent"] == inMeta {
 							parent = inMeta
 						}
-						if start.Tool != tool || start.Listed != (tool != "nope") || start.ID == "" || start.Caller == "" || start.RequestBytes != len(`{"x":1}`) ||
+						if start.Tool != tool || start.Listed != (tool != "nope") || start.ID == "" || start.Caller == "" || string(start.Args) != `{"x":1}` ||
 							start.Transport != c.transport || start.Version != c.version || start.Parent.Parent() != parent {
 							t.Errorf("%s began as %+v", tool, start)
 						}

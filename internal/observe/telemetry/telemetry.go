@@ -167,7 +167,7 @@ const maxScrapes = 8
 
 // Observe implements mcpbridge.Options.Observe.
 func (t *Telemetry) Observe(ctx context.Context, call mcpbridge.CallStart) (context.Context, func(mcpbridge.CallEnd)) {
-	s, size := t.calls.of(call.Tool, call.Listed), call.RequestBytes
+	s, size := t.calls.of(call.Tool, call.Listed), len(call.Args)
 	t.inFlight.Add(1)
 	var span oteltrace.Span // nil without tracing
 	if to := t.spans.Load(); to != nil {

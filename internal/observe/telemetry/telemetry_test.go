@@ -54,7 +54,7 @@ func newTelemetry(change ...func(*telemetry.Options)) (*telemetry.Telemetry, *to
 
 // observe has a call begin and end.
 func observe(t *telemetry.Telemetry, tool string, listed bool, end mcpbridge.CallEnd) {
-	_, ended := t.Observe(context.Background(), mcpbridge.CallStart{Tool: tool, Listed: listed, RequestBytes: 10})
+	_, ended := t.Observe(context.Background(), mcpbridge.CallStart{Tool: tool, Listed: listed, Args: []byte(`{"x":1234}`)})
 	ended(end)
 }
 
@@ -290,7 +290,7 @@ func BenchmarkObserve(b *testing.B) {
 	ctx := context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		_, ended := tel.Observe(ctx, mcpbridge.CallStart{Tool: "a", Listed: true, RequestBytes: 10})
+		_, ended := tel.Observe(ctx, mcpbridge.CallStart{Tool: "a", Listed: true, Args: []byte(`{"x":1234}`)})
 		ended(mcpbridge.CallEnd{OK: true, Took: time.Millisecond})
 	}
 }
