@@ -7,12 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -433,24 +430,6 @@ func (s *server) endAtOnce(ctx context.Context, signals *signals) {
 	case sig := <-signals.end:
 		s.log.Log(ctx, logging.LevelFatal, "a second signal; ending at once", "signal", sig.String())
 		os.Exit(int(exit.Failed)) //nolint:forbidigo // a second signal asks for this, and a return could be stuck
-	}
-}
-
-// logState logs the state of Orla, for SIGUSR1.
-func (s *server) logState() {
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
-	s.log.Info("summary",
-		"tools", len(s.Supervisor.Catalog().Tools),
-		"in_flight", s.Supervisor.InFlight(),
-		"goroutines", runtime.NumGoroutine(),
-		"heap_bytes", mem.HeapAlloc)
-	lives := s.Supervisor.Lives()
-	for _, name := range slices.Sorted(maps.Keys(lives)) {
-		life := lives[name]
-		s.log.Info("capsule", "tool", name, "state", life.State, "reason", life.Reason, "pid", life.Pid,
-			"for_ms", time.Since(life.Since).Milliseconds(), "failures", life.Failures, "restarts", life.Restarts,
-			"last_exit", life.LastExit, "in_flight", life.InFlight, "waiting", life.Waiting, "calls", life.Calls)
 	}
 }
 

@@ -3,8 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -113,3 +116,21 @@ func (s *signals) stop() {
 type signalled struct{ os.Signal }
 
 func (s signalled) Error() string { return "signal: " + s.String() }
+
+// logState logs the state of Orla, for SIGUSR1.
+func (s *server) logState() {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	s.log.Info("summary",
+		"tools", len(s.Supervisor.Catalog().Tools),
+		"in_flight", s.Supervisor.InFlight(),
+		"goroutines", runtime.NumGoroutine(),
+		"heap_bytes", mem.HeapAlloc)
+	lives := s.Supervisor.Lives()
+	for _, name := range slices.Sorted(maps.Keys(lives)) {
+		life := lives[name]
+		s.log.Info("capsule", "tool", name, "state", life.State, "reason", life.Reason, "pid", life.Pid,
+			"for_ms", time.Since(life.Since).Milliseconds(), "failures", life.Failures, "restarts", life.Restarts,
+			"last_exit", life.LastExit, "in_flight", life.InFlight, "waiting", life.Waiting, "calls", life.Calls)
+	}
+}
