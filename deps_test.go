@@ -221,12 +221,16 @@ var imports = map[string][]string{
 	// How the running process executes another binary.
 	"internal/app/upgrade": {"internal/call/pace", "internal/app/control", "internal/app/listen", "internal/app/version", "internal/app/wiring", "internal/launch", "internal/launch/carry", "internal/observe/brief"},
 
+	// The arguments of calls that operators look at.
+	"internal/app/arguments": {"internal/app/config", "internal/app/control", "internal/app/decisions", "internal/call/fault", "internal/observe/audit", "internal/service/secret", "manifest", "mcpbridge", "supervisor"},
+
 	// What Orla has written down, for the control API.
 	"internal/app/recorded": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},
 
 	"internal/app/daemon": {
 		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
 		"internal/app/decisions", "internal/call/approvals/passkey", "internal/file/regularfile",
+		"internal/app/arguments", "internal/service/secret",
 		"internal/app/recorded", "internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
 		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/console", "internal/call/fault",
 		"internal/app/sources", "internal/cluster/resources", "internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version",

@@ -107,6 +107,7 @@ var uncontained = map[string]struct {
 	"internal/service/login.Login":                     {1, below},
 	"internal/service/remote.Connect":                  {1, below},
 	"internal/service/remote.session.live":             {1, waits},
+	"internal/app/arguments.Keeper.endLocked":          {1, own},
 	"internal/observe/audit.Open":                      {1, own},
 	"internal/observe/tail.Quota.Allow":                {1, own},
 	"internal/observe/telemetry.exporter.send":         {1, waits},

@@ -48,7 +48,8 @@ func withPeer(ctx context.Context, conn any) context.Context {
 	return ctx
 }
 
-func peerOf(r *http.Request) (Peer, error) {
+// PeerOf returns the process that makes a request at the control socket.
+func PeerOf(r *http.Request) (Peer, error) {
 	if by, ok := r.Context().Value(peerKey{}).(Peer); ok {
 		return by, nil
 	}
@@ -131,7 +132,7 @@ func (s *Server) extend(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // decide reads what a peer has decided, and notes it.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, asked any, note func(by Peer, id string) (Approval, error)) (any, error) {
-	by, err := peerOf(r)
+	by, err := PeerOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +163,14 @@ func decodeDecision(body []byte, asked any) error {
 			return &Error{Code: CodeBadRequest, Message: "proof is not accepted: passkeys are for the page of the console"}
 		}
 	}
+	return Decode(body, asked)
+}
+
+// Decode reads the body of a request, which has no other members than v.
+func Decode(body []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := d.Decode(asked); err != nil {
+	if err := d.Decode(v); err != nil {
 		return &Error{Code: CodeBadRequest, Message: "the request's body: " + strings.TrimPrefix(err.Error(), "json: ")}
 	}
 	return nil

@@ -120,5 +120,6 @@ func Events() []string {
 		"a tool is not served", "listening elsewhere",
 		"created", "operator request", "state", "started", "ended", "offers", "replacing", "replaced",
 		"attempt", "call", "a call needs an approval", "an approval was decided", "an approval was extended",
+		"arguments of calls are kept", "arguments of calls are not kept any more",
 	}
 }

@@ -34,6 +34,13 @@ type route struct {
 // handle returns the answer to a request, or why there is none. The answer is nil if it has written one.
 type handle func(*Server, http.ResponseWriter, *http.Request) (any, error)
 
+// Route is a request that another package answers.
+type Route struct {
+	Pattern string // as http.ServeMux takes it
+	// Answer returns what is sent as JSON, or why there is none. body is that of the request, as a whole.
+	Answer func(r *http.Request, body []byte) (any, error)
+}
+
 // audience is who may ask.
 type audience int
 
@@ -86,6 +93,17 @@ func (s *Server) handler(of audience) http.Handler {
 			if v, err := r.handle(s, w, req); v != nil || err != nil {
 				Send(w, v, err)
 			}
+		})
+	}
+	for _, other := range s.opts.Others {
+		mux.HandleFunc(other.Pattern, func(w http.ResponseWriter, req *http.Request) {
+			body, err := s.body(w, req)
+			if err != nil {
+				Send(w, nil, err)
+				return
+			}
+			v, err := other.Answer(req, body)
+			Send(w, v, err)
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -227,7 +245,7 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := s.read(w, r, &asked); err != nil {
 		return nil, err
 	}
-	by, err := peerOf(r)
+	by, err := PeerOf(r)
 	if err != nil {
 		return nil, err
 	}

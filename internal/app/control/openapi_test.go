@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/orla-project/orla/internal/app/arguments"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/decisions"
 	"github.com/orla-project/orla/internal/call/approvals/passkey"
@@ -76,6 +77,7 @@ var described = []reflect.Type{
 	reflect.TypeFor[control.CallerStatus](), reflect.TypeFor[control.CallerLimits](),
 	reflect.TypeFor[decisions.VisitorInfo](), reflect.TypeFor[decisions.PasskeyInfo](), reflect.TypeFor[decisions.Challenge](), reflect.TypeFor[decisions.PasskeyRequest](),
 	reflect.TypeFor[decisions.KnownPasskeys](), reflect.TypeFor[decisions.KnownPasskey](), reflect.TypeFor[decisions.PasskeyDocument](), reflect.TypeFor[decisions.AskedPasskey](), reflect.TypeFor[decisions.PasskeyDecision](),
+	reflect.TypeFor[control.KeptArguments](), reflect.TypeFor[arguments.KeepRequest](), reflect.TypeFor[arguments.KeptCalls](), reflect.TypeFor[arguments.KeptCall](),
 	reflect.TypeFor[decisions.Statement](), reflect.TypeFor[decisions.VisitorDecision](), reflect.TypeFor[passkey.Assertion](),
 }
 
@@ -155,6 +157,9 @@ func TestJ2TheDocumentHasEveryRoute(t *testing.T) {
 	}
 	slices.Sort(described)
 	routes := append(control.Routes(), decisions.Routes()...)
+	for _, other := range arguments.New(arguments.Options{}).Routes() {
+		routes = append(routes, other.Pattern)
+	}
 	slices.Sort(routes)
 	if !slices.Equal(described, routes) {
 		t.Errorf("docs/control-api.yaml has\n%s\nthe server has\n%s", strings.Join(described, "\n"), strings.Join(routes, "\n"))

@@ -87,7 +87,7 @@ func (s *Server) approvePins(w http.ResponseWriter, r *http.Request) (any, error
 	if err := s.read(w, r, &asked); err != nil {
 		return nil, err
 	}
-	by, err := peerOf(r)
+	by, err := PeerOf(r)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,8 @@ const (
 type Options struct {
 	// Backend is required.
 	Backend Backend
+	// Others are requests that other packages answer, also for the page of the console.
+	Others []Route
 	// MaxRequest bounds the body of a request in bytes. Required.
 	MaxRequest int64
 	// Before is what the program before has given; nil for nothing.

@@ -10,25 +10,33 @@ import (
 
 // Status tells of Orla and of every tool.
 type Status struct {
-	Version     string       `json:"version" jsonschema:"The version of Orla."`
-	Pid         int          `json:"pid" jsonschema:"Orla's process id."`
-	Started     time.Time    `json:"started" jsonschema:"When Orla began to serve."`
-	URL         string       `json:"url" jsonschema:"The address for MCP clients; stdio if Orla serves one client on stdin and stdout."`
-	ToolsDir    string       `json:"tools_dir" jsonschema:"The absolute path of the tools folder, or of the tool that orla dev serves."`
-	ConfigFile  string       `json:"config_file,omitempty" jsonschema:"The configuration file that Orla uses; absent if there is none."`
-	StateDir    string       `json:"state_dir,omitempty" jsonschema:"The state folder; absent if there is none."`
-	Log         string       `json:"log" jsonschema:"Where the log goes: a file, stderr or journald."`
-	Socket      string       `json:"socket" jsonschema:"The path of the control socket."`
-	InFlight    int          `json:"in_flight" jsonschema:"Calls in flight."`
-	Upgrades    int          `json:"upgrades,omitempty" jsonschema:"How many times Orla was upgraded in place since its process was started."`
-	NotUpgraded string       `json:"not_upgraded,omitempty" jsonschema:"Why the last upgrade was not made; absent if it was, or if there was none."`
-	Sessions    *int         `json:"sessions,omitempty" jsonschema:"Sessions of MCP clients over HTTP; absent on stdio."`
-	Tools       []ToolStatus `json:"tools" jsonschema:"Every tool that Orla serves, sorted by name. A capsule is one entry, whatever number of tools it offers."`
-	Problems    []Problem    `json:"problems" jsonschema:"Entries of the tools folder that Orla does not serve, or not as their authors may expect."`
-	Waiting     int          `json:"approvals_waiting,omitempty" jsonschema:"Approvals that nobody has decided about."`
-	Denying     bool         `json:"denying,omitempty" jsonschema:"Orla denies every call, because a governance document cannot be read or names nothing. The problems name it."`
+	Version     string          `json:"version" jsonschema:"The version of Orla."`
+	Pid         int             `json:"pid" jsonschema:"Orla's process id."`
+	Started     time.Time       `json:"started" jsonschema:"When Orla began to serve."`
+	URL         string          `json:"url" jsonschema:"The address for MCP clients; stdio if Orla serves one client on stdin and stdout."`
+	ToolsDir    string          `json:"tools_dir" jsonschema:"The absolute path of the tools folder, or of the tool that orla dev serves."`
+	ConfigFile  string          `json:"config_file,omitempty" jsonschema:"The configuration file that Orla uses; absent if there is none."`
+	StateDir    string          `json:"state_dir,omitempty" jsonschema:"The state folder; absent if there is none."`
+	Log         string          `json:"log" jsonschema:"Where the log goes: a file, stderr or journald."`
+	Socket      string          `json:"socket" jsonschema:"The path of the control socket."`
+	InFlight    int             `json:"in_flight" jsonschema:"Calls in flight."`
+	Upgrades    int             `json:"upgrades,omitempty" jsonschema:"How many times Orla was upgraded in place since its process was started."`
+	NotUpgraded string          `json:"not_upgraded,omitempty" jsonschema:"Why the last upgrade was not made; absent if it was, or if there was none."`
+	Sessions    *int            `json:"sessions,omitempty" jsonschema:"Sessions of MCP clients over HTTP; absent on stdio."`
+	Tools       []ToolStatus    `json:"tools" jsonschema:"Every tool that Orla serves, sorted by name. A capsule is one entry, whatever number of tools it offers."`
+	Problems    []Problem       `json:"problems" jsonschema:"Entries of the tools folder that Orla does not serve, or not as their authors may expect."`
+	Waiting     int             `json:"approvals_waiting,omitempty" jsonschema:"Approvals that nobody has decided about."`
+	Arguments   []KeptArguments `json:"arguments_kept,omitempty" jsonschema:"The tools of which the arguments of calls are kept now; absent if there is none."`
+	Denying     bool            `json:"denying,omitempty" jsonschema:"Orla denies every call, because a governance document cannot be read or names nothing. The problems name it."`
 
 	Callers []CallerStatus `json:"callers,omitempty" jsonschema:"Who may call what, if there are rules: the entries of callers, the tokens without one, and up to 1000 others that use something now. Absent without rules."`
+}
+
+// KeptArguments says that the arguments of calls of a tool are kept.
+type KeptArguments struct {
+	Tool  string    `json:"tool" jsonschema:"The tool, as clients name it."`
+	Until time.Time `json:"until,omitzero" jsonschema:"Until when. What is kept is forgotten then. Absent if they are not kept."`
+	By    string    `json:"by,omitempty" jsonschema:"Who has asked for it."`
 }
 
 // CallerStatus tells what one caller may do, or each caller of a group, and what the caller uses now.

@@ -53,7 +53,7 @@ func (s *Server) PageAPI() http.Handler {
 }
 
 func (s *Server) consoleLink(_ http.ResponseWriter, r *http.Request) (any, error) {
-	by, err := peerOf(r)
+	by, err := PeerOf(r)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/app/arguments"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/decisions"
@@ -23,6 +24,7 @@ import (
 	"github.com/orla-project/orla/internal/observe/history"
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/observe/telemetry"
+	"github.com/orla-project/orla/internal/service/secret"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -58,6 +60,7 @@ func (o operations) Status() control.Status {
 		Tools:      o.toolStatuses(o.Supervisor.Manifests()),
 		Problems:   discovery.Problems(o.problems()),
 		Waiting:    o.Waiting(),
+		Arguments:  o.arguments.Tools(),
 		Denying:    o.Governance.Denies(),
 		Callers:    o.callerStatuses(cfg),
 	}
@@ -200,19 +203,31 @@ func asJSON(schema any) json.RawMessage {
 	return raw
 }
 
+// listed reports whether clients can call a tool of that name.
+func (o operations) listed(tool string) bool {
+	return slices.ContainsFunc(o.Supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
+}
+
+// newArguments returns what keeps the arguments of calls.
+func (s *server) newArguments() *arguments.Keeper {
+	return arguments.New(arguments.Options{
+		Listed: operations{server: s}.listed, Audit: s.Audit, Log: s.log.Logger,
+		Secrets: func() ([]secret.Value, error) {
+			return arguments.Secrets(s.current(), s.Supervisor.Manifests(), s.Services.Secrets())
+		},
+	})
+}
+
 // Call implements control.Backend.
 func (o operations) Call(ctx context.Context, by control.Caller, tool string, arguments json.RawMessage, client peer.Client) (json.RawMessage, error) {
-	listed := func() bool {
-		return slices.ContainsFunc(o.Supervisor.Catalog().Tools, func(t *mcp.Tool) bool { return t.Name == tool })
-	}
-	if !listed() {
+	if !o.listed(tool) {
 		o.Supervisor.Settle(ctx) // a capsule that is starting may have it
 	}
 	result, rpcErr := o.bridge.Call(ctx, peer.Call{Tool: tool, Args: arguments, Caller: by.Name, Groups: by.Groups, Client: client})
 	switch {
 	case rpcErr == nil:
 		return result, nil
-	case !listed():
+	case !o.listed(tool):
 		return nil, fault.New(fault.UnsupportedTool, "%s", rpcErr.Message)
 	}
 	return nil, fault.New(fault.ExecutionFailed, "%s", rpcErr.Message)

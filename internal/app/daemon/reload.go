@@ -275,6 +275,7 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 	}
 	done := applied{diff, found.Problems, time.Since(began)}
 	s.Packages.Keep(found.Tools)
+	s.arguments.Renew() // there may be other secrets
 	if diff.Empty() && !slices.Contains([]string{"start", "SIGHUP", requested}, reason) {
 		return done
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/app/arguments"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/decisions"
@@ -131,6 +132,8 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	}()
 	s.upgrades.Begin(program, before, log.Logger)
 
+	s.arguments = s.newArguments()
+	defer s.arguments.Close()
 	s.telemetry = s.newTelemetry()
 	before.TakeKept(upgrade.Counters, s.telemetry.Take, log.Logger)
 	defer s.telemetry.Close(ctx)
@@ -172,10 +175,10 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		Shared:  shared,
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
 		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance, StateKey: before.ForBridge(),
-		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.telemetry.Observe, Metrics: s.telemetry.Handler(),
+		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.arguments.Observe(s.telemetry.Observe), Metrics: s.telemetry.Handler(),
 	})
 	s.decisions = s.newDecisions()
-	s.control = control.New(control.Options{Backend: s.operations(), MaxRequest: int64(cfg.MaxRequest), Before: before.ForControl(), Log: log.Logger})
+	s.control = control.New(control.Options{Backend: s.operations(), Others: s.arguments.Routes(), MaxRequest: int64(cfg.MaxRequest), Before: before.ForControl(), Log: log.Logger})
 	if cfg.Stdio {
 		return nil, s.runStdio(ctx, cfg, std, signals)
 	}
@@ -193,6 +196,7 @@ type server struct {
 	httpFront
 	control   *control.Server
 	decisions *decisions.Decisions
+	arguments *arguments.Keeper
 	callable  callable // for the status
 	reloads
 	inForce

@@ -160,6 +160,8 @@ func (d *Decisions) Page(next http.Handler) http.Handler {
 func roleFor(r *http.Request) string {
 	changes := func(part string) bool { return strings.HasPrefix(r.URL.Path, "/v1/"+part+"/") }
 	switch {
+	case r.URL.Path == "/v1/arguments": // of other callers
+		return Operator
 	case r.Method == http.MethodGet, r.URL.Path == "/v1/audit/verify":
 		return Viewer
 	case changes("tools"), changes("capsules"), changes("questions"):
@@ -180,6 +182,18 @@ func visitorOf(r *http.Request, role string) (*Visitor, error) {
 		return nil, &control.Error{Code: control.CodeForbidden, Message: v.Name + " does not have the role " + role, Hint: "console: [" + role + "] in the entry of callers gives it"}
 	}
 	return v, nil
+}
+
+// AskedBy returns who makes a request, on the page or at the control socket, as records have it.
+func AskedBy(r *http.Request) (string, error) {
+	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok {
+		return v.Name, nil
+	}
+	by, err := control.PeerOf(r)
+	if err != nil {
+		return "", err
+	}
+	return NameOf(by), nil
 }
 
 // read decodes the body of a request. Who decides is not for the request to say.

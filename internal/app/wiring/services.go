@@ -87,6 +87,9 @@ func (s *Services) Declare(found manifest.Result) {
 	s.secrets.Set(declared)
 }
 
+// Secrets has the secrets of tools by their names.
+func (s *Services) Secrets() *secret.Store { return s.secrets }
+
 // Configure applies the settings of cfg.
 func (s *Services) Configure(cfg *config.Loaded) {
 	s.secrets.SetDir(cfg.SecretsDir)

@@ -2,6 +2,8 @@
 
 import { h, set, replace, clock, took, bytes, plural, empty, icon, shape, button, svg } from './dom.js';
 import { List } from './list.js';
+import { Kept, keptBanner, keepSwitch, keptOf } from './kept.js';
+import { indented, visible } from './json.js';
 
 const most = 2000;
 
@@ -18,7 +20,8 @@ export class Calls {
 export const callParams = { lines: 500, event: 'call' };
 
 export function callsView(app) {
-  const calls = new Calls();
+  const calls = new Calls(), leaving = new AbortController();
+  const kept = new Kept(app, leaving.signal, draw), banner = keptBanner(app);
   let words = '', failedOnly = false, chosen = null, heard = false;
   const totals = h('p', { class: 'totals' });
   const search = h('input', { type: 'search', placeholder: 'Search calls', 'aria-label': 'Search calls', oninput: () => { words = search.value.toLowerCase(); draw(); } });
@@ -28,26 +31,41 @@ export function callsView(app) {
   const chart = h('div', { class: 'chart' });
   const detail = h('div', { class: 'detail', hidden: true });
   const none = h('div', { hidden: true });
-  const el = h('section', { class: 'view fill' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Calls'), totals), h('div', { class: 'controls' }, h('label', { class: 'search' }, icon('search'), search, h('kbd', { 'aria-hidden': 'true' }, '/')), h('div', { class: 'chips' }, only))), chart, table, detail, none);
+  const el = h('section', { class: 'view fill' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Calls'), totals), h('div', { class: 'controls' }, h('label', { class: 'search' }, icon('search'), search, h('kbd', { 'aria-hidden': 'true' }, '/')), h('div', { class: 'chips' }, only))), banner.el, chart, table, detail, none);
 
   function row(c) {
-    const ok = c.ok !== false;
+    const ok = c.ok !== false, args = kept.of(c.call_id)?.arguments;
     return h('div', { class: 'tr' + (chosen === c.n ? ' chosen' : ''), role: 'row', onclick: () => choose(c) },
       h('span', { role: 'cell', class: ok ? 'ok' : 'bad' }, shape(ok ? 'ready' : 'crashed'), h('b', {}, ok ? 'ok' : c.code || 'failed')),
-      h('span', { role: 'cell' }, clock(c.time, true)), h('span', { role: 'cell', class: 'c-name' }, h('button', { type: 'button', class: 'link', onclick: (e) => { e.stopPropagation(); choose(c); } }, c.tool)),
+      h('span', { role: 'cell' }, clock(c.time, true)), h('span', { role: 'cell', class: 'c-name' }, h('button', { type: 'button', class: 'link', onclick: (e) => { e.stopPropagation(); choose(c); } }, c.tool), args && h('code', { class: 'dim' }, visible(args.slice(0, 300).replace(/\s*[\n\r\t]\s*/g, ' ')))),
       h('span', { role: 'cell' }, c.caller), h('span', { role: 'cell', class: 'num' }, took(c.duration_ms)), h('span', { role: 'cell', class: 'num' }, bytes(c.response_bytes)));
   }
 
   function choose(c) {
     chosen = chosen === c.n ? null : c.n;
-    detail.hidden = chosen === null;
+    draw();
+  }
+
+  // The call that is chosen. It is drawn again only if something of it is new, so that a selection in it lasts.
+  let shownDetail = '', keeps = null;
+  function drawDetail() {
+    const c = chosen !== null && calls.list.find((one) => one.n === chosen);
+    detail.hidden = !c;
+    const known = c && kept.of(c.call_id), text = known?.arguments;
+    const key = c ? JSON.stringify([c.n, known?.n, Boolean(keptOf(app, c.tool)), app.operates]) : '';
+    keeps?.draw();
+    if (key === shownDetail) return;
+    shownDetail = key;
+    if (!c) return;
     const { n: _, ...rest } = c;
     const of = [...app.tools.values()].find((t) => t.name === c.tool) || [...app.tools.values()].find((t) => c.tool.startsWith(t.name + '__'));
-    if (chosen !== null) {
-      replace(detail, h('div', { class: 'bar' }, h('strong', {}, c.tool), h('span', { class: 'dim' }, c.call_id), of && h('a', { class: 'button', href: `#/try/${encodeURIComponent(of.name)}/${encodeURIComponent(c.tool)}` }, 'Call it again'), of && h('a', { class: 'button', href: '#/tool/' + encodeURIComponent(of.name) + '/logs' }, 'Its log'), button('', 'Close', () => choose(c), { class: 'quiet' })),
-        c.reason && h('p', { class: 'why' }, c.reason), h('pre', { tabindex: '0' }, JSON.stringify(rest, null, 2)));
-    }
-    draw();
+    keeps = keepSwitch(app, c.tool);
+    replace(detail, h('div', { class: 'bar' }, h('strong', {}, c.tool), h('span', { class: 'dim' }, c.call_id),
+      of && app.operates && h('a', { class: 'button', href: `#/try/${encodeURIComponent(of.name)}/${encodeURIComponent(c.tool)}`, onclick: () => { app.repeat = text && { tool: c.tool, text }; } }, text ? 'Repeat' : 'Call it again'),
+      of && h('a', { class: 'button', href: '#/tool/' + encodeURIComponent(of.name) + '/logs' }, 'Its log'), keeps.el, button('', 'Close', () => choose(c), { class: 'quiet' })),
+    c.reason && h('p', { class: 'why' }, c.reason),
+    text ? [h('h3', {}, 'Arguments'), h('pre', { class: 'arguments', tabindex: '0' }, indented(text))] : h('p', { class: 'dim' }, known ? `Its arguments have ${bytes(known.bytes)}, more than are kept.` : !app.operates && keptOf(app, c.tool) ? 'Operators see its arguments.' : 'Its arguments are not kept.'),
+    h('pre', { tabindex: '0' }, JSON.stringify(rest, null, 2)));
   }
 
   function draw() {
@@ -60,6 +78,7 @@ export function callsView(app) {
     none.hidden = Boolean(shown.length) || !heard;
     if (!shown.length) replace(none, calls.list.length ? empty('No call matches', 'Another word may find it.') : empty('There was no call yet', 'Connect an MCP client to ' + (app.status?.url || 'Orla') + ', or try a tool here. Each call appears with what it took.', h('a', { class: 'button', href: '#/tools' }, 'All tools')));
     drawChart();
+    drawDetail();
   }
 
   // Calls over the time that the list covers, the failed ones below in another colour and hatched by their place.
@@ -81,14 +100,17 @@ export function callsView(app) {
   let due = false;
   return {
     el, title: 'Calls', params: callParams,
-    change() { if (!heard && app.live === 'live') setTimeout(() => { heard = true; draw(); }, 300); },
+    change() { banner.draw(); kept.look(); drawDetail(); if (!heard && app.live === 'live') setTimeout(() => { heard = true; draw(); }, 300); },
     lines(batch) {
       heard = true;
       calls.add(batch);
+      kept.called(batch.lines);
       if (due) return;
       due = true;
       requestAnimationFrame(() => { due = false; draw(); });
     },
     live(state) { if (state === 'live') calls.clear(); },
+    tick() { banner.draw(); drawDetail(); },
+    leave() { leaving.abort(); },
   };
 }

@@ -3,6 +3,7 @@
 import { get, lines, post, path } from './api.js';
 import { h, set, replace, badge, ago, span, bytes, count, took, button, clock, day, empty, failed, toast, command, icon, svg, look, plain, plural } from './dom.js';
 import { logPanel } from './logs.js';
+import { keepSwitch, keptBanner } from './kept.js';
 
 const told = ['created', 'state', 'started', 'ended', 'operator request', 'replacing', 'replaced', 'crashed; waiting for a change', 'offers', 'installing dependencies', 'dependencies are installed', 'dependencies were not installed'];
 
@@ -10,6 +11,7 @@ export function toolView(app, name = '', tab = 'activity') {
   const events = [], known = new Set(); // oldest first
   const control = new AbortController();
   const panel = logPanel({ withTool: false, changed: watch, asked: () => query() });
+  const banner = keptBanner(app, (tool) => tool === name || tool.startsWith(name + '__'));
   const title = h('h1', {}, name), state = h('div', { class: 'now' }), actions = h('div', { class: 'actions' }), facts = h('dl', { class: 'facts' });
   const band = h('div', { class: 'band' }), story = h('ol', { class: 'story' }), offers = h('div', {}), details = h('div', {}), manifest = h('div', {});
   const body = h('div', { class: 'tabbody', role: 'tabpanel', id: 'tabbody', 'aria-labelledby': 'tab-' + tab });
@@ -19,7 +21,7 @@ export function toolView(app, name = '', tab = 'activity') {
   const bar = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Parts' }, tabs.map(([key, text]) => h('button', { type: 'button', role: 'tab', id: 'tab-' + key, 'aria-controls': 'tabbody', onclick: () => show(key), onkeydown: turn }, text)));
   const el = h('section', { class: 'view fill tool' },
     h('a', { class: 'back', href: '#/tools' }, icon('back'), 'Tools'),
-    h('div', { class: 'top' }, h('div', { class: 'who' }, title, state), actions), facts, bar, body);
+    h('div', { class: 'top' }, h('div', { class: 'who' }, title, state), actions), banner.el, facts, bar, body);
 
   function show(key) {
     tab = key;
@@ -109,6 +111,8 @@ export function toolView(app, name = '', tab = 'activity') {
     drawActions(t);
     drawFacts(t);
     drawBand(t);
+    banner.draw();
+    for (const one of switches) one.draw();
     drawDetails(t);
   }
 
@@ -162,11 +166,12 @@ export function toolView(app, name = '', tab = 'activity') {
     return fresh.length > 0;
   }
 
-  let listed;
+  let listed, switches = [];
   async function loadOffers() {
     try { listed = (await get('/v1/tools', control.signal)).tools.filter((o) => o.of === name); } catch (error) { if (!control.signal.aborted) failed(error); return; }
-    replace(offers, listed.length ? h('ul', { class: 'offers' }, listed.map((o) => h('li', {}, h('div', {}, h('strong', {}, o.name), o.title && h('span', { class: 'dim' }, ' ' + o.title),
-      h('p', {}, o.description || 'It has no description.'), args(o.input_schema)), h('a', { class: 'button', href: `#/try/${encodeURIComponent(name)}/${encodeURIComponent(o.name)}` }, icon('start'), 'Try it'))))
+    switches = listed.map((o) => keepSwitch(app, o.name));
+    replace(offers, listed.length ? h('ul', { class: 'offers' }, listed.map((o, i) => h('li', {}, h('div', {}, h('strong', {}, o.name), o.title && h('span', { class: 'dim' }, ' ' + o.title),
+      h('p', {}, o.description || 'It has no description.'), args(o.input_schema), switches[i].el), h('a', { class: 'button', href: `#/try/${encodeURIComponent(name)}/${encodeURIComponent(o.name)}` }, icon('start'), 'Try it'))))
       : empty('It offers nothing now', 'What a capsule offers is known when it has been ready once.'));
     drawDetails(app.tools.get(name) || {});
   }

@@ -1,7 +1,8 @@
 // Try it: a form of the input schema, raw JSON beside it, the call, and its result as a client gets it.
 
 import { get, post, events, path, Refused } from './api.js';
-import { h, set, replace, button, icon, took, empty, failed, command, plain, bytes, copy } from './dom.js';
+import { indented, parts } from './json.js';
+import { h, set, replace, button, icon, took, empty, failed, toast, command, plain, bytes, copy } from './dom.js';
 
 export function tryView(app, of = '', tool = '') {
   const leaving = new AbortController();
@@ -61,6 +62,20 @@ function form(app, tool, list, leaving) {
       app.status?.url?.startsWith('http') && command(`curl -s ${app.status.url} -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' -H 'Mcp-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' -H ${quoted('Mcp-Name: ' + tool.name)} -d ${quoted(request)}`));
   }
 
+  // fill enters arguments into the form. If it cannot have them as they are, they stay JSON.
+  function fill(text) {
+    const form = (json) => (json.startsWith('"') ? JSON.stringify(JSON.parse(json)) : indented(json));
+    const joined = (members) => '{' + Object.entries(members).map(([key, json]) => JSON.stringify(key) + ':' + json).join(',') + '}';
+    try {
+      const members = parts(text);
+      for (const f of fields) f.fill(members[f.key]);
+      const entered = parts(value()), keys = Object.keys(members);
+      typed = !fields.length || indented(joined(members)) !== indented(text) || keys.length !== Object.keys(entered).length || keys.some((key) => !(key in entered) || form(entered[key]) !== form(members[key]));
+    } catch { typed = true; }
+    if (typed) raw.value = indented(text);
+    if (text.includes('[redacted]')) toast('These arguments have [redacted] in place of secrets. Enter them before you call.', true);
+  }
+
   async function call() {
     let args;
     try { args = value(); } catch { return; }
@@ -107,6 +122,9 @@ function form(app, tool, list, leaving) {
   }
 
   if (typed) raw.value = '{}';
+  const given = app.repeat?.tool === tool.name ? app.repeat.text : '';
+  app.repeat = null;
+  if (given) fill(given);
   const el = h('form', { class: 'try', onsubmit: (e) => { e.preventDefault(); call(); }, onkeydown: (e) => { if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) { e.preventDefault(); if (!send.disabled) call(); } } },
     list.length > 1 && h('label', { class: 'pick' }, h('span', {}, 'Tool'), h('select', { onchange: (e) => { location.hash = `#/try/${encodeURIComponent(tool.of)}/${encodeURIComponent(e.target.value)}`; } }, list.map((t) => h('option', { value: t.name, selected: t.name === tool.name }, t.name)))),
     h('div', { class: 'about' }, h('strong', {}, tool.title || tool.name), h('p', { class: 'dim' }, plain(tool.description || 'It has no description.'))),
@@ -175,10 +193,19 @@ function field(key, s, required, changed, prefix = 'arg-') {
   }
   input.addEventListener('input', changed);
   input.addEventListener('change', changed);
+  // fill enters a value, which is JSON; undefined leaves it out.
+  const fill = (json) => {
+    const v = json === undefined ? undefined : JSON.parse(json);
+    if (json === undefined) input.value = '';
+    else if (Array.isArray(s.enum)) input.value = String(s.enum.findIndex((one) => JSON.stringify(one) === JSON.stringify(v)) + 1 || '');
+    else if (typeof v === 'string' && type === 'string') input.value = v;
+    else if (Array.isArray(v) && type === 'array' && s.items?.type === 'string') input.value = v.join('\n');
+    else input.value = json;
+  };
   const limits = [type || 'any', required && 'required', s.minimum !== undefined && 'from ' + s.minimum, s.maximum !== undefined && 'to ' + s.maximum, s.format].filter(Boolean).join(', ');
   const about = s.description && h('p', { class: 'dim', id: id + '-about' }, plain(String(s.description)));
   if (about) input.setAttribute('aria-describedby', id + '-about');
-  return { key, value: read, el: h('div', { class: 'field' }, h('label', { for: id }, h('code', {}, key), h('span', { class: 'dim' }, limits)), input, about) };
+  return { key, value: read, fill, el: h('div', { class: 'field' }, h('label', { for: id }, h('code', {}, key), h('span', { class: 'dim' }, limits)), input, about) };
 }
 
 // show draws a result as a client gets it.

@@ -14,16 +14,17 @@ import (
 
 // The events of lines.
 const (
-	eventCall     = "call"
-	eventApproval = "approval" // somebody has decided about a call that needs an approval
-	eventPin      = "pin"      // an operator has accepted the definition of a tool or a prompt
-	eventPasskey  = "passkey"  // somebody has registered a passkey
-	eventRules    = "rules"    // an operator has accepted that rules are gone
-	eventStart    = "start"    // Orla begins to write: after its start, or to a new file
-	eventHead     = "head"     // a signature over the chain so far
-	eventTorn     = "torn"     // the line before was cut in the middle of a write
-	eventGap      = "gap"      // at its start, Orla found that lines which it had signed were missing or changed
-	eventLost     = "lost"     // calls that could not be recorded
+	eventCall      = "call"
+	eventApproval  = "approval"  // somebody has decided about a call that needs an approval
+	eventPin       = "pin"       // an operator has accepted the definition of a tool or a prompt
+	eventPasskey   = "passkey"   // somebody has registered a passkey
+	eventRules     = "rules"     // an operator has accepted that rules are gone
+	eventArguments = "arguments" // an operator has arguments of calls kept
+	eventStart     = "start"     // Orla begins to write: after its start, or to a new file
+	eventHead      = "head"      // a signature over the chain so far
+	eventTorn      = "torn"      // the line before was cut in the middle of a write
+	eventGap       = "gap"       // at its start, Orla found that lines which it had signed were missing or changed
+	eventLost      = "lost"      // calls that could not be recorded
 )
 
 // Why a start is written, and a head signed.

@@ -199,7 +199,7 @@ func (v *Verifier) check(raw []byte, whole bool) {
 		v.proved(&l)
 	case eventPasskey:
 		v.registered(&l)
-	case eventStart, eventTorn, eventPin, eventRules:
+	case eventStart, eventTorn, eventPin, eventRules, eventArguments:
 	default:
 		v.find(v.line, "it has the event %q, which this version of Orla does not know", l.Event)
 	}
@@ -321,8 +321,11 @@ func (l *Line) IsPin() bool { return l.Event == eventPin }
 // IsNoRules reports whether a line is that of rules that are gone, which an operator has accepted.
 func (l *Line) IsNoRules() bool { return l.Event == eventRules }
 
+// IsArguments reports whether a line is that of an operator who has arguments kept, or not any more.
+func (l *Line) IsArguments() bool { return l.Event == eventArguments }
+
 func (s Selection) has(l *Line) bool {
-	return (l.Event == eventCall || l.IsApproval() || l.IsPin() || l.IsNoRules()) && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
+	return (l.Event == eventCall || l.IsApproval() || l.IsPin() || l.IsNoRules() || l.IsArguments()) && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
 		(s.Tool == "" || s.Tool == l.Tool || s.Tool == l.Target) && !l.Time.Before(s.Since)
 }
 

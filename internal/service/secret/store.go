@@ -84,6 +84,18 @@ func (s *Store) Set(secrets []Secret) {
 	s.declared = declared
 }
 
+// Declared returns the values of all Secret resources, sorted.
+func (s *Store) Declared() []Value {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Value
+	for _, values := range s.declared {
+		all = slices.AppendSeq(all, maps.Values(values))
+	}
+	slices.SortFunc(all, func(a, b Value) int { return strings.Compare(a.Reveal(), b.Reveal()) })
+	return all
+}
+
 // Resolve returns the current value of ref, which may be empty. The error is a *fault.Error
 // secret_resolution_failed that says which sources were tried, and contains no value.
 func (s *Store) Resolve(ref Ref) (Value, error) {

@@ -158,6 +158,13 @@ func text(l *audit.Line) string {
 		words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Decider, "accepted that rules are gone", "target=" + l.Target, "reason=" + l.Reason}
 		return terminal.Printable(strings.Join(words, "  "))
 	}
+	if l.IsArguments() {
+		words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Decider, l.Tool, "arguments " + l.Change}
+		if l.Until != "" {
+			words = append(words, "until="+l.Until)
+		}
+		return terminal.Printable(strings.Join(words, "  "))
+	}
 	words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Caller, l.Tool, l.Verdict, l.Outcome, fmt.Sprintf("%.1fms", l.DurationMS)}
 	if l.IsApproval() {
 		words = append(words[:3], l.Phase, cmp.Or(l.Change, "decided"))

@@ -55,6 +55,9 @@ func (p *page) status(s *control.Status) {
 	if s.Waiting > 0 {
 		p.printf("%s; orla approvals list shows them\n", p.paint(terminal.Yellow, terminal.Count(s.Waiting, "approval")+" to decide about"))
 	}
+	for _, kept := range s.Arguments {
+		p.printf("%s for %s more, asked for by %s; the console shows them\n", p.paint(terminal.Yellow, "arguments of "+terminal.Printable(kept.Tool)+" are kept"), terminal.ShortAge(kept.Until.Sub(p.now)), terminal.Printable(kept.By))
+	}
 	if len(s.Tools) > 0 {
 		p.printf("%s\n\n", summary(s.Tools))
 		p.table(s.Tools)
