@@ -32,11 +32,19 @@ type k8s struct {
 	config string // a kubeconfig with the rights of docs/KUBERNETES.md alone
 }
 
+// sharedCluster is a cluster with the definitions of Orla's resources, which other tests use as well.
+func sharedCluster(t *testing.T) *kubetest.Cluster {
+	t.Helper()
+	return kubetest.Shared(t, func(c *kubetest.Cluster) {
+		c.Kubectl("", "apply", "-f", "../../../deploy/helm/orla/crds")
+		c.Kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	})
+}
+
+// startCluster returns the shared cluster and a client of it.
 func startCluster(t *testing.T) *k8s {
 	t.Helper()
-	c := &k8s{kubetest.Start(t), t, nil, ""}
-	c.Kubectl("", "apply", "-f", "../../../deploy/helm/orla/crds")
-	c.Kubectl("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	c := &k8s{sharedCluster(t), t, nil, ""}
 	config, err := kubeapi.Load(c.Kubeconfig, "")
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/testing/containertest"
+	"github.com/orla-project/orla/internal/testing/kubetest"
 )
 
 func TestMain(m *testing.M) {
@@ -47,6 +48,7 @@ func (t tidy) Run() int {
 			theConformance.stop()
 		}
 		containertest.Release()
+		kubetest.Release()
 		for _, dir := range built {
 			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
 		}

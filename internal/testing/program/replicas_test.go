@@ -100,8 +100,9 @@ type fleet struct {
 	copy  string // of the tools folder, for every other replica; "" if all have the same
 	orla  string // the configuration file of each replica; "" for none
 
-	cluster *kubetest.Cluster
-	sockets sync.Map // of control, by *running
+	cluster   *kubetest.Cluster
+	namespace string   // in the cluster
+	sockets   sync.Map // of control, by *running
 
 	mu   sync.Mutex // guards all
 	all  []*running
@@ -110,25 +111,44 @@ type fleet struct {
 	started atomic.Int64
 }
 
-// newFleet starts n replicas against a real API server.
+// newFleet starts n replicas against a real API server, which other tests use as well: in a namespace of their own.
 func newFleet(t *testing.T, n int, env ...string) *fleet {
 	t.Helper()
-	f := prepareFleet(t, env...)
-	for range n {
-		f.all = append(f.all, f.start())
-	}
+	cluster := sharedCluster(t)
+	namespace := fmt.Sprint("fleet-", fleets.Add(1))
+	cluster.Kubectl("", "create", "namespace", namespace)
+	f := fleetAt(t, cluster, append(env, "ORLA_REPLICA_NAMESPACE="+namespace))
+	f.namespace = namespace
+	f.grow(n)
 	return f
 }
 
-// prepareFleet starts an API server for replicas.
+// fleets counts the fleets with namespaces of their own.
+var fleets atomic.Int64
+
+// grow starts n more replicas.
+func (f *fleet) grow(n int) {
+	f.t.Helper()
+	for range n {
+		f.all = append(f.all, f.start())
+	}
+}
+
+// prepareFleet starts an API server for replicas, which the test may stop.
 func prepareFleet(t *testing.T, env ...string) *fleet {
 	t.Helper()
 	cluster := kubetest.Start(t)
+	cluster.Kubectl("", "apply", "-f", "../../../deploy/helm/orla/crds/replicarecords.yaml")
+	return fleetAt(t, cluster, env)
+}
+
+// fleetAt prepares replicas that know each other by a cluster.
+func fleetAt(t *testing.T, cluster *kubetest.Cluster, env []string) *fleet {
+	t.Helper()
 	interpreter, err := python()
 	if err != nil {
 		needs.Missing(t, "no python3: %v", err)
 	}
-	cluster.Kubectl("", "apply", "-f", "../../../deploy/helm/orla/crds/replicarecords.yaml")
 	env = append(env, "ORLA_REPLICA_CAPSULES=all")
 	f := &fleet{t: t, conf: cluster.Kubeconfig, dir: filepath.Dir(cluster.Kubeconfig), tools: t.TempDir(), notes: filepath.Join(t.TempDir(), "notes"), env: env, has: "box__pid"}
 	main := strings.NewReplacer("PYTHON", interpreter, "NOTES", f.notes).Replace(onceMain)
@@ -413,7 +433,7 @@ func TestQ2AnotherReplicaGoesOnWithLevelAndSubscriptions(t *testing.T) {
 	}
 	hears("the begin")
 	record := func() string {
-		return f.cluster.Kubectl("", "get", "replicarecords", "--selector", "orla.dev/part=sessions", "--output", "jsonpath={.items[*].metadata.ownerReferences[*].kind}")
+		return f.cluster.Kubectl("", "get", "replicarecords", "--namespace", f.namespace, "--selector", "orla.dev/part=sessions", "--output", "jsonpath={.items[*].metadata.ownerReferences[*].kind}")
 	}
 	testkit.Eventually(t, "it is written once, and goes with the Lease of its replica", func() bool { return record() == "Lease" })
 	for _, i := range []int{0, 1, 0} { // the session moves at least twice
@@ -577,7 +597,8 @@ func TestP3AnOperatorReachesTheHolder(t *testing.T) {
 // not need the API server.
 func TestP3WithoutTheAPIServerNothingIsHeld(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 2)
+	f := prepareFleet(t)
+	f.grow(2)
 	raw, err := os.ReadFile(filepath.Join(f.dir, "kube-apiserver.pid"))
 	if err != nil {
 		t.Fatal(err)
