@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -348,6 +349,22 @@ func press(t *testing.T, callers []caller, check func(began time.Time, text stri
 	})
 	t.Cleanup(stop)
 	return p, stop
+}
+
+// resting gives callers who pause between calls. Where a test waits for seconds, so that there is always a call when something
+// happens, callers without a pause would only take the cores from the tests beside it. There is none if more than the usual
+// is asked for.
+func resting(callers ...caller) (all []caller) {
+	if needs.More() {
+		return callers
+	}
+	for _, call := range callers {
+		all = append(all, func() (string, error) {
+			<-time.After(rand.N(20 * time.Millisecond))
+			return call()
+		})
+	}
+	return all
 }
 
 // lossless is a check that lets no call fail.

@@ -123,7 +123,7 @@ func TestE3GitCheckoutIsOneReload(t *testing.T) {
 	o := serveCapsules(t, tools, patient)
 	log := o.follow()
 	log.next("state", is("tree", "READY"))
-	load, stop := press(t, []caller{o.session("tree"), o.plain("tree")}, lossless)
+	load, stop := press(t, resting(o.session("tree"), o.plain("tree")), lossless)
 	for i := range rounds {
 		branch := []string{"one", "two"}[i%2]
 		git("checkout", "-q", branch)
