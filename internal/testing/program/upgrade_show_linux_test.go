@@ -190,7 +190,7 @@ func (s *show) calls(session *mcp.ClientSession, name, tool string, least, most 
 
 // connects is a caller on a new connection.
 func (s *show) connects() (string, error) {
-	wait(context.Background(), 5*time.Millisecond)
+	wait(context.Background(), 20*time.Millisecond)
 	c, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), "/mcp"))
 	if err != nil {
 		return "", err
@@ -221,7 +221,7 @@ func (s *show) callers() (all []caller) {
 			all = append(all, s.calls(s.begin(version), asker(i), asker(i)+"__ask", 0, 0))
 		}
 	}
-	return append(all, s.plain("simple"), s.plain(changing), s.connects, s.connects)
+	return append(append(all, resting(s.plain("simple"), s.plain(changing))...), s.connects, s.connects)
 }
 
 // disturb saves a file, kills a process or reads the configuration again.
@@ -279,7 +279,7 @@ func TestQ1UpgradesUnderLoad(t *testing.T) {
 	for name := range s.tallies {
 		was[name] = s.packs[name].pids()
 	}
-	n := needs.Rounds(2, 5)
+	n := needs.Rounds(2, 3)
 	for i := range n {
 		if i%5 == 0 {
 			s.install(t, orlaBinary(t))
