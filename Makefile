@@ -34,7 +34,7 @@ LIFECYCLE := ./internal/launch ./internal/launch/guard ./internal/launch/trees .
 # more packages at a time than there are cores. Those that take longest begin first, so
 # that the others run beside them. What is compiled with -trimpath serves other checkouts as well.
 # Nobody debugs what is linked for one run: it gets no symbols for a debugger.
-# vet looks at the tests as well, so that go test need not.
+# lint vets the tests as well, so that go test need not.
 JOBS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN) + 1)
 SLOW := ./internal/testing/program ./internal/launch/kube ./deploy/package ./deploy/helm ./capsule ./mcpbridge ./internal/testing/bench \
 	./internal/wasm/wasmfuel ./internal/service/remote ./internal/wasm ./internal/launch ./manifest/discover
@@ -46,7 +46,7 @@ PLAIN := ./internal/mcp/schema ./internal/service/remote ./internal/wasm/wasmfue
 PLAINLY := CGO_ENABLED=0 $(GO) test -trimpath -vet=off -ldflags='-s -w'
 
 # The other processor and the other system of a release. What compiles for both
-# compiles for darwin/amd64.
+# compiles for darwin/amd64. What only tests and measurements use is vetted for darwin, and not compiled for linux/arm64.
 TARGETS := linux/arm64 darwin/arm64
 # What packages are built for.
 ARCHS   ?= amd64 arm64
@@ -69,7 +69,7 @@ install: build ## build orla and copy it to PREFIX/bin (~/.local/bin)
 	@case "$(DESTDIR):$$PATH:" in /*:/*|*":$(PREFIX)/bin:"*) ;; *) printf '%s\n' 'Your shell does not search $(PREFIX)/bin yet. Put this into ~/.profile:' '  export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
 
 cross: ## compile for the other systems that have a release
-	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath ./... || exit; done
+	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath -o /dev/null ./cmd/orla || exit; done
 
 docs: ## write the man page, the completions and a sample orla.yaml to dist/docs
 	CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla __docs $(DIST)/docs
@@ -157,8 +157,8 @@ chaos: ## ten minutes of faults at random while an oracle looks on; CHAOS=1h for
 tidy: ## fail if go.mod or go.sum are not tidy
 	$(GO) mod tidy -diff
 
-vet: ## let the compiler's own checks look, at what is for macOS as well
-	CGO_ENABLED=0 $(GO) vet -trimpath ./...
+# lint has the same checks for this system.
+vet: ## let the compiler's own checks look at what is for macOS
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet -trimpath ./...
 
 check: $(CHECKS) ## all that CI runs
