@@ -53,7 +53,7 @@ type Need struct {
 	Digest string
 	// File declares the dependencies, and Lock fixes their versions; "" if there is no lock.
 	File, Lock string
-	// Unlocked is a package.json without a lock, for which nothing is installed.
+	// Unlocked is a package.json that has dependencies and no lock: nothing is installed.
 	Unlocked string
 
 	source Source

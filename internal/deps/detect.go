@@ -3,6 +3,7 @@ package deps
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +22,8 @@ import (
 const (
 	// mostBytes bounds a file that declares dependencies, or a script.
 	mostBytes = 32 << 20
+	// mostKnown bounds the files that are remembered. Those of tools that are gone stay among them until then.
+	mostKnown = 1 << 16
 	// mostIncluded bounds the files that a requirements.txt includes.
 	mostIncluded = 100
 	// unsettled is the age below which a file may change once more without another time.
@@ -39,7 +42,7 @@ type fact struct {
 	stamp    stamp
 	sum      [sha256.Size]byte
 	block    []byte   // of a script
-	declares bool     // a pyproject.toml: it has project.dependencies
+	declares bool     // a pyproject.toml: it has project.dependencies; a package.json: it has dependencies
 	includes []string // a requirements.txt: by -r and -c
 	empty    bool     // a requirements.txt: it has nothing but comments
 	err      error
@@ -60,6 +63,7 @@ const (
 	script
 	project
 	requirements
+	nodeProject
 )
 
 // locks are the locks of Node, by the program that reads them.
@@ -183,7 +187,7 @@ func (f *Files) node(need *Need) ([]summed, error) {
 	}
 	for _, folder := range need.source.Folders {
 		file := filepath.Join(folder, "package.json")
-		found, err := f.read(file, plain)
+		found, err := f.read(file, nodeProject)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -199,7 +203,7 @@ func (f *Files) node(need *Need) ([]summed, error) {
 				break
 			}
 		}
-		if need.Lock == "" {
+		if need.Lock == "" && found.declares {
 			need.Unlocked = file
 		}
 		for _, extra := range []string{".npmrc", "pnpm-workspace.yaml"} {
@@ -249,6 +253,11 @@ func (f *Files) read(path string, as role) (fact, error) {
 		}
 	case requirements:
 		known.includes, known.empty = includesOf(text), !somethingIn(text)
+	case nodeProject:
+		var all object
+		_ = json.Unmarshal(text, &all) // the installer says what is wrong with it
+		list, _ := all.texts("dependencies")
+		known.declares = len(list) > 0
 	case plain:
 	}
 	if time.Since(now.time) < unsettled {
@@ -256,7 +265,7 @@ func (f *Files) read(path string, as role) (fact, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.known == nil {
+	if f.known == nil || len(f.known) >= mostKnown {
 		f.known = map[string]fact{}
 	}
 	f.known[path] = known

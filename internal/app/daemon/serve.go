@@ -20,6 +20,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/decisions"
+	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/listen"
 	"github.com/orla-project/orla/internal/app/sources"
@@ -34,7 +35,6 @@ import (
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/observe/telemetry"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/manifest/discover"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/mcpbridge/transport/stdio"
@@ -225,7 +225,7 @@ type reloads struct {
 	asked    chan asking
 	prepared chan struct{}   // holds one request to apply manifests that waited for packages
 	reported map[string]bool // problems that were logged; owned by apply
-	seen     discover.Seen   // what searches have seen; owned by apply
+	seen     discovery.Seen  // what searches have seen; owned by apply
 	weaker   []string        // in which ways tools are isolated less than by default; owned by apply
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/discover"
 )
@@ -35,8 +36,15 @@ func Find(cfg *config.Loaded, home string) manifest.Result { return Search{}.Fin
 // Search has the options of a search. The zero Search reads all files and is not stopped.
 type Search struct {
 	Stopped func() error      // of discover.Options
-	Seen    *discover.Seen    // of discover.Options
+	Seen    *Seen             // what earlier searches have read; nil for none
 	Cluster *discover.Cluster // of discover.Options
+}
+
+// Seen is what searches have read of files, so that the next one reads only those that have changed. It is used by one search at
+// a time. The zero value has nothing.
+type Seen struct {
+	tools    discover.Seen
+	declared deps.Files
 }
 
 // Find is like the function Find, with the options of s.
@@ -47,13 +55,16 @@ func (s Search) Find(cfg *config.Loaded, home string) manifest.Result {
 		found, all = s.find(cfg, home, readPackages(cfg, home))
 	}
 	governance.Check(&found, cfg, all.Tools)
-	return WithLimits(found, cfg)
+	return s.withLimits(found, cfg)
 }
 
 // find returns what is served as the folders are now, without limits, and all that is there.
 func (s Search) find(cfg *config.Loaded, home string, packages *packages) (found, all manifest.Result) {
 	folders := Folders(cfg, home)
-	folders.Stopped, folders.Seen, folders.Cluster = s.Stopped, s.Seen, s.Cluster
+	folders.Stopped, folders.Cluster = s.Stopped, s.Cluster
+	if s.Seen != nil {
+		folders.Seen = &s.Seen.tools
+	}
 	folders.Order = packages.order
 	all = discover.Tools(folders)
 	found = all
@@ -84,6 +95,10 @@ func withDocuments(found, all manifest.Result) manifest.Result {
 // WithLimits sets the limits of the tools, in place, removes tools that ask for more than they may have, and warns of those that
 // nobody installs the packages of.
 func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
+	return Search{}.withLimits(found, cfg)
+}
+
+func (s Search) withLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
 	served := 0
 	for i := range found.Tools {
 		t := &found.Tools[i]
@@ -99,7 +114,7 @@ func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
 	}
 	clear(found.Tools[served:])
 	found.Tools = found.Tools[:served]
-	warnOfUnlocked(&found)
+	warnOfUnlocked(&found, &cmp.Or(s.Seen, &Seen{}).declared)
 	slices.SortStableFunc(found.Problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
 	return found
 }
