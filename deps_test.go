@@ -78,11 +78,12 @@ var imports = map[string][]string{
 	"internal/deps/versions": {}, // compares numbers
 	"internal/deps/envlock":  {"internal/call/pace"},
 	"internal/deps/printed":  {"internal/observe/brief"},
-	"internal/deps":          {"internal/deps/printed", "internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch"},
+	"internal/deps/envfiles": {},
+	"internal/deps":          {"internal/deps/printed", "internal/deps/envfiles", "internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
 	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                                        // which repository or server a name stands for
-	"internal/packages/bundle":   {"internal/deps", "internal/packages/origin", "internal/packages/registry", "internal/file/watch", "internal/observe/brief", "manifest", "manifest/keys", "manifest/toolfile"}, // packages of MCP bundles and of the servers of registries
+	"internal/packages/bundle":   {"internal/deps", "internal/deps/printed", "internal/packages/origin", "internal/packages/registry", "internal/file/watch", "internal/observe/brief", "manifest", "manifest/keys", "manifest/toolfile"}, // packages of MCP bundles and of the servers of registries
 	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                                                        // trees from repositories, archives and folders
 
 	// Providers: what answers a call.
@@ -256,7 +257,7 @@ var imports = map[string][]string{
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
 	"internal/app/cli/top":        {"internal/app/cli/running", "internal/app/config", "internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
-		"internal/deps/versions",
+		"internal/deps/versions", "internal/deps/printed",
 		"internal/app/cli/running", "internal/app/cli/upgrading", "internal/app/upgrade", "internal/cluster/crd",
 		"internal/app/cli/statuspage", "internal/file/wholefile", "internal/file/regularfile",
 		"internal/deps", "internal/launch/environ", // which packages tools need

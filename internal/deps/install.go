@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/deps/envfiles"
 	"github.com/orla-project/orla/internal/deps/printed"
 	"github.com/orla-project/orla/internal/launch"
 )
@@ -29,6 +30,7 @@ type installer struct {
 	// scratchAt is where a confined installer has its home, and scratch is that; "" if it is not confined.
 	scratchAt, scratch string
 	say                func(line string)
+	withdrawn          []printed.Withdrawal // versions that were installed or locked all the same
 	log                *slog.Logger
 }
 
@@ -53,7 +55,7 @@ func (i *installer) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return i.relocate()
+	return envfiles.Relocate(i.part, i.at)
 }
 
 // fill runs the installers.
@@ -125,6 +127,7 @@ func (i *installer) run(ctx context.Context, s step) ([]byte, error) {
 		said.Write(0, b)
 	}, func(b []byte) { said.Write(1, b) })
 	said.Flush()
+	i.withdrawn = append(i.withdrawn, said.Withdrawn...)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -226,45 +229,6 @@ func findIn(environ []string, program string) string {
 		}
 	}
 	return ""
-}
-
-// mostText bounds a file whose paths are changed.
-const mostText = 1 << 20
-
-// relocate replaces the path of the folder that the environment was built in, in the scripts that the
-// installers have made, by the path that it will have.
-func (i *installer) relocate() error {
-	entries, err := os.ReadDir(filepath.Join(i.part, "bin"))
-	if isMissing(err) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		if !info.Mode().IsRegular() || info.Size() > mostText {
-			continue
-		}
-		file := filepath.Join(i.part, "bin", entry.Name())
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		if bytes.IndexByte(text, 0) >= 0 || !bytes.Contains(text, []byte(i.part)) {
-			continue
-		}
-		// uv may have linked the file to its cache, so it is replaced and not changed.
-		if err := os.Remove(file); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte(i.part), []byte(i.at)), info.Mode().Perm()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // errNone says that no installer is there.

@@ -2,6 +2,7 @@ package deps
 
 import (
 	"context"
+	_ "embed" // a file of Node
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,26 +14,12 @@ const resolver = "resolve.mjs"
 
 // resolverCode looks in the environment for a package that Node does not find in the folders above the
 // importing file. Packages that require loads are found by NODE_PATH.
-const resolverCode = `import { register } from "node:module";
-register("data:text/javascript," + encodeURIComponent(` + "`" + `
-const parentURL = ${JSON.stringify(import.meta.url)};
-export async function resolve(specifier, context, next) {
-  try {
-    return await next(specifier, context);
-  } catch (err) {
-    if (err?.code !== "ERR_MODULE_NOT_FOUND" || /^[./]|^[a-z]+:/i.test(specifier)) throw err;
-    try {
-      return await next(specifier, { ...context, parentURL });
-    } catch {
-      throw err;
-    }
-  }
-}
-` + "`" + `));
-`
+//
+//go:embed resolve.mjs
+var resolverCode []byte
 
 func (i *installer) writeResolver() error {
-	_, err := i.write(resolver, []byte(resolverCode))
+	_, err := i.write(resolver, resolverCode)
 	return err
 }
 
@@ -70,8 +57,13 @@ func (i *installer) node(ctx context.Context) error {
 			argv = append(argv, "--git=/bin/false") // npm would run what a repository prepares
 		}
 	}
-	_, err := i.run(ctx, step{argv: argv, dir: i.part})
-	return err
+	if _, err := i.run(ctx, step{argv: argv, dir: i.part}); err != nil {
+		return err
+	}
+	if name == "pnpm" {
+		i.withdrawn = append(i.withdrawn, deprecatedInPNPM(filepath.Join(i.part, filepath.Base(i.need.Lock)))...)
+	}
+	return nil
 }
 
 // copyProject copies the files that the installer reads. The scripts of the project itself stay behind: the

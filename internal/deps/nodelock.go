@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/deps/printed"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
@@ -203,9 +205,9 @@ func packageOfNPM(place string, all object) (object, error) {
 		}
 	}
 	one := all.only("name", "version", "integrity", "dependencies", "optionalDependencies", "peerDependencies", "peerDependenciesMeta",
-		"dev", "optional", "devOptional", "peer", "engines", "os", "cpu", "libc", "bin")
+		"dev", "optional", "devOptional", "peer", "engines", "os", "cpu", "libc", "bin", "deprecated")
 	values := map[string]string{}
-	for _, key := range []string{"name", "version", "integrity", "resolved"} {
+	for _, key := range []string{"name", "version", "integrity", "resolved", "deprecated"} {
 		value, err := all.text(key)
 		if err != nil {
 			return nil, fmt.Errorf("has a %s that is not a text", key)
@@ -351,4 +353,26 @@ func snapshotOfPNPM(name string, all object) (object, error) {
 		}
 	}
 	return one, nil
+}
+
+// deprecatedInPNPM returns the versions in a pnpm-lock.yaml that are deprecated. pnpm does not print them when it installs them.
+func deprecatedInPNPM(file string) (list []printed.Withdrawal) {
+	const most = 20
+	text, err := regularfile.Read(file, mostBytes)
+	if err != nil {
+		return nil // pnpm has read it
+	}
+	raw, err := yamldoc.Whole("pnpm-lock.yaml", text, yamldoc.Options{MaxSize: mostBytes})
+	var lock object
+	if err != nil || json.Unmarshal(raw, &lock) != nil {
+		return nil // the same
+	}
+	packages, names, _ := lock.objects("packages")
+	for _, name := range names {
+		reason, _ := packages[name].text("deprecated")
+		if at := strings.LastIndex(name, "@"); reason != "" && at > 0 && len(list) < most {
+			list = append(list, printed.NewWithdrawal(name[:at], name[at+1:], reason))
+		}
+	}
+	return list
 }

@@ -13,7 +13,34 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
+
+// npmRegistry returns the address of a registry that has version 1.0.0 of one package, with a script that is run after an install,
+// and the digest of that.
+func npmRegistry(t *testing.T, name string, script ...string) (address, integrity string) {
+	t.Helper()
+	made := t.TempDir()
+	put(t, filepath.Join(made, name, "package.json"), fmt.Sprintf(`{"name": %q, "version": "1.0.0", "scripts": {"postinstall": %q}}`, name, strings.Join(script, "; ")))
+	cmd := exec.CommandContext(t.Context(), "npm", "pack", "./"+name)
+	cmd.Dir = made
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	packed := testkit.ReadFile(t, filepath.Join(made, name+"-1.0.0.tgz"))
+	sum := sha512.Sum512([]byte(packed))
+	integrity = "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
+	var s *httptest.Server
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".tgz") {
+			_, _ = w.Write([]byte(packed))
+			return
+		}
+		fmt.Fprintf(w, `{"name":%q,"dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":%[1]q,"version":"1.0.0","dist":{"tarball":"%s/%[1]s.tgz","integrity":%q}}}}`, name, s.URL, integrity)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, integrity
+}
 
 // SPEC R6: what came from outside is installed without scripts, and shares no environment with what may run them.
 func TestR6NodePackagesRunNoScripts(t *testing.T) {
@@ -22,39 +49,15 @@ func TestR6NodePackagesRunNoScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, mark := t.TempDir(), filepath.Join(t.TempDir(), "ran")
-	put(t, filepath.Join(made, "acme", "package.json"), `{"name": "acme", "version": "1.0.0", "scripts": {"postinstall": "touch `+mark+`"}}`)
-	npm := func(dir string, args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "npm", args...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	npm(made, "pack", "./acme")
-	packed, err := os.ReadFile(filepath.Join(made, "acme-1.0.0.tgz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha512.Sum512(packed)
-	integrity := "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
-	var registry *httptest.Server
-	registry = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/acme.tgz" {
-			_, _ = w.Write(packed)
-			return
-		}
-		fmt.Fprintf(w, `{"name":"acme","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"acme","version":"1.0.0","dist":{"tarball":"%s/acme.tgz","integrity":%q}}}}`, registry.URL, integrity)
-	}))
-	defer registry.Close()
+	mark := filepath.Join(t.TempDir(), "ran")
+	registry, integrity := npmRegistry(t, "acme", "touch "+mark)
 	from := source(t, Node, ``, map[string]string{
 		"package.json":      `{"name": "t", "version": "1.0.0", "dependencies": {"acme": "^1.0.0"}}`,
-		"package-lock.json": `{"name": "t", "version": "1.0.0", "lockfileVersion": 3, "packages": {"": {"dependencies": {"acme": "^1.0.0"}}, "node_modules/acme": {"version": "1.0.0", "hasInstallScript": true, "resolved": "` + registry.URL + `/acme.tgz", "integrity": "` + integrity + `"}}}`,
+		"package-lock.json": `{"name": "t", "version": "1.0.0", "lockfileVersion": 3, "packages": {"": {"dependencies": {"acme": "^1.0.0"}}, "node_modules/acme": {"version": "1.0.0", "hasInstallScript": true, "resolved": "` + registry + `/acme.tgz", "integrity": "` + integrity + `"}}}`,
 		".npmrc":            "ignore-scripts=false\nregistry=http://127.0.0.1:1/\n",
 	})
 	from.Interpreter = node
-	s := store(t, t.TempDir(), "npm_config_registry="+registry.URL, "npm_config_cache="+t.TempDir())
+	s := store(t, t.TempDir(), "npm_config_registry="+registry, "npm_config_cache="+t.TempDir())
 	careful := from
 	careful.NoScripts = true
 	need := detect(t, s, careful)

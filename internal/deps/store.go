@@ -5,19 +5,18 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/deps/envfiles"
 	"github.com/orla-project/orla/internal/deps/envlock"
 	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/internal/launch"
@@ -30,6 +29,10 @@ const (
 	// installed package has at most one of these, whose index may be as slow as its publisher wants.
 	builders, foreign = 2, 4
 )
+
+// Withdrawn is the message of the log about a version that was installed though its publisher has withdrawn it. It has the keys
+// package, version and reason.
+const Withdrawn = "an installed version was withdrawn by its publisher"
 
 // Options configures a Store. All but Confine are required.
 type Options struct {
@@ -316,13 +319,16 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 	if err := i.install(ctx); err != nil {
 		return err
 	}
-	if err := openToRead(part); err != nil {
+	if err := envfiles.OpenToRead(part); err != nil {
 		return err
 	}
 	if err := publish(part, at); err != nil {
 		return err
 	}
 	log.Info("dependencies are installed", "duration_ms", time.Since(began).Milliseconds())
+	for _, w := range i.withdrawn {
+		log.Warn(Withdrawn, "package", w.Package, "version", w.Version, "reason", w.Reason)
+	}
 	return nil
 }
 
@@ -374,52 +380,6 @@ func isRest(name string) bool {
 func digestIn(name string) string {
 	digest, _, _ := strings.Cut(name, ".")
 	return digest
-}
-
-// openToRead lets the user of sandboxes read an environment. On this machine the folder above it, which is the user's
-// own, keeps others out.
-func openToRead(dir string) error {
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.Type()&fs.ModeSymlink != 0 {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		mode := info.Mode().Perm() | 0o044
-		if mode&0o100 != 0 {
-			mode |= 0o011
-		}
-		if mode == info.Mode().Perm() {
-			return nil
-		}
-		if sys, ok := info.Sys().(*syscall.Stat_t); !ok || info.Mode().IsRegular() && sys.Nlink > 1 {
-			return replaceBy(path, mode) // the other names are of a cache, or of anything
-		}
-		return os.Chmod(path, mode)
-	})
-}
-
-// replaceBy replaces a file by a copy with another mode.
-func replaceBy(path string, mode fs.FileMode) error {
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = from.Close() }() // it was only read
-	to, err := os.CreateTemp(filepath.Dir(path), ".copy-*")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, from)
-	if err = errors.Join(err, to.Chmod(mode), to.Close()); err == nil {
-		err = os.Rename(to.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(to.Name()) // the whole folder is removed otherwise
-	}
-	return err
 }
 
 // publish makes a whole environment visible. It survives a crash of the machine from then on.

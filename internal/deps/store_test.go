@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/deps/envfiles"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
@@ -418,7 +419,7 @@ func TestR3FilesWithOtherNamesKeepTheirMode(t *testing.T) {
 	if err := os.Link(other, filepath.Join(dir, "linked")); err != nil {
 		t.Fatal(err)
 	}
-	if err := openToRead(dir); err != nil {
+	if err := envfiles.OpenToRead(dir); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]os.FileMode{other: 0o600, filepath.Join(dir, "linked"): 0o644} {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os/signal"
 	"slices"
 	"strings"
@@ -109,6 +110,7 @@ func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *cal
 		Tool:      name,
 		Arguments: func(inputSchema any) (json.RawMessage, error) { return f.arguments(inputSchema, std.In) },
 		Answered:  func(result json.RawMessage) error { return f.finish(name, result, std) },
+		Log:       slog.New(withdrawals{slog.DiscardHandler, std.Err}),
 	}.Call(ctx, cfg, home)
 	if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
 		return orForgotten(running.NoTool(name, missing.Found, missing.Listed, nil), cfg, home, name)

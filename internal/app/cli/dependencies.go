@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/deps"
+	"github.com/orla-project/orla/internal/deps/printed"
 	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest"
@@ -142,3 +144,33 @@ func warnOfPermissions(found *manifest.Result) {
 		}
 	}
 }
+
+// withdrawals is the log of one call. It prints that a version was installed that its publisher has withdrawn, and nothing else.
+type withdrawals struct {
+	slog.Handler
+	out io.Writer
+}
+
+// Enabled reports whether a level is one of warnings.
+func (withdrawals) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle prints a record.
+func (h withdrawals) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != deps.Withdrawn {
+		return nil
+	}
+	values := map[string]string{}
+	r.Attrs(func(a slog.Attr) bool {
+		values[a.Key] = a.Value.String()
+		return true
+	})
+	w := printed.NewWithdrawal(values["package"], values["version"], values["reason"])
+	_, err := fmt.Fprintln(h.out, "warning: "+terminal.Printable(w.String()))
+	return err
+}
+
+// WithAttrs returns h: the file and the digest are not printed.
+func (h withdrawals) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// WithGroup returns h.
+func (h withdrawals) WithGroup(string) slog.Handler { return h }

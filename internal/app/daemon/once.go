@@ -34,6 +34,7 @@ type Once struct {
 	Tool      string
 	Arguments func(inputSchema any) (json.RawMessage, error)
 	Answered  func(result json.RawMessage) error // is called with the CallToolResult, before the processes are ended
+	Log       *slog.Logger                       // of what the call needs
 }
 
 // Call starts what the tool needs, calls it, and ends what was started.
@@ -104,7 +105,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 // used only if the tool is in them, since capsules may offer others now.
 func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifest.Tool) (*wiring.Parts, supervisor.Diff, error) {
 	join := func(remember bool) (*wiring.Parts, supervisor.Diff, error) {
-		p, err := wiring.Join(cfg, nil, nil, slog.New(slog.DiscardHandler))
+		p, err := wiring.Join(cfg, nil, nil, o.Log)
 		if err != nil {
 			return nil, supervisor.Diff{}, err
 		}

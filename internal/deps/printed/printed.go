@@ -3,7 +3,9 @@ package printed
 
 import (
 	"bytes"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/observe/brief"
 )
@@ -16,8 +18,12 @@ const (
 // Lines are those of the two streams of a program. Each stream has one writer.
 type Lines struct {
 	Each func(line string) // is told of each line
+	// Withdrawn are the versions that the lines say were withdrawn, up to a number that is enough to look at. It may be read
+	// when both streams have ended.
+	Withdrawn []Withdrawal
 
-	open   [2][]byte // the line of each stream that has not ended
+	mu     sync.Mutex // guards Withdrawn
+	open   [2][]byte  // the line of each stream that has not ended
 	recent [2][]string
 }
 
@@ -46,7 +52,18 @@ func (l *Lines) end(stream int) {
 	if len(l.recent[stream]) > mostLines {
 		l.recent[stream] = l.recent[stream][1:]
 	}
+	if w, ok := withdrawn(text); ok {
+		l.add(w)
+	}
 	l.Each(text)
+}
+
+func (l *Lines) add(w Withdrawal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.Withdrawn) < mostWithdrawn && !slices.Contains(l.Withdrawn, w) {
+		l.Withdrawn = append(l.Withdrawn, w)
+	}
 }
 
 // Flush ends the lines that have not ended.

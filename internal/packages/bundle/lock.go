@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 	"unicode"
 
 	"github.com/orla-project/orla/internal/deps"
+	"github.com/orla-project/orla/internal/deps/printed"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
@@ -27,12 +31,15 @@ const (
 // indexLine is what a requirements.txt has about its index.
 func indexLine(index string) string { return "--index-url " + index + "\n" }
 
+// mostWithdrawn bounds the versions that notes name.
+const mostWithdrawn = 10
+
 // lockTime is how long an installer may take to find versions.
 const lockTime = 5 * time.Minute
 
 // Lock writes the lock of a package that Server has made, in its folder: all versions, and the digests of what is
 // installed later. Versions that were published after a time do not count, unless it is zero. It has npm or uv ask their
-// indexes; nothing of a package runs. For Python without uv there is no lock: locked is false, and only the version of the
+// indexes; nothing of a package runs. Notes then have the versions that were withdrawn. For Python without uv there is no lock: locked is false, and only the version of the
 // package itself is fixed.
 func (m *Made) Lock(ctx context.Context, dir string, until time.Time, by deps.Locker) (locked bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("the versions of its packages were not found within %s", lockTime))
@@ -51,10 +58,11 @@ func (m *Made) Lock(ctx context.Context, dir string, until time.Time, by deps.Lo
 			argv = append(argv, "--before="+until.Format(time.RFC3339))
 		}
 		const name = "package-lock.json"
-		text, err := by.Write(ctx, argv, packageFile, m.Files[packageFile], name)
+		text, _, err := by.Write(ctx, argv, packageFile, m.Files[packageFile], name)
 		if err != nil {
 			return true, err
 		}
+		m.noteWithdrawn(deprecated(text))
 		return true, os.WriteFile(filepath.Join(dir, name), text, 0o644) //nolint:gosec // it has no secrets
 	case hasRequirements && !by.Has("uv"):
 		return false, nil
@@ -62,7 +70,7 @@ func (m *Made) Lock(ctx context.Context, dir string, until time.Time, by deps.Lo
 		const out = "requirements.locked"
 		// Only wheels: to ask a source distribution for its dependencies is to run it.
 		argv := []string{
-			"uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:",
+			"uv", "pip", "compile", "--no-header", "--no-annotate", "--generate-hashes", "--only-binary", ":all:",
 			"--no-config", "--no-sources", "--output-file", out,
 		}
 		if by.Python != "" {
@@ -75,14 +83,43 @@ func (m *Made) Lock(ctx context.Context, dir string, until time.Time, by deps.Lo
 		if !until.IsZero() {
 			argv = append(argv, "--exclude-newer="+until.Format(time.RFC3339))
 		}
-		text, err := by.Write(ctx, append(argv, requirementsFile), requirementsFile, strings.TrimPrefix(requirements, index), out)
+		text, withdrawn, err := by.Write(ctx, append(argv, requirementsFile), requirementsFile, strings.TrimPrefix(requirements, index), out)
 		if err != nil {
 			return false, err
 		}
+		m.noteWithdrawn(withdrawn)
 		// The user's own index is left out: its URL may have a password.
 		return true, os.WriteFile(filepath.Join(dir, requirementsFile), append([]byte(index), text...), 0o644) //nolint:gosec // the same
 	}
 	return true, nil
+}
+
+// noteWithdrawn adds the versions to the notes that their publishers have withdrawn.
+func (m *Made) noteWithdrawn(list []printed.Withdrawal) {
+	for i, w := range list {
+		if i == mostWithdrawn {
+			m.Notes = append(m.Notes, fmt.Sprintf("%d more versions were withdrawn by their publishers", len(list)-i))
+			return
+		}
+		m.Notes = append(m.Notes, line(w.String(), 400))
+	}
+}
+
+// deprecated returns the versions in a package-lock.json that npm says are deprecated. It does not print them while it writes one.
+func deprecated(text []byte) (list []printed.Withdrawal) {
+	var lock struct {
+		Packages map[string]struct{ Version, Deprecated string }
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return nil // deps has read what counts of it
+	}
+	for _, place := range slices.Sorted(maps.Keys(lock.Packages)) {
+		one, names := lock.Packages[place], strings.Split(place, "node_modules/")
+		if w := printed.NewWithdrawal(names[len(names)-1], one.Version, one.Deprecated); one.Deprecated != "" && !slices.Contains(list, w) {
+			list = append(list, w)
+		}
+	}
+	return list
 }
 
 // output runs a program in a folder and returns the end of its output.

@@ -30,6 +30,7 @@ import (
 type index struct {
 	*httptest.Server
 	files    map[string][]byte // by name
+	yanked   map[string]string // why, by name
 	requests atomic.Int64
 }
 
@@ -98,7 +99,11 @@ func (x *index) answer(w http.ResponseWriter, r *http.Request) {
 		for _, file := range slices.Sorted(maps.Keys(x.files)) {
 			if strings.HasPrefix(file, name+"-") && !strings.HasSuffix(file, ".tgz") {
 				found = true
-				fmt.Fprintf(w, "<a href=\"/files/%s#sha256=%x\">%[1]s</a>\n", file, sha256.Sum256(x.files[file]))
+				yanked := ""
+				if why := x.yanked[file]; why != "" {
+					yanked = fmt.Sprintf(" data-yanked=%q", why)
+				}
+				fmt.Fprintf(w, "<a href=\"/files/%s#sha256=%x\"%s>%[1]s</a>\n", file, sha256.Sum256(x.files[file]), yanked)
 			}
 		}
 		if !found {

@@ -116,7 +116,11 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 			return err
 		}
 		defer end()
+		known := len(made.Notes)
 		locked, err := made.Lock(ctx, dir, until, locker)
+		for _, note := range made.Notes[known:] {
+			c.say("%s", note)
+		}
 		if err == nil && !locked {
 			c.say("there is no uv in PATH: only the version of the package itself is fixed, not those of what it needs")
 		}
