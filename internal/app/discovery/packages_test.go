@@ -415,3 +415,25 @@ func TestM8AVersionThatIsReplaced(t *testing.T) {
 		t.Errorf("it is served: %s", why)
 	}
 }
+
+// RFC 3 §7.4 and §9.3: the manifest alone says how an installed tool is run. RFC 3 §9.1: one whose entrypoint is gone is not served.
+func TestRFC3S7_4AndS9_3EachModeIsDetected(t *testing.T) {
+	for runtime, want := range map[string]manifest.Kind{
+		"":                            manifest.Simple,
+		"runtime: {mode: simple}\n":   manifest.Simple,
+		"runtime: {mode: capsule}\n":  manifest.Capsule,
+		"runtime: {args: [--fast]}\n": manifest.Simple, // §7.4 says so; §9.3 would have it the other way
+	} {
+		p := newProject(t)
+		p.add("a", "1.0.0", runtime, nil)
+		if got, why := p.tool("a"); got == nil || got.Kind != want {
+			t.Errorf("with %q it is %+v: %s", runtime, got, why)
+		}
+		if err := os.Remove(filepath.Join(p.dir, "tools", "a", "1.0.0", "run")); err != nil {
+			t.Fatal(err)
+		}
+		if got, why := p.tool("a"); got != nil || !strings.Contains(why, "entrypoint") {
+			t.Errorf("with %q and without its entrypoint it is %+v: %s", runtime, got, why)
+		}
+	}
+}
