@@ -179,7 +179,8 @@ var imports = map[string][]string{
 	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                                                      // the bytes of requests
 	"mcpbridge":                     {"internal/file/memfile", "internal/call/rules", "mcpbridge/subscription", "mcpbridge/listing", "mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
-	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/hosts", "mcpbridge/transport/passed", "mcpbridge/transport/stdio", "mcpbridge/wire"},
+	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/hosts", "mcpbridge/transport/legacysse", "mcpbridge/transport/passed", "mcpbridge/wire"},
+	"mcpbridge/transport/legacysse": {"internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/stdio", "mcpbridge/wire"}, // the transport of 2024-11-05
 	"mcpbridge/transport/hosts":     {},                       // the Host and Origin headers
 	"mcpbridge/transport/passed":    {"mcpbridge/sessionlog"}, // whose a request is that another replica passes on
 

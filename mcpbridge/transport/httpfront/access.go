@@ -98,6 +98,6 @@ func (h *Front) endCallers(gone map[string]*access) {
 	is := func(caller string) bool { return gone[accessKey(caller)] != nil }
 	h.endSessions(h.sessions.remove(func(u *usage) bool { return is(u.user) }))
 	h.sessions.kept.Forget(func(r *sessionlog.Record) bool { return is(r.Caller) })
-	h.sse.endOf(is)
+	h.sse.EndOf(is)
 	h.bridge.EndCallers(is)
 }

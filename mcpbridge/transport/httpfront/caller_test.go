@@ -219,20 +219,3 @@ func TestN3OtherTokensEndRequests(t *testing.T) {
 	h.Configure(settings)
 	<-ended
 }
-
-// SPEC N3: a stream of the older transport is not for a token with other groups: its calls have those of
-// its beginning.
-func TestN3GroupsOfAStream(t *testing.T) {
-	h, _, _ := newIssued()
-	request := func(token string) *http.Request {
-		info, _ := issuedTokens(t.Context(), token, nil)
-		return withCaller(httptest.NewRequest(http.MethodPost, "http://localhost/sse?sessionid=x", nil), info)
-	}
-	from := request("ann/ops")
-	h.sse.conns["x"] = sseConn{nil, subject(from), groupsOf(from)}
-	for token, want := range map[string]bool{"ann/ops": true, "ann/ops,dev": false, "ann/dev": false, "bob/ops": false} {
-		if _, ok := h.sse.find(request(token), subject(request(token))); ok != want {
-			t.Errorf("%s: %t, want %t", token, ok, want)
-		}
-	}
-}

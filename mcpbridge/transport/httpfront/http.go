@@ -23,6 +23,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
 	"github.com/orla-project/orla/mcpbridge/transport/hosts"
+	"github.com/orla-project/orla/mcpbridge/transport/legacysse"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -96,7 +97,7 @@ type Front struct {
 	mux      *http.ServeMux
 	settings atomic.Pointer[Settings]
 	sessions *sessions
-	sse      *sse
+	sse      *legacysse.Streams
 	// Limits may be changed before the first request.
 	Limits   Limits
 	openings *turns.Queue // bounds the sessions that begin at once
@@ -108,7 +109,7 @@ type Front struct {
 
 // New returns a bridge's HTTP front.
 func New(b *mcpbridge.Bridge, settings Settings) *Front {
-	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: newSSE(b), Limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment), light: newLight()}
+	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: legacysse.New(b), Limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment), light: newLight()}
 	h.sessions = newSessions()
 	h.Configure(settings)
 	h.mux.HandleFunc("GET /healthz", h.health)
@@ -192,7 +193,7 @@ func (h *Front) Drain() { h.draining.Store(true) }
 func (h *Front) CloseSessions() {
 	h.awaitCalls()
 	h.sessions.closing.Store(true)
-	h.sse.closeAll()
+	h.sse.CloseAll()
 	for _, s := range h.sessions.remove(func(*usage) bool { return true }) {
 		h.sessions.kept.Used(s.ID)
 		h.bridge.EndSession(s)
@@ -336,9 +337,18 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 		h.headersRead(r, true)
 		w.Header().Set("X-Accel-Buffering", "no")
 		under(w).keepAlive(false)
-		h.sse.stream(w, r, settings.MaxRequest, from)
+		h.sse.Serve(w, r, settings.MaxRequest, from, func(message wire.Parts) error {
+			if err := under(w).writeAll(event(message)); err != nil {
+				return err
+			}
+			return under(w).FlushError()
+		})
 	case http.MethodPost:
-		from := h.sse.ownerOf(r)
+		by := legacysse.Caller{Name: subject(r), Groups: groupsOf(r)}
+		from, known := h.sse.OwnerOf(r, by)
+		if !known {
+			from = client.OwnerOf(by.Name, "", hostOf(r))
+		}
 		defer h.waitTurn(r, from) // most are answered at once
 		body, account, ok := h.readBody(w, r, sender{owner: from})
 		if account == nil {
@@ -353,7 +363,7 @@ func (h *Front) serveSSE(w http.ResponseWriter, r *http.Request) {
 			return // the client has left
 		}
 		account.Work(place)
-		h.sse.post(w, r, body, account, subject(r)) //nolint:contextcheck // a request has the context of its stream
+		h.sse.Post(w, r, body, account, by) //nolint:contextcheck // a request has the context of its stream
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		refuse(w, http.StatusMethodNotAllowed, "GET opens a stream, POST sends a message")

@@ -13,7 +13,6 @@ import (
 
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/call/turns"
-	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -220,7 +219,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 	out.keepAlive(true)
 	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) {
 		defer release()
-		if status := statusOf(code); status != 0 && newest && !out.begun() {
+		if status := wire.StatusOf(code); status != 0 && newest && !out.begun() {
 			writeJSON(out, status, string(response.Join()))
 			return
 		}
@@ -236,23 +235,14 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 
 // checkVersion checks the protocol version in the headers and in the message.
 func (h *Front) checkVersion(r *http.Request, m *wire.Message, newest bool) *jsonrpc.Error {
-	if m.Asks() && (newest || m.Params.Meta != nil) {
-		given := header(r, wire.VersionHeader)
-		said, _ := wire.TextOf(rawjson.Get(m.Params.Meta, mcp.MetaKeyProtocolVersion))
-		switch {
-		case said == "" && !newest:
-		case given == "":
-			return wire.Mismatch("%s header is required for requests carrying %q", wire.VersionHeader, mcp.MetaKeyProtocolVersion)
-		case said == "":
-			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: `missing or invalid _meta field "` + mcp.MetaKeyProtocolVersion + `"`}
-		case given != said:
-			return wire.Mismatch("%s header %q does not match request %s %q", wire.VersionHeader, wire.Brief(given), mcp.MetaKeyProtocolVersion, wire.Brief(said))
-		}
+	if refused := wire.CheckVersion(r.Header, m, newest); refused != nil || !newest {
+		return refused
 	}
-	if newest {
-		return h.checkHeaders(r, m)
+	name, refused := wire.CheckNames(r.Header, m)
+	if refused != nil || m.Method != wire.MethodCall || m.Answers() {
+		return refused
 	}
-	return nil
+	return h.bridge.HeaderParams(name, cmp.Or(subject(r), anonymous), groupsOf(r)).Check(r.Header, m.Params.Arguments)
 }
 
 // hear takes a message that needs no answer. s is nil without a session; then there is nothing that it could be about.
@@ -388,48 +378,4 @@ func sessionOver(w http.ResponseWriter) { http.Error(w, "session not found", htt
 
 func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, refused *jsonrpc.Error) {
 	writeJSON(w, status, string(wire.ErrorOf(id, refused)))
-}
-
-// statusOf returns the HTTP status of a JSON-RPC error in the stateless era; 0 for most errors,
-// which have the status of any answer.
-func statusOf(code int64) int {
-	switch code {
-	case jsonrpc.CodeMethodNotFound:
-		return http.StatusNotFound
-	case jsonrpc.CodeInvalidParams, mcp.CodeMissingRequiredClientCapabilities, mcp.CodeUnsupportedProtocolVersion:
-		return http.StatusBadRequest
-	}
-	return 0
-}
-
-// checkHeaders returns an error if the headers of a message of the stateless era differ from the
-// message (2026-07-28, basic/transports).
-func (h *Front) checkHeaders(r *http.Request, m *wire.Message) *jsonrpc.Error {
-	if m.Answers() {
-		return nil
-	}
-	switch given := wire.FirstHeader(r.Header, wire.MethodHeader); {
-	case given == "":
-		return wire.Mismatch("missing required Mcp-Method header")
-	case given != m.Method:
-		return wire.Mismatch("header mismatch: Mcp-Method header value '%s' does not match body value '%s'", wire.Brief(given), wire.Brief(m.Method))
-	}
-	raw, named := m.NamedBy()
-	if !named {
-		return nil
-	}
-	name, ok := wire.TextOf(raw)
-	given := wire.FirstHeader(r.Header, wire.NameHeader)
-	switch decoded, plain := wire.HeaderText(given); {
-	case given == "":
-		return wire.Mismatch("missing required Mcp-Name header for method %q", m.Method)
-	case !ok:
-		return wire.Mismatch("failed to extract name from parameters for method %q", m.Method)
-	case given != name && (!plain || decoded != name):
-		return wire.Mismatch("header mismatch: Mcp-Name header value '%s' does not match body value '%s'", wire.Brief(given), wire.Brief(name))
-	}
-	if m.Method != wire.MethodCall {
-		return nil
-	}
-	return h.bridge.HeaderParams(name, cmp.Or(subject(r), anonymous), groupsOf(r)).Check(r.Header, m.Params.Arguments)
 }
