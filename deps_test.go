@@ -82,9 +82,9 @@ var imports = map[string][]string{
 	"internal/deps":          {"internal/deps/printed", "internal/deps/envfiles", "internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                                        // which repository or server a name stands for
+	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                                                                 // which repository or server a name stands for
 	"internal/packages/bundle":   {"internal/deps", "internal/deps/printed", "internal/packages/origin", "internal/packages/registry", "internal/file/watch", "internal/observe/brief", "manifest", "manifest/keys", "manifest/toolfile"}, // packages of MCP bundles and of the servers of registries
-	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                                                        // trees from repositories, archives and folders
+	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                                                                                 // trees from repositories, archives and folders
 
 	// Providers: what answers a call.
 	"simple": {"internal/deps", "internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
@@ -179,10 +179,11 @@ var imports = map[string][]string{
 	"mcpbridge/budget":              {"internal/call/fault", "internal/call/turns", "mcpbridge/results", "mcpbridge/wire"},                                                      // the bytes of requests
 	"mcpbridge":                     {"internal/file/memfile", "internal/call/rules", "mcpbridge/subscription", "mcpbridge/listing", "mcpbridge/client", "mcpbridge/budget", "mcpbridge/wire", "mcpbridge/results", "internal/call/recovered", "internal/call/turns", "supervisor", "internal/call/fault", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/trace", "internal/call/pace"},
 	"mcpbridge/transport/stdio":     {"internal/call/fault", "internal/mcp/rawjson", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/wire"},
-	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/hosts", "mcpbridge/transport/legacysse", "mcpbridge/transport/passed", "mcpbridge/wire"},
+	"mcpbridge/transport/httpfront": {"internal/call/fault", "internal/call/recovered", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/sessionlog", "mcpbridge/transport/held", "mcpbridge/transport/hosts", "mcpbridge/transport/legacysse", "mcpbridge/transport/passed", "mcpbridge/wire"},
 	"mcpbridge/transport/legacysse": {"internal/call/turns", "mcpbridge", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/stdio", "mcpbridge/wire"}, // the transport of 2024-11-05
-	"mcpbridge/transport/hosts":     {},                       // the Host and Origin headers
-	"mcpbridge/transport/passed":    {"mcpbridge/sessionlog"}, // whose a request is that another replica passes on
+	"mcpbridge/transport/held":      {"internal/call/turns", "internal/mcp/rawjson", "mcpbridge/wire"},                                                           // events for clients that come back
+	"mcpbridge/transport/hosts":     {},                                                                                                                          // the Host and Origin headers
+	"mcpbridge/transport/passed":    {"mcpbridge/sessionlog"},                                                                                                    // whose a request is that another replica passes on
 
 	// What operators see and do.
 	"internal/app/control":       {"internal/file/regularfile", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
@@ -288,7 +289,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/control", "internal/app/recorded", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/control", "internal/app/recorded", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/held", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/coder/websocket":               {"internal/cluster/kubeapi"},

@@ -126,6 +126,7 @@ var uncontained = map[string]struct {
 	"mcpbridge/client.Joined":                          {1, own},
 	"mcpbridge/results.Store.expire":                   {1, own},
 	"mcpbridge/results.Store.keep":                     {1, own},
+	"mcpbridge/transport/held.Stream.End":              {1, own},
 	"mcpbridge/transport/httpfront.response.lookAgain": {1, own},
 	"mcpbridge/transport/stdio.writeLines":             {1, moves},
 	"supervisor.Supervisor.Alive":                      {1, own},

@@ -551,12 +551,13 @@ func comments(t *testing.T, scan *bufio.Scanner, wantComments, wantData int) {
 		switch line := scan.Text(); {
 		case line == ": keep-alive":
 			wantComments--
+		case line == "data: ": // it only has an id
 		case strings.HasPrefix(line, "data: "):
 			wantData--
 			if strings.HasPrefix(line, "data: {") && !json.Valid([]byte(line[6:])) {
 				t.Fatalf("a broken event: %.100s", line)
 			}
-		case line == "", line == ": ok", strings.HasPrefix(line, "event: "):
+		case line == "", line == ": ok", strings.HasPrefix(line, "event: "), strings.HasPrefix(line, "id: "):
 		default:
 			t.Fatalf("a broken line: %.100q", line)
 		}

@@ -44,6 +44,7 @@ type Inbox struct {
 	caller  turns.Owner              // whose turns these are
 	waits   bool                     // it is waiting for a turn, or has one
 	reader  *rules.Caller            // who follows resources by it; nil for nobody
+	told    *told                    // of a session; nil before the first news
 }
 
 // SetReader says who follows resources by it.
@@ -100,6 +101,7 @@ func (i *Inbox) Forget(uri string) {
 		i.updated.Remove(at)
 		delete(i.at, uri)
 	}
+	i.told.forget(uri)
 }
 
 // queueLocked has the client wait for its next turn if there is news, and somebody to pass it on.
@@ -129,6 +131,7 @@ func (i *Inbox) next() json.RawMessage {
 	for l, changed := range i.changed {
 		if changed {
 			i.changed[l] = false
+			i.noteLocked(change{list: listKind(l)})
 			return wire.Notification(changedBy[l], i.params(""))
 		}
 	}
@@ -138,6 +141,7 @@ func (i *Inbox) next() json.RawMessage {
 	}
 	uri, _ := i.updated.Remove(first).(string)
 	delete(i.at, uri)
+	i.noteLocked(change{uri: uri})
 	return wire.Notification(wire.MethodUpdated, i.params(uri))
 }
 

@@ -61,6 +61,15 @@ func (s *Session) Declared() (wire.Declared, bool) {
 	return s.says, s.opened
 }
 
+// firstPrimed is the first version of the protocol in which an event of a stream may have no message. Older clients take each for a message.
+const firstPrimed = "2025-11-25"
+
+// Primed reports whether the client takes events without a message.
+func (s *Session) Primed() bool {
+	says, _ := s.Declared()
+	return says.Version >= firstPrimed
+}
+
 // LoggedFrom returns the least level of log messages that the client wants; "" for none.
 func (s *Session) LoggedFrom() string {
 	s.mu.Lock()

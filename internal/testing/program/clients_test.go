@@ -25,6 +25,7 @@ type client struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	hello map[string]any
+	tells chan reply // of progress
 
 	mu      sync.Mutex // guards what follows
 	next    int
@@ -101,7 +102,7 @@ func (s sdk) connect(t *testing.T, o *running, tools string) *client {
 		}
 		argv = append(append(argv, "--stdio", "--", orlaBinary(t)), flags...)
 	}
-	c := &client{t: t, waiting: map[int]chan reply{}}
+	c := &client{t: t, tells: make(chan reply, 64), waiting: map[int]chan reply{}}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Stderr = os.Stderr
 	c.cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
@@ -146,6 +147,12 @@ func (c *client) read(r *bufio.Reader) {
 		}
 		var a reply
 		if json.Unmarshal(line, &a) != nil || a.ID == 0 || a.Event != "" {
+			if a.Event == "progress" {
+				select {
+				case c.tells <- a:
+				default: // nobody waits for so many
+				}
+			}
 			continue
 		}
 		c.mu.Lock()

@@ -120,7 +120,7 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 	by := originOf(r, caller, hostOf(r), client.StreamableHTTP)
 	by.Session, by.As = id, client.OwnerOf(caller, id, hostOf(r))
 	h.bridge.Resume(r.Context(), s, says, k.Level, slices.Sorted(maps.Keys(k.Follows)), by)
-	u := &usage{Session: s, user: caller, party: of}
+	u := h.sessions.usage(s, caller, of)
 	h.sessions.opened(u)
 	if h.sessions.elsewhere == nil {
 		h.sessions.kept.Resumed(id)

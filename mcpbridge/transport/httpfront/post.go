@@ -60,26 +60,24 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.O
 		refuse(out, http.StatusBadRequest, "Accept must contain 'text/event-stream' for GET requests")
 		return
 	}
-	if len(r.Header["Last-Event-Id"]) > 0 {
-		refuse(out, http.StatusBadRequest, "streams are not replayed; open one without Last-Event-ID")
+	event := header(r, "Last-Event-Id")
+	if event != "" && !client.IsNews(event) {
+		h.goOn(out, r, u, event)
 		return
 	}
-	if !h.sessions.enterStream(u) {
+	ctx, leave, ok := h.openNews(r, u, event)
+	if !ok {
 		refuse(out, http.StatusConflict, "the session already has an event stream")
 		return
 	}
-	defer func() {
-		if h.sessions.leaveStream(u) {
-			h.sessions.kept.Used(u.ID)
-		}
-	}()
+	defer leave()
 	h.headersRead(r, true)
 	out.Header().Set("X-Accel-Buffering", "no")
-	if out.beginStream() != nil {
+	if out.beginStream(u.firstNews()) != nil {
 		return // the client has left
 	}
 	out.keepAlive(false)
-	h.bridge.PassNews(r.Context(), u.Inbox, u.Done, out, as)
+	h.bridge.PassNews(ctx, u.Inbox, u.Done, news{out, u.Inbox}, as)
 }
 
 // servePost serves a POST: one message, or a batch in the versions that have batches.
@@ -216,6 +214,9 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 	}
 	h.headersRead(r, m.Method == wire.MethodListen)
 	out.small.room, out.small.owner = h.bridge.Answers(), by.Owner()
+	if s != nil {
+		out.resumed = resumable{session: from.own, id: asked.ID}
+	}
 	out.keepAlive(true)
 	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) {
 		defer release()

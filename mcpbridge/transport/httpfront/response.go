@@ -62,8 +62,14 @@ var (
 
 // event makes an event of a message. Of one that is large no part is copied: some answers
 // share them.
-func event(message wire.Parts) wire.Parts {
+func event(message wire.Parts) wire.Parts { return eventAs("", message) }
+
+// eventAs makes an event with an id; "" for none.
+func eventAs(id string, message wire.Parts) wire.Parts {
 	message = slices.Concat(wire.Parts{eventHead}, message, wire.Parts{eventEnd})
+	if id != "" {
+		message = slices.Insert(message, 0, []byte("id: "+id+"\n"))
+	}
 	if message.Size() <= fewBytes {
 		return wire.Parts{message.Join()}
 	}
@@ -84,14 +90,15 @@ type response struct {
 	place   *turns.Brief  // of Front.working; nil for none
 	small   smallAnswer
 
-	mu     sync.Mutex // serialises writes; guards the fields that follow
-	status int
-	timer  *time.Timer // set while the stream is kept alive
-	late   bool        // it was open for unreadAfter before its answer
-	before http.Header // with what the stream may begin before the handler says
-	early  bool        // it began so
-	done   bool        // the handler has returned, or has sent its answer
-	works  time.Time   // until when the place counts for what is written
+	mu      sync.Mutex // serialises writes; guards the fields that follow
+	resumed resumable
+	status  int
+	timer   *time.Timer // set while the stream is kept alive
+	late    bool        // it was open for unreadAfter before its answer
+	before  http.Header // with what the stream may begin before the handler says
+	early   bool        // it began so
+	done    bool        // the handler has returned, or has sent its answer
+	works   time.Time   // until when the place counts for what is written
 
 	extended time.Time // when a write got its time last
 }
@@ -179,7 +186,13 @@ func (r *response) answer(message wire.Parts, now bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size := message.Size()
-	if r.status == 0 && size >= largeEvent {
+	if held := r.resumed.stream; held != nil {
+		event, own := held.Add(message, true)
+		if message, size = (wire.Parts{event}), len(event); !own || r.resumed.broken {
+			r.done = true
+			return nil
+		}
+	} else if r.status == 0 && size >= largeEvent {
 		r.header.Set("Content-Type", "application/json")
 	} else {
 		r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
@@ -205,12 +218,12 @@ func (r *response) answer(message wire.Parts, now bool) error {
 	return r.control.Flush()
 }
 
-// beginStream sends the head of an event stream.
-func (r *response) beginStream() error {
+// beginStream sends the head of an event stream, and its first event; nil for none.
+func (r *response) beginStream(first []byte) error {
 	r.mu.Lock()
 	r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
 	r.mu.Unlock()
-	return r.FlushError()
+	return r.writeNow(first)
 }
 
 // Tell implements client.Outlet: it sends an event, of which there may be others.
@@ -220,6 +233,11 @@ func (r *response) Tell(ctx context.Context, message json.RawMessage) error {
 
 // event sends a message as an event, of which there may be others.
 func (r *response) event(ctx context.Context, message wire.Parts) error {
+	return r.eventAs(ctx, "", message)
+}
+
+// eventAs is event with an id; "" for that of a stream that is held, or none.
+func (r *response) eventAs(ctx context.Context, id string, message wire.Parts) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -230,11 +248,11 @@ func (r *response) event(ctx context.Context, message wire.Parts) error {
 	}
 	return client.SendWithin(ctx, func() error {
 		defer func() { <-r.telling }()
-		return r.eventNow(message)
+		return r.eventNow(id, message)
 	})
 }
 
-func (r *response) eventNow(message wire.Parts) error {
+func (r *response) eventNow(id string, message wire.Parts) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
@@ -242,7 +260,11 @@ func (r *response) eventNow(message wire.Parts) error {
 	}
 	r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
 	r.beginLocked(http.StatusOK, r.header)
-	if err := r.writeAllLocked(event(message)); err != nil {
+	if r.heldLocked() {
+		r.passLocked(message)
+		return nil
+	}
+	if err := r.writeAllLocked(eventAs(id, message)); err != nil {
 		return err
 	}
 	r.extend()
@@ -337,7 +359,11 @@ func (r *response) commentLocked() {
 	if r.status != http.StatusOK || !isEventStream(r.w.Header()) {
 		return // not a stream yet, or none at all
 	}
-	if err := r.writeLocked([]byte(": keep-alive\n\n")); err == nil {
+	comment := []byte(": keep-alive\n\n")
+	if r.resumed.stream == nil && r.resumed.session != nil && r.resumed.session.Primed() && r.heldLocked() {
+		comment = r.resumed.stream.Prime()
+	}
+	if err := r.writeLocked(comment); err == nil {
 		_ = r.control.Flush() // the next write will say the same
 	}
 }
@@ -360,6 +386,9 @@ func (r *response) finish() {
 	r.done = true
 	if r.timer != nil {
 		r.timer.Stop()
+	}
+	if r.resumed.stream != nil {
+		r.resumed.stream.End()
 	}
 	r.beginLocked(http.StatusOK, r.header)
 	r.extend()

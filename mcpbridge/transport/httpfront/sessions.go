@@ -8,6 +8,7 @@ import (
 
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
+	"github.com/orla-project/orla/mcpbridge/transport/held"
 	"github.com/orla-project/orla/mcpbridge/transport/passed"
 )
 
@@ -17,6 +18,7 @@ type sessions struct {
 	elsewhere passed.Elsewhere // other replicas; nil for none; set before the first request
 	resuming  sync.Mutex       // held while a session of an earlier process is resumed
 	closing   atomic.Bool      // the next process goes on with the sessions
+	held      *held.Room       // of answers for which clients may come back
 
 	mu      sync.Mutex        // guards the fields that follow, and those of a usage
 	known   map[string]*usage // by their ids
@@ -32,10 +34,10 @@ type usage struct {
 	user  string // who began it
 	party party  // whom it counts for; see admit
 
-	open   int       // requests and streams that are open
-	stream bool      // its event stream is open
-	last   time.Time // when the last request or stream ended
-	noted  time.Time // when its use was noted last; see Front.leave
+	open int // requests and streams that are open
+	streams
+	last  time.Time // when the last request or stream ended
+	noted time.Time // when its use was noted last; see Front.leave
 
 	// Its place among the sessions of its party, and among all without a token; see parties.
 	member                           *member // nil if it is not known
@@ -44,7 +46,12 @@ type usage struct {
 }
 
 func newSessions() *sessions {
-	return &sessions{known: map[string]*usage{}, streams: map[*stream]bool{}, callers: map[string]int{}}
+	return &sessions{held: held.NewRoom(), known: map[string]*usage{}, streams: map[*stream]bool{}, callers: map[string]int{}}
+}
+
+// usage returns the usage of a new session.
+func (s *sessions) usage(of *client.Session, user string, by party) *usage {
+	return &usage{Session: of, user: user, party: by, streams: streams{held: s.held.Session()}}
 }
 
 // find returns a session that a user began; nil if there is none.
@@ -84,23 +91,25 @@ func (s *sessions) restsLocked(u *usage) (note bool) {
 }
 
 // enterStream is like enter, for the session's event stream. It reports false if the session has
-// one already.
-func (s *sessions) enterStream(u *usage) bool {
+// one already, unless the new one is to take its place.
+func (s *sessions) enterStream(u *usage, one *newsStream, instead bool) (before *newsStream, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if u.stream {
-		return false
+	if u.news != nil && !instead {
+		return nil, false
 	}
-	u.stream = true
+	before, u.news = u.news, one
 	u.open++
 	s.parties.used(u)
-	return true
+	return before, true
 }
 
-func (s *sessions) leaveStream(u *usage) (note bool) {
+func (s *sessions) leaveStream(u *usage, one *newsStream) (note bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u.stream = false
+	if u.news == one {
+		u.news = nil
+	}
 	u.open--
 	return s.restsLocked(u)
 }

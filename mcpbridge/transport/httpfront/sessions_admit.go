@@ -112,7 +112,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 		return
 	}
 	s := client.New(h.newID(from.subject, says))
-	u := &usage{Session: s, user: from.subject, party: of}
+	u := h.sessions.usage(s, from.subject, of)
 	began := false // also when there is a panic
 	defer func() {
 		if !began {
