@@ -320,7 +320,7 @@ var owners = map[string][]string{
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit", "internal/packages/origin"}, // versions; signed notes; digests of trees
 	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/file/wholefile", "internal/launch/carry", "internal/launch/slack", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
-	"golang.org/x/text":                        {"internal/call/rules", "internal/packages/origin"}, // Unicode forms of names
+	"golang.org/x/text":                        {"internal/app/config", "internal/call/rules", "internal/packages/origin", "internal/service/oauth"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},
 }
 

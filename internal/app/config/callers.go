@@ -4,7 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"golang.org/x/text/unicode/norm"
 )
+
+// nameCallers gives the names of callers and groups the form in which Orla compares them: NFC (SPEC-TOOLS 8.4). Two names that
+// look alike and differ in it would be two callers for limits, and one for roles.
+func (c *Config) nameCallers() {
+	for i := range c.Auth.Tokens {
+		c.Auth.Tokens[i].Name = norm.NFC.String(c.Auth.Tokens[i].Name)
+	}
+	for i := range c.Callers {
+		entry := &c.Callers[i]
+		entry.Name, entry.Group = norm.NFC.String(entry.Name), norm.NFC.String(entry.Group)
+	}
+}
 
 // callers checks callers and toolsets. Whether roles exist is known when the tools are searched.
 func (v *verdict) callers() {

@@ -283,6 +283,7 @@ func (l *Loader) Load() (*Loaded, error) {
 		}
 	}
 	l.locate(c)
+	c.nameCallers()
 	c.ceilings()
 	faults = append(faults, c.check(bad)...)
 	if c.doc != nil && c.doc.Err() != nil {

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -87,6 +88,38 @@ func TestT87NoTokenIsNamedAsStdio(t *testing.T) {
 		}
 		if _, err := (&Loader{Path: path}).Load(); err == nil || !strings.Contains(err.Error(), "is the name of callers without a token") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// SPEC-TOOLS 8.4: names of callers are compared in one Unicode form. Roles and limits of an entry are for the same callers, and two
+// entries for names that look alike are one too many.
+func TestT84NamesOfCallersHaveOneForm(t *testing.T) {
+	const composed, decomposed = "jos\u00e9", "jose\u0301"
+	load := func(text string) (*Loaded, error) {
+		path := filepath.Join(t.TempDir(), "orla.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return (&Loader{Path: path}).Load()
+	}
+	cfg, err := load("auth:\n  tokens: [{name: " + decomposed + ", file: x}]\ncallers:\n  - {name: " + decomposed + "}\n  - {group: " + decomposed + ", console: [viewer]}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := []string{cfg.Auth.Tokens[0].Name, cfg.Callers[0].Name, cfg.Callers[1].Group}; !slices.Equal(got, slices.Repeat([]string{composed}, 3)) {
+		t.Errorf("read %+q", got)
+	}
+	if roles := cfg.ConsoleRoles("x", []string{composed}); len(roles) != 1 {
+		t.Errorf("roles on the page: %v", roles)
+	}
+	for _, text := range []string{
+		"callers:\n  - {name: " + composed + "}\n  - {name: " + decomposed + "}\n",
+		"callers:\n  - {group: " + composed + "}\n  - {group: " + decomposed + "}\n",
+		"auth:\n  tokens: [{name: " + composed + ", file: x}, {name: " + decomposed + ", file: y}]\n",
+	} {
+		if _, err := load(text); err == nil || !strings.Contains(err.Error(), "is there twice") {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4/json"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/orla-project/orla/internal/observe/brief"
 )
@@ -36,7 +37,7 @@ func (v *Verifier) check(payload []byte) (*Caller, *Refusal) {
 		return nil, refused
 	}
 	subject, ok := claim(claims, v.settings.SubjectClaim).(string)
-	if !ok || !isName(subject) {
+	if subject = norm.NFC.String(subject); !ok || !isName(subject) {
 		return nil, unusable(v.settings.SubjectClaim, "a text of printable characters")
 	}
 	groups, ok := groupsIn(claim(claims, v.settings.GroupsClaim))
@@ -138,7 +139,7 @@ func claim(claims map[string]any, name string) any {
 	return claim(within, rest)
 }
 
-// isName reports whether a text can be the name of a caller or a group: it is shown in the log.
+// isName reports whether a text in NFC can be the name of a caller or a group: it is shown in the log.
 func isName(text string) bool {
 	return text != "" && len(text) <= maxName && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -149,6 +150,9 @@ func groupsIn(value any) ([]string, bool) {
 		return nil, true
 	}
 	groups, ok := texts(value)
+	for i, group := range groups {
+		groups[i] = norm.NFC.String(group)
+	}
 	return groups, ok && len(groups) <= maxGroups && !slices.ContainsFunc(groups, func(g string) bool { return !isName(g) })
 }
 

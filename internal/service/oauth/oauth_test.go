@@ -140,6 +140,7 @@ func TestN3Claims(t *testing.T) {
 		"a subject within":          {settings: func(s *oauth.Settings) { s.SubjectClaim = "a.b" }, claims: claims{"a": claims{"b": "eve"}}, want: "eve"},
 		"no such subject":           {settings: func(s *oauth.Settings) { s.SubjectClaim = "email" }, err: oauth.ErrInvalid},
 		"one group":                 {claims: claims{"groups": "ops"}, want: "ann ops"},
+		"names in another form":     {claims: claims{"sub": "jose\u0301", "groups": []string{"e\u0301quipe"}}, want: "jos\u00e9 \u00e9quipe"},
 		"no groups":                 {claims: claims{"groups": []string{}}, want: "ann"},
 		"groups within":             {settings: func(s *oauth.Settings) { s.GroupsClaim = "realm_access.roles" }, claims: claims{"realm_access": claims{"roles": []string{"r"}}}, want: "ann r"},
 		"a name with dots":          {settings: func(s *oauth.Settings) { s.GroupsClaim = "https://x.example/groups" }, claims: claims{"https://x.example/groups": []string{"r"}}, want: "ann r"},
