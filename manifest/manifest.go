@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -227,4 +228,15 @@ type Result struct {
 	Rules    Rules
 	Problems []Problem
 	Folders  []string // of tools that were to be searched, as the problems have them; nil if it is not known
+}
+
+// Faulty returns the names of tools that are there and cannot be served, as far as they are known, sorted.
+func (r *Result) Faulty() (names []string) {
+	for _, p := range r.Problems {
+		if p.Tool != "" && p.Severity == Fault {
+			names = append(names, p.Tool)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

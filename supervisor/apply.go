@@ -65,7 +65,7 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 	slices.Sort(diff.Added)
 	slices.Sort(diff.Changed)
 	slices.Sort(diff.Removed)
-	if len(diff.Added)+len(diff.Changed)+len(diff.Removed) == 0 {
+	if len(diff.Added)+len(diff.Changed)+len(diff.Removed) == 0 && !s.stale {
 		return diff
 	}
 	s.living = next

@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
@@ -33,9 +34,11 @@ func (s *Supervisor) publish() {
 		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
+	claims := s.newClaiming()
 	for name, l := range s.living {
 		if l.peer != nil {
 			next.named[name] = l.peer
+			claims.next[claim{aProvider, name}] = []string{name}
 		}
 	}
 	order := make([]*living, 0, len(s.living))
@@ -58,7 +61,7 @@ func (s *Supervisor) publish() {
 			next.peers = append(next.peers, l.peer)
 		}
 	}
-	claims := s.newClaiming()
+	next.governed.lent = map[string]bool{}
 	next.serveOthers(claims, warn, order)
 	s.serveTools(next, claims, warn, order)
 	next.withhold(order)
@@ -68,7 +71,8 @@ func (s *Supervisor) publish() {
 	slices.SortFunc(next.Resources, func(a, b *mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
 	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
 	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
-	next.govern(s.aliases)
+	next.govern(s.others, s.claims)
+	s.stale = false
 	if s.opts.Published != nil {
 		s.opts.Published(next)
 	}
@@ -81,6 +85,11 @@ func (s *Supervisor) publish() {
 func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, order []*living) {
 	tools := offered(order, func(l *living) []*mcp.Tool { return l.tools }, func(t *mcp.Tool) string { return t.Name })
 	winners := claims.winners(aTool, tools)
+	for name, l := range winners {
+		if claims.lends(claim{aTool, name}, l) {
+			next.governed.lent[rules.Folded(name)] = true
+		}
+	}
 	before := map[string]*entry{}
 	if old := s.catalog.Load(); old != nil {
 		before = old.entries

@@ -19,6 +19,7 @@ const (
 	aResource sort = "resource"
 	aTemplate sort = "resource template"
 	aPrompt   sort = "prompt"
+	aProvider sort = "provider" // a manifest that has tools of its own, whatever they are called
 )
 
 // claim is a name or a URI, which one provider at a time serves.
@@ -135,19 +136,44 @@ func (l *living) owned() int {
 	return 1
 }
 
-// names says how much a name belongs to a manifest: most if the manifest itself has it, else more the longer the manifest's
-// own name is with which it begins, and 0 if it does not begin so.
-func (l *living) names(k claim) int {
-	rest, begins := strings.CutPrefix(k.key, l.tool.Name)
+// names says how much a name belongs to a manifest.
+func (l *living) names(k claim) int { return belongsTo(k, l.tool.Name, l.peer != nil) }
+
+// belongsTo says how much a name belongs to a manifest: most if the manifest itself has it, else more the longer the manifest's
+// own name is with which it begins, and 0 if it does not begin so. hasTools says that it has tools of its own.
+func belongsTo(k claim, name string, hasTools bool) int {
+	rest, begins := strings.CutPrefix(k.key, name)
 	switch {
 	case k.sort != aTool && k.sort != aPrompt:
 		return 0
-	case l.peer == nil, begins && rest == "":
+	case !hasTools, begins && rest == "":
 		return math.MaxInt
 	case begins && (strings.HasPrefix(rest, "__") || strings.HasPrefix(rest, "--")):
-		return len(l.tool.Name)
+		return len(name)
 	}
 	return 0
+}
+
+// lends reports whether a tool's name belongs to another than who serves it: to one that would serve it and is away.
+func (c *claiming) lends(k claim, by *living) bool {
+	line := c.next[k]
+	its := slices.Index(line, by.tool.Name)
+	for rank, name := range line {
+		if rank == its || !c.of.absent(name) {
+			continue
+		}
+		owned, belongs := 1, 0
+		if away := c.of.living[name]; away != nil {
+			owned, belongs = away.owned(), away.names(k)
+		} else {
+			_, hasTools := c.of.claims[claim{aProvider, name}]
+			belongs = belongsTo(k, name, hasTools)
+		}
+		if cmp.Or(cmp.Compare(owned, by.owned()), cmp.Compare(belongs, by.names(k)), cmp.Compare(its, rank)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // absent reports whether a provider may come back and offer what it did: there is no
@@ -168,14 +194,16 @@ func (c *claiming) dispute(d dispute, key string) {
 
 // done makes what was decided the supervisor's. New disputes are logged.
 func (c *claiming) done(warn warner) {
-	kept := 0
+	kept := map[bool]int{} // those of manifests, whose names roles mean, and others
 	for k, line := range c.of.claims {
-		if _, offered := c.next[k]; offered || kept == maxClaims {
+		_, offered := c.next[k]
+		isManifest := k.sort == aProvider || k.sort == aTool && slices.Contains(line, k.key)
+		if offered || kept[isManifest] == maxClaims {
 			continue
 		}
 		if left := slices.DeleteFunc(slices.Clone(line), func(name string) bool { return !c.of.absent(name) }); len(left) > 0 {
 			c.next[k] = left
-			kept++
+			kept[isManifest]++
 		}
 	}
 	if !maps.EqualFunc(c.of.claims, c.next, slices.Equal[[]string]) {

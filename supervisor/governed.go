@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -21,19 +23,44 @@ type governed struct {
 	aliases map[original][]string // tools of type mcp, by what they call
 	shown   map[original]string   // the names that clients have for what is listed
 	peers   func() map[Peer]*rules.Target
-	// prefixes are the folded names of providers, as names of their tools begin.
-	prefixes map[string]bool
+	number  uint64 // of the catalog
+	naming
 }
+
+// naming is whose a name is. Names are folded.
+type naming struct {
+	// manifests are the names of manifests: of those that are there, and of those that were.
+	manifests map[string]bool
+	// prefixes are the names of those that have tools of their own, as names of these begin.
+	prefixes map[string]bool
+	// lent are the names of tools that are another's while that is away, and of tools that differ in their case alone.
+	lent map[string]bool
+}
+
+// catalogs counts catalogs.
+var catalogs atomic.Uint64
 
 // original is a tool of a provider, by the name of its manifest and the tool's own name.
 type original struct{ provider, tool string }
 
-// KnowAliases tells of tools of type mcp that are not applied, so that rules for their names hold. It is called
-// before Apply.
-func (s *Supervisor) KnowAliases(tools []manifest.Tool) { s.aliases = tools }
+// others are what was found and is not applied.
+type others struct {
+	tools  []manifest.Tool
+	faulty []string // names of manifests
+}
 
-// govern notes what has several names (SPEC-TOOLS 8.4). others are tools that are there and not served.
-func (c *Catalog) govern(others []manifest.Tool) {
+// KnowOthers tells of what was found and is not applied, before Apply: of tools, and of the names of manifests that have faults.
+// Rules for the names of tools of type mcp hold, and no name here is that of another's tool in roles.
+func (s *Supervisor) KnowOthers(tools []manifest.Tool, faulty []string) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	s.stale = s.stale || !slices.Equal(s.others.faulty, faulty)
+	s.others = others{tools, faulty}
+}
+
+// govern notes what has several names, and whose they are (SPEC-TOOLS 8.4). claims are those of this catalog.
+func (c *Catalog) govern(others others, claims map[claim][]string) {
+	c.governed.number = catalogs.Add(1)
 	c.governed.aliases, c.governed.shown = map[original][]string{}, map[original]string{}
 	for name, e := range c.entries {
 		tool := &e.of.tool
@@ -44,7 +71,7 @@ func (c *Catalog) govern(others []manifest.Tool) {
 			c.governed.shown[original{tool.Name, provider.OwnTool(name)}] = name
 		}
 	}
-	for _, tool := range others {
+	for _, tool := range others.tools {
 		if tool.Kind == manifest.MCP {
 			of := original{tool.Resource.Server, tool.Resource.ServerTool}
 			c.governed.aliases[of] = append(c.governed.aliases[of], tool.Name)
@@ -54,11 +81,42 @@ func (c *Catalog) govern(others []manifest.Tool) {
 		slices.Sort(names)
 		c.governed.aliases[of] = slices.Compact(names)
 	}
-	c.governed.prefixes = make(map[string]bool, 2*len(c.named))
-	for name := range c.named {
-		c.governed.prefixes[rules.Folded(name)], c.governed.prefixes[rules.Folded(manifest.Dashed(name))] = true, true
-	}
+	c.own(others, claims)
 	c.governed.peers = sync.OnceValue(c.peerTargets)
+}
+
+// own notes whose names are. A name stays that of a manifest that is away: a role for it does not mean what another one has meanwhile.
+func (c *Catalog) own(others others, claims map[claim][]string) {
+	n := &c.governed.naming
+	n.manifests, n.prefixes = make(map[string]bool, len(claims)), map[string]bool{}
+	add := func(name string, hasTools bool) {
+		n.manifests[rules.Folded(name)] = true
+		if hasTools {
+			n.prefixes[rules.Folded(name)], n.prefixes[rules.Folded(manifest.Dashed(name))] = true, true
+		}
+	}
+	for _, name := range others.faulty {
+		add(name, false)
+	}
+	for i := range others.tools {
+		add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
+	}
+	for k, line := range claims {
+		if k.sort == aProvider || k.sort == aTool && slices.Contains(line, k.key) {
+			add(k.key, k.sort == aProvider)
+		}
+	}
+	by := map[string]string{} // whose a name is that does not say it
+	for name, e := range c.entries {
+		folded := rules.Folded(name)
+		if _, isNamer := e.provider.(Namer); !isNamer || e.of.names(claim{aTool, name}) > 0 {
+			continue
+		}
+		if first, twice := by[folded]; twice && first != e.of.tool.Name {
+			n.lent[folded] = true
+		}
+		by[folded] = e.of.tool.Name
+	}
 }
 
 // Target returns what a call of a tool would run; nil if there is no such tool.
@@ -112,6 +170,7 @@ type governedEntry struct {
 	taken   bool      // another provider has that name
 	listed  *mcp.Tool // what an alias calls; nil for others, and where that is not known
 	target  *rules.Target
+	in      uint64 // the number of the catalog in which it was so last
 
 	forms  []string // PROVIDER__TOOL and the like
 	nested bool     // they may be names of another provider's tools
@@ -121,10 +180,17 @@ type governedEntry struct {
 // of the tool, or what they mean, are others: an entry outlives its catalog.
 func (c *Catalog) targetOf(e *entry) *rules.Target {
 	g := e.target.Load()
+	if g != nil && g.in == c.governed.number {
+		return g.target
+	}
 	if g == nil || !c.isCurrent(e, g) {
 		g = c.newTarget(e)
-		e.target.Store(g)
+	} else {
+		same := *g
+		g = &same
 	}
+	g.in = c.governed.number
+	e.target.Store(g)
 	return g.target
 }
 
@@ -134,17 +200,27 @@ func (c *Catalog) isCurrent(e *entry, g *governedEntry) bool {
 		g.nested == c.isNested(g.forms, g.of.provider) && g.listed == c.calledBy(e, g)
 }
 
-// isTaken reports whether a provider has the name of a tool of another one: a role for that name means the provider.
+// isTaken reports whether the name that clients have for a tool of a provider is another's: a role for that name means the other.
 func (c *Catalog) isTaken(shown, provider string) bool {
-	_, taken := c.named[shown]
-	return taken && shown != provider
+	name, n := rules.Folded(shown), &c.governed.naming
+	its := []string{rules.Folded(provider), rules.Folded(manifest.Dashed(provider))}
+	switch {
+	case slices.Contains(its, name):
+		return false
+	case n.manifests[name] || n.lent[name]:
+		return true
+	}
+	isOwn := slices.ContainsFunc(its, func(own string) bool { return strings.HasPrefix(name, own+"__") || strings.HasPrefix(name, own+"--") })
+	return rules.InProvider(name, func(other string) bool {
+		return n.prefixes[other] && !slices.Contains(its, other) && (!isOwn || len(other) > len(provider))
+	})
 }
 
 // isNested reports whether names of a provider's tool are as well such as tools of another provider have: GIT__HUB__READ of
 // GIT, where there is a GIT__HUB. Roles for such a name mean that one, whose name is longer.
 func (c *Catalog) isNested(forms []string, provider string) bool {
 	return slices.ContainsFunc(forms, func(name string) bool {
-		return rules.InProvider(rules.Folded(name), func(other string) bool { return len(other) > len(provider) && c.governed.prefixes[other] })
+		return rules.InProvider(rules.Folded(name), func(other string) bool { return len(other) > len(provider) && c.governed.naming.prefixes[other] })
 	})
 }
 

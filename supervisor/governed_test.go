@@ -75,8 +75,8 @@ func TestT84AProviderThatComesLaterHasItsName(t *testing.T) {
 	if s.Apply([]manifest.Tool{zz, search}); may() {
 		t.Error("the role allows the tool by the name of a provider that is there now")
 	}
-	if s.Apply([]manifest.Tool{zz}); !may() {
-		t.Error("the provider has gone, and the role allows nothing")
+	if s.Apply([]manifest.Tool{zz}); may() {
+		t.Error("the provider is away, and the role allows the tool by its name")
 	}
 }
 
@@ -165,5 +165,68 @@ func TestT84ANameBelongsToTheLongerProvider(t *testing.T) {
 	}
 	if blocked.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target("git__hub__exfil")) {
 		t.Error("a policy for the name leaves the tool")
+	}
+}
+
+// SPEC-TOOLS 8.4: what a role allows for a name it allows for the tool that has the name, and for no other that takes it while that
+// tool is away, has a fault, or that differs in the case of its name alone.
+func TestT84ANameStaysThatOfWhoIsAway(t *testing.T) {
+	const may, not = true, false
+	tool := func(name string) manifest.Tool {
+		return manifest.Tool{Name: name, Kind: manifest.Simple, InputSchema: []byte(`{"type":"object"}`)}
+	}
+	type step struct {
+		apply  []manifest.Tool
+		faulty []string
+		silent bool // the capsule "first" has not said what it offers
+	}
+	for name, test := range map[string]struct {
+		steps []step
+		tool  string // that the role names
+		calls string // what is called
+		want  bool
+	}{
+		"alone":                       {[]step{{apply: []manifest.Tool{capsuleTool("evil", "")}}}, "deploy", "deploy", may},
+		"by its longer name":          {[]step{{apply: []manifest.Tool{tool("deploy")}}, {apply: []manifest.Tool{capsuleTool("evil", "")}}}, "evil__deploy", "deploy", may},
+		"a simple tool is away":       {[]step{{apply: []manifest.Tool{tool("deploy"), capsuleTool("evil", "")}}, {apply: []manifest.Tool{capsuleTool("evil", "")}}}, "deploy", "deploy", not},
+		"it was there before":         {[]step{{apply: []manifest.Tool{tool("deploy")}}, {apply: []manifest.Tool{capsuleTool("evil", "")}}}, "deploy", "deploy", not},
+		"it has a fault":              {[]step{{apply: []manifest.Tool{capsuleTool("evil", "")}, faulty: []string{"deploy"}}}, "deploy", "deploy", not},
+		"it has a fault later":        {[]step{{apply: []manifest.Tool{capsuleTool("evil", "")}}, {apply: []manifest.Tool{capsuleTool("evil", "")}, faulty: []string{"deploy"}}}, "deploy", "deploy", not},
+		"a capsule is away":           {[]step{{apply: []manifest.Tool{capsuleTool("first", "")}}, {apply: []manifest.Tool{capsuleTool("evil", "")}}}, "deploy", "deploy", not},
+		"a capsule has not said it":   {[]step{{apply: []manifest.Tool{capsuleTool("first", "")}}, {apply: []manifest.Tool{capsuleTool("first", ""), capsuleTool("evil", "")}}, {silent: true}}, "deploy", "deploy", not},
+		"another case":                {[]step{{apply: []manifest.Tool{tool("deploy"), capsuleTool("loud", "")}}}, "deploy", "DEPLOY", not},
+		"another case of two":         {[]step{{apply: []manifest.Tool{capsuleTool("loud", ""), capsuleTool("evil", "")}}}, "deploy", "DEPLOY", not},
+		"a name of another capsule's": {[]step{{apply: []manifest.Tool{capsuleTool("first", ""), capsuleTool("nested", "")}}}, "first__deploy", "first__deploy", not},
+		"and it is away":              {[]step{{apply: []manifest.Tool{capsuleTool("first", "")}}, {apply: []manifest.Tool{capsuleTool("nested", "")}}}, "first__deploy", "first__deploy", not},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peers := map[string]supervisor.Provider{
+				"first":  named{newFakePeer("first", peer.Offers{Known: true, Tools: listed("deploy")}), map[string]string{"deploy": "deploy"}},
+				"evil":   named{newFakePeer("evil", peer.Offers{Known: true, Tools: listed("deploy")}), map[string]string{"deploy": "deploy"}},
+				"loud":   named{newFakePeer("loud", peer.Offers{Known: true, Tools: listed("DEPLOY")}), map[string]string{"DEPLOY": "DEPLOY"}},
+				"nested": named{newFakePeer("nested", peer.Offers{Known: true, Tools: listed("first__deploy")}), map[string]string{"first__deploy": "first__deploy"}},
+			}
+			s := supervisor.New(supervisor.Options{
+				Build: map[manifest.Kind]supervisor.Build{
+					manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) { return peers[tool.Name], nil },
+					manifest.Simple:  func(tool manifest.Tool) (supervisor.Provider, error) { return &fake{tool: tool}, nil },
+				},
+				Log: slog.New(slog.DiscardHandler),
+			})
+			for _, step := range test.steps {
+				if step.silent {
+					peers["first"].(named).offer(peer.Offers{})
+					s.Refresh()
+					continue
+				}
+				s.KnowOthers(nil, step.faulty)
+				s.Apply(step.apply)
+			}
+			role := manifest.Role{Reference: manifest.Reference{Name: "r", At: "a.yaml:1:1"}, Permissions: []manifest.Right{{Tool: test.tool}}}
+			granted := rules.New(manifest.Rules{Roles: []manifest.Role{role}}, []rules.Binding{{Caller: "ann", Roles: []manifest.Reference{role.Reference}}}, nil)
+			if got := granted.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target(test.calls)); got != test.want {
+				t.Errorf("the role for %s allows %s: %t", test.tool, test.calls, got)
+			}
+		})
 	}
 }

@@ -181,8 +181,9 @@ type Supervisor struct {
 	catalog atomic.Pointer[Catalog]
 
 	updated  chan string
-	aliases  []manifest.Tool // see KnowAliases
-	applying sync.Mutex      // guards living and gates; taken before nothing else
+	applying sync.Mutex // guards what follows until gates; taken before nothing else
+	others   others     // see KnowOthers
+	stale    bool       // they have changed since the last catalog
 	living   map[string]*living
 	warned   warned             // of the last catalog
 	claims   map[claim][]string // who served first what several offer, by the names of manifests

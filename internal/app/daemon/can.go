@@ -44,6 +44,7 @@ func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Per
 	p.Pins.Freeze()
 	p.Governance.Set(&found, cfg)
 	p.Services.Declare(found)
+	p.Supervisor.KnowOthers(nil, found.Faulty())
 	p.Supervisor.Apply(found.Tools)
 	c := p.Supervisor.Catalog()
 	target := c.Target(tool)

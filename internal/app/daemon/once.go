@@ -115,7 +115,7 @@ func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifes
 		p.Governance.Partial = true
 		p.Governance.Set(&found, cfg)
 		p.Services.Declare(found)
-		p.Supervisor.KnowAliases(found.Tools)
+		p.Supervisor.KnowOthers(found.Tools, found.Faulty())
 		return p, p.Supervisor.Apply(tried), nil
 	}
 	p, diff, err := join(true)

@@ -261,6 +261,7 @@ func (s *server) apply(ctx context.Context, cfg *config.Loaded, reason string) a
 	kept := s.keepLiving(&found, cfg)
 	s.postpone(&found, cfg)
 	s.Services.Declare(found) // before the tools that may use them
+	s.Supervisor.KnowOthers(nil, found.Faulty())
 	diff := s.Supervisor.Apply(found.Tools)
 	s.Governance.Set(&found, cfg)
 	s.Governance.Listed(s.Supervisor.Catalog())
