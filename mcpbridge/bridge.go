@@ -80,7 +80,7 @@ type Options struct {
 	Starting func() []string
 	// Refusing returns the status for /readyz while every call is refused, else "". May be nil.
 	Refusing func() string
-	// Refused, if not nil, is called for each call of a tool that is not listed.
+	// Refused, if not nil, is called for each call that is refused before it reaches a tool.
 	Refused func(ctx context.Context, call peer.Call, err error)
 	// Rules say what callers may use. If nil, they may use everything.
 	Rules Rules

@@ -27,7 +27,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	name, ok := wire.TextOf(r.Params.Name)
 	args := r.Params.Arguments
 	if !ok || args != nil && args[0] != '{' && args[0] != 'n' {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: wire.NotShaped}
+		return nil, b.refuseCall(ctx, r, name, fault.New(fault.InvalidInput, "%s", wire.NotShaped))
 	}
 	if _, there := b.listedTraits(name); !there { // a call of a listed tool does not wait for the others
 		l, refused := b.settle(ctx, r)
@@ -35,7 +35,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 			return nil, refused
 		}
 		if _, there = l.tools.Find(name); !there && !b.catalog.Catalog().Withholds(name) {
-			return nil, b.unknownTool(ctx, r, name)
+			return nil, b.refuseCall(ctx, r, name, fault.New(fault.UnsupportedTool, "unknown tool %q", wire.BriefName(name)))
 		}
 	}
 	asked := &peer.Call{Tool: name, Args: args, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller, Groups: r.from.Groups}
@@ -44,10 +44,10 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	if r.newest && (r.Params.State != nil || r.Params.Responses != nil) {
 		var refused *jsonrpc.Error
 		if asked.Input, refused = b.inputIn(r, callOf(r, asked)); refused != nil {
-			return nil, refused
+			return nil, b.refuseCall(ctx, r, name, fault.New(fault.InvalidInput, "%s", refused.Message))
 		}
 		if asked.Input.State != nil && !talks {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: name + " has given no requestState; call again without it"}
+			return nil, b.refuseCall(ctx, r, name, fault.New(fault.InvalidInput, "%s has given no requestState; call again without it", wire.BriefName(name)))
 		}
 	}
 	if !talks && !b.mayAsk(catalog, name) {
@@ -106,12 +106,13 @@ func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, cli
 	return result, nil
 }
 
-// unknownTool refuses a call of a tool that does not exist. It is logged like any other call.
-func (b *Bridge) unknownTool(ctx context.Context, r *Request, name string) *jsonrpc.Error {
+// refuseCall refuses a call before it reaches a tool: of one that does not exist, or with params that no tool can have. It is logged
+// like any other call.
+func (b *Bridge) refuseCall(ctx context.Context, r *Request, name string, f *fault.Error) *jsonrpc.Error {
 	began := time.Now()
-	f := fault.New(fault.UnsupportedTool, "unknown tool %q", wire.BriefName(name))
-	id, how := callid.New(), outcome{code: string(fault.UnsupportedTool), fault: f}
-	asked := peer.Call{Tool: name, Args: r.Params.Arguments, Caller: r.from.Caller}
+	id, how := callid.New(), outcome{code: string(f.Code), fault: f}
+	asked := peer.Call{Tool: name, Args: r.Params.Arguments, Meta: wire.OwnMetaOf(r.Params.Meta), Caller: r.from.Caller, Groups: r.from.Groups}
+	asked.Task = client.TaskOf(asked.Meta, &r.from)
 	ctx, ended := b.observe(callid.With(ctx, id), id, &asked, &r.from)
 	if b.opts.Refused != nil {
 		b.opts.Refused(ctx, asked, f)

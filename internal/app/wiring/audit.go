@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/app/systemd"
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/governance"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
@@ -35,7 +36,7 @@ func openAudit(cfg *config.Loaded, log *slog.Logger) (*audit.Log, error) {
 	})
 }
 
-// Refused returns what records a call of a tool that does not exist; nil without an audit log.
+// Refused returns what records a call that is refused before it reaches a tool; nil without an audit log.
 func (p *Parts) Refused() func(ctx context.Context, call peer.Call, err error) {
 	if p.Audit == nil {
 		return nil
@@ -56,7 +57,7 @@ func (a auditor) begin(ctx context.Context, call peer.Call, target string) (cont
 	return &audit.Deciding{Context: ctx, Made: &e.call.Decision}, e.ended, nil
 }
 
-// refused records a call of a tool that does not exist.
+// refused records a call that is refused before it reaches a tool, such as one that does not exist.
 func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
 	if a.to.Err() != nil {
 		a.to.Refused()
@@ -85,7 +86,8 @@ func (a auditor) line(ctx context.Context, call *peer.Call, target string) *audi
 		e.ended, e.record = e.end, e.write // once, and not for each call
 	}
 	e.ctx, e.to, e.began = ctx, a.to, time.Now()
-	e.call = audit.Call{Caller: call.Caller, Tool: call.Tool, Target: target, ID: callid.From(ctx), Args: call.Args}
+	e.call = audit.Call{Caller: call.Caller, Tool: call.Tool, Target: target, ID: callid.From(ctx), Args: call.Args, Input: call.Input.Responses}
+	e.call.Acting = audit.Acting{Agent: governance.AgentIn(call.Meta), Task: call.Task}
 	e.call.Verdict = audit.None
 	if t := trace.From(ctx); !t.IsZero() {
 		e.call.Trace = t.TraceID()
@@ -107,7 +109,7 @@ func (e *auditLine) end(got *supervisor.Answer, err error) {
 // write appends the line. Large arguments are hashed when it is the caller's turn. It is called once.
 func (e *auditLine) write(outcome string) {
 	e.call.Outcome = outcome
-	if len(e.call.Args) < turns.Heavy || turns.AccountOf(e.ctx).Work(e.ctx, len(e.call.Args), func() { e.to.Record(&e.call) }) != nil {
+	if size := len(e.call.Args) + len(e.call.Input); size < turns.Heavy || turns.AccountOf(e.ctx).Work(e.ctx, size, func() { e.to.Record(&e.call) }) != nil {
 		e.to.Record(&e.call)
 	}
 	e.ctx, e.to, e.call = nil, nil, audit.Call{}

@@ -190,7 +190,7 @@ func (a *asking) read(call *peer.Call) error {
 		a.input, fits = rawjson.Canonical(raw)
 	}
 	if !fits {
-		return fault.New(fault.InvalidInput, "this call needs an approval, and its arguments are too large for a person to read: at most 256 KiB and 200 levels")
+		return fault.New(fault.InvalidInput, "this call needs an approval, and its arguments cannot be shown to a person as they are: they have more than 256 KiB or 200 levels, or half a character (\\ud800)")
 	}
 	call.Meta = nil // nobody reads it, and it may differ when the call is made again
 	return nil

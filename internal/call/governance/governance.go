@@ -270,7 +270,7 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 	if s.set == nil {
 		return supervisor.Admitted{}, nil
 	}
-	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: agentIn(call.Meta)}
+	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: AgentIn(call.Meta)}
 	d := s.set.Decide(caller, target)
 	audit.Decide(ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(d.Verdict)})
 	switch d.Verdict {
@@ -322,7 +322,9 @@ func (g *Gate) May(caller rules.Caller, target func() *rules.Target) error {
 	return nil
 }
 
-func agentIn(meta []byte) string {
+// AgentIn returns the agent that a call is made for by its _meta; "" for none. What is not a text is returned as it is: it is nobody's
+// name.
+func AgentIn(meta []byte) string {
 	if meta == nil {
 		return ""
 	}

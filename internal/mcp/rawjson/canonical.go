@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 const (
@@ -38,7 +41,7 @@ type member struct {
 // Append appends a valid JSON value to out in a form that does not depend on spaces, on the order of
 // members and on escapes in strings: that of RFC 8785, but numbers keep the spelling that they have, and of
 // members with one name all stay, in their order. It reports false if the value is too large or too deep for
-// that.
+// that, or has half a character (\ud800), for which RFC 8785 has no form.
 func (c *Canonicalizer) Append(out, raw []byte) ([]byte, bool) {
 	if len(raw) > maxCanonical {
 		return out, false
@@ -203,6 +206,35 @@ func (c *Canonicalizer) escapedAt(start int) bool {
 	return n%2 == 1
 }
 
+// isText reports whether a JSON string is one of whole characters. Two with halves would have one form.
+func isText(raw []byte) bool {
+	for at := 0; at < len(raw); at++ {
+		if raw[at] != '\\' {
+			continue
+		}
+		at++
+		if unit := unitAt(raw, at); utf16.IsSurrogate(unit) {
+			if at += 5; at >= len(raw) || raw[at] != '\\' || utf16.DecodeRune(unit, unitAt(raw, at+1)) == utf8.RuneError {
+				return false
+			}
+			at++
+		}
+	}
+	return utf8.Valid(raw)
+}
+
+// unitAt returns the code unit of an escape whose u is at a place in a JSON string; -1 for another escape.
+func unitAt(raw []byte, at int) rune {
+	if at+5 > len(raw) || raw[at] != 'u' {
+		return -1
+	}
+	unit, err := strconv.ParseUint(string(raw[at+1:at+5]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(unit)
+}
+
 // text writes a string. One with escapes is written with those that RFC 8785 wants.
 func (c *Canonicalizer) text() bool {
 	start, escaped := c.at, false
@@ -223,7 +255,7 @@ func (c *Canonicalizer) text() bool {
 		return true
 	}
 	var text string
-	if json.Unmarshal(raw, &text) != nil {
+	if json.Unmarshal(raw, &text) != nil || strings.ContainsRune(text, utf8.RuneError) && !isText(raw) {
 		return false
 	}
 	const hex = "0123456789abcdef"

@@ -21,11 +21,12 @@ func canonical(raw []byte) (string, bool) {
 func TestT87CanonicalForms(t *testing.T) {
 	for in, want := range map[string]string{
 		`{}`: `{}`,
-		` { "b" : [ 1 , 2.0 , -1e+3 ] , "a" : { } } `: `{"a":{},"b":[1,2.0,-1e+3]}`,
-		`{"a":[],"c":null,"b":true}`:                  `{"a":[],"b":true,"c":null}`,
-		`{"z":{"y":1,"x":2},"a":{"c":3,"b":4}}`:       `{"a":{"b":4,"c":3},"z":{"x":2,"y":1}}`,
-		`{"a":2,"a":1}`:                               `{"a":2,"a":1}`,
-		`{"\u0061":"\u20ac\u000A\/\u001f\"\\"}`:       `{"a":"€\n/\u001f\"\\"}`,
+		` { "b" : [ 1 , 2.0 , -1e+3 ] , "a" : { } } `:     `{"a":{},"b":[1,2.0,-1e+3]}`,
+		`{"a":[],"c":null,"b":true}`:                      `{"a":[],"b":true,"c":null}`,
+		`{"z":{"y":1,"x":2},"a":{"c":3,"b":4}}`:           `{"a":{"b":4,"c":3},"z":{"x":2,"y":1}}`,
+		`{"a":2,"a":1}`:                                   `{"a":2,"a":1}`,
+		`{"\u0061":"\u20ac\u000A\/\u001f\"\\"}`:           `{"a":"€\n/\u001f\"\\"}`,
+		`["\ufffd","\ud83d\ude00\ufffd","\\ud800\ufffd"]`: `["�","😀�","\\ud800�"]`,
 		// The order of RFC 8785, 3.2.3: by UTF-16 code units.
 		`{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}`: "{\"\\r\":2,\"1\":4,\"\u0080\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\ufb33\":3}",
 	} {
@@ -36,6 +37,14 @@ func TestT87CanonicalForms(t *testing.T) {
 	for name, in := range map[string]string{
 		"too deep":  strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
 		"too large": `"` + strings.Repeat("x", 1<<20) + `"`,
+		// RFC 8785, 3.2.2.2: there is no form for half a character.
+		"a first half":              `{"a":"\ud800"}`,
+		"a second half":             `{"a":"x\udc00"}`,
+		"halves in the wrong order": `"\udc00\ud800"`,
+		"a first half and a letter": `"\udbff\u0041"`,
+		"a first half at the end":   `["\\\uD83D"]`,
+		"half a name":               `{"\ud800":1}`,
+		"not UTF-8":                 "\"\\n\xff\"",
 	} {
 		if _, ok := canonical([]byte(in)); ok {
 			t.Errorf("%s: it has a canonical form", name)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // Approval is what became of a call that needs an approval.
@@ -69,7 +68,7 @@ func (a *Approval) appendTo(out []byte, now time.Time, full bool, in *rawjson.Ca
 		{`,"reason":`, a.Reason},
 	} {
 		if m.text != "" {
-			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
+			out = appendText(append(out, m.key...), cut(m.text))
 		}
 	}
 	if a.Proof != nil && len(a.Proof) <= maxProof {

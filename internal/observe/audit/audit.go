@@ -69,6 +69,7 @@ func DecisionOf(ctx context.Context) Decision {
 // Call is a call that has ended.
 type Call struct {
 	Caller string
+	Acting
 	Tool   string // as the client named it
 	Target string // the name of the manifest; "" if there is no such tool
 	Decision
@@ -78,6 +79,13 @@ type Call struct {
 	ID      string // the call_id of the log
 	Trace   string // the id of the trace; "" for none
 	Args    []byte // the arguments as the client sent them, valid JSON; nil for none
+	Input   []byte // what it has answered to the tool's questions, the same; nil for nothing
+}
+
+// Acting is in whose place a caller makes a call, and for what, as its client says it.
+type Acting struct {
+	Agent string // "" for nobody
+	Task  string // what the call is a part of, else a name for its session
 }
 
 // Outcomes that are not the code of an error.

@@ -45,6 +45,8 @@ type Line struct {
 	Event string    `json:"event"`
 
 	Caller     string  `json:"caller"`
+	Agent      string  `json:"agent"` // whom the caller has said that it acts for
+	Task       string  `json:"task"`  // what the call is a part of
 	Tool       string  `json:"tool"`
 	Target     string  `json:"target"`
 	Class      string  `json:"class"`
@@ -80,8 +82,8 @@ type Line struct {
 }
 
 const (
-	// maxText bounds a text of a client or a rule, in bytes.
-	maxText = 256
+	// maxText bounds a text of a client or a rule, in bytes. The name of a caller with an access token is shorter.
+	maxText = 320
 	// maxArgs bounds the arguments in a line, in bytes, with audit_arguments: full.
 	maxArgs = 16 << 10
 	// maxProof is more than the proof of a passkey can have, in bytes.
@@ -99,6 +101,8 @@ func (h hash) String() string { return hex.EncodeToString(h[:]) }
 func (c *Call) appendTo(out []byte, full bool, in *rawjson.Canonicalizer) []byte {
 	out = appendBegin(out, c.Ended, eventCall)
 	out = appendMember(out, `,"caller":`, c.Caller)
+	out = appendMember(out, `,"agent":`, c.Agent)
+	out = appendMember(out, `,"task":`, c.Task)
 	out = appendMember(out, `,"tool":`, c.Tool)
 	out = appendMember(out, `,"target":`, c.Target)
 	out = appendMember(out, `,"class":`, c.Class)
@@ -111,7 +115,19 @@ func (c *Call) appendTo(out []byte, full bool, in *rawjson.Canonicalizer) []byte
 	out = appendMember(out, `,"trace_id":`, c.Trace)
 	out = append(out, `,"duration_ms":`...)
 	out = appendMillis(out, c.Took.Microseconds())
+	if c.Input != nil {
+		out = appendInput(out, c.Input, in)
+	}
 	return append(appendArguments(out, c.Args, full, in), '}')
+}
+
+// cut returns a text, cut to maxText. What it was shows in a part of its hash, so that two long texts are not one.
+func cut(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return brief.Cut(text, maxText) + hex.EncodeToString(sum[:8])
 }
 
 // appendMember appends a member whose value is a text, cut to maxText. It appends nothing for "".
@@ -119,7 +135,7 @@ func appendMember(out []byte, key, text string) []byte {
 	if text == "" {
 		return out
 	}
-	return appendText(append(out, key...), brief.Cut(text, maxText))
+	return appendText(append(out, key...), cut(text))
 }
 
 // appendBegin appends the members that each line has after seq and prev.
@@ -176,21 +192,14 @@ func appendArguments(out, args []byte, full bool, in *rawjson.Canonicalizer) []b
 	if len(args) == 0 || string(args) == "null" {
 		args = []byte("{}")
 	}
-	// The canonical form is made behind the line, and dropped.
 	size := len(out)
-	out, isCanonical := in.Append(out, args)
-	form := args
-	if isCanonical {
-		form = out[size:]
-	}
-	sum := sha256.Sum256(form)
+	out, sum, isCanonical := sumOf(out, args, in)
 	var kept []byte
-	if full && isCanonical && len(form) <= maxArgs {
+	if form := out[size:]; full && isCanonical && len(form) <= maxArgs {
 		kept = append(kept, form...)
 	}
 	out = append(out[:size], `,"args_sha256":"`...)
-	out = hex.AppendEncode(out, sum[:])
-	out = append(out, '"')
+	out = append(appendHex(out, sum), '"')
 	if !isCanonical {
 		out = append(out, `,"args_form":"as_sent"`...)
 	}
@@ -201,6 +210,27 @@ func appendArguments(out, args []byte, full bool, in *rawjson.Canonicalizer) []b
 		return strconv.AppendInt(append(out, `,"args_omitted_bytes":`...), int64(len(args)), 10)
 	}
 	return append(append(out, `,"args":`...), kept...)
+}
+
+// appendInput appends the hash of what a client has answered to the questions of a tool.
+func appendInput(out, input []byte, in *rawjson.Canonicalizer) []byte {
+	size := len(out)
+	out, sum, isCanonical := sumOf(out, input, in)
+	out = append(out[:size], `,"input_sha256":"`...)
+	out = append(appendHex(out, sum), '"')
+	if !isCanonical {
+		out = append(out, `,"input_form":"as_sent"`...)
+	}
+	return out
+}
+
+// sumOf returns the hash of a JSON value in its canonical form, which it makes behind the line, else as it was sent.
+func sumOf(out, value []byte, in *rawjson.Canonicalizer) (line []byte, sum hash, isCanonical bool) {
+	size := len(out)
+	if out, isCanonical = in.Append(out, value); isCanonical {
+		return out, sha256.Sum256(out[size:]), true
+	}
+	return out[:size], sha256.Sum256(value), false
 }
 
 func appendHex(out []byte, h hash) []byte { return hex.AppendEncode(out, h[:]) }

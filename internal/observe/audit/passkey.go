@@ -6,7 +6,6 @@ import (
 
 	"github.com/orla-project/orla/internal/call/approvals/passkey"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // Passkey is a passkey that somebody has registered or removed (SPEC-TOOLS 8.7).
@@ -33,11 +32,11 @@ func (l *Log) RecordPasskey(k *Passkey) {
 		for _, m := range [...]struct{ key, text string }{
 			{`,"decider":`, k.Owner}, {`,"target":`, k.Origin}, {`,"reason":`, k.Name}, {`,"digest":`, passkey.Sum(k.Public)},
 		} {
-			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
+			out = appendText(append(out, m.key...), cut(m.text))
 		}
 		if k.By != "" {
 			out = appendText(append(out, `,"change":`...), k.Change)
-			out = appendText(append(out, `,"by":`...), brief.Cut(k.By, maxText))
+			out = appendText(append(out, `,"by":`...), cut(k.By))
 		}
 		if k.Document != "" && len(k.Document) <= maxProof {
 			out = appendText(append(out, `,"document":`...), k.Document)
@@ -87,7 +86,7 @@ func (l *Line) tells(p *passkey.Proof) bool {
 	var of struct{ Owner, Name, Origin, Key string }
 	err := json.Unmarshal([]byte(l.Document), &of)
 	return err == nil && passkey.Sum([]byte(l.Document)) == p.Shown && of.Key == l.Digest &&
-		brief.Cut(of.Owner, maxText) == l.Decider && brief.Cut(of.Name, maxText) == l.Reason && brief.Cut(of.Origin, maxText) == l.Target
+		cut(of.Owner) == l.Decider && cut(of.Name) == l.Reason && cut(of.Origin) == l.Target
 }
 
 // proved checks what a passkey has signed.

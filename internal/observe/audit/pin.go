@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // Pin is a definition of a tool or a prompt that an operator has accepted (SPEC N4).
@@ -26,7 +25,7 @@ func (l *Log) RecordPin(p *Pin) {
 		for _, m := range [...]struct{ key, text string }{
 			{`,"decider":`, p.By}, {`,"target":`, p.Provider}, {`,"kind":`, p.Kind}, {`,"tool":`, p.Name}, {`,"digest":`, p.Digest},
 		} {
-			out = appendText(append(out, m.key...), brief.Cut(m.text, maxText))
+			out = appendText(append(out, m.key...), cut(m.text))
 		}
 		return append(out, '}')
 	})

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // NoRules is a place whose rules are gone, which an operator has accepted (SPEC-TOOLS 8.3).
@@ -21,9 +20,9 @@ func (l *Log) RecordNoRules(n *NoRules) {
 	}
 	l.append(func(out []byte, _ *rawjson.Canonicalizer) []byte {
 		out = appendBegin(out, time.Now(), eventRules)
-		out = appendText(append(out, `,"decider":`...), brief.Cut(n.By, maxText))
-		out = appendText(append(out, `,"target":`...), brief.Cut(n.At, maxText))
-		out = appendText(append(out, `,"reason":`...), brief.Cut(n.Why, maxText))
+		out = appendText(append(out, `,"decider":`...), cut(n.By))
+		out = appendText(append(out, `,"target":`...), cut(n.At))
+		out = appendText(append(out, `,"reason":`...), cut(n.Why))
 		return append(out, '}')
 	})
 }

@@ -325,8 +325,8 @@ func (l *Line) IsNoRules() bool { return l.Event == eventRules }
 func (l *Line) IsArguments() bool { return l.Event == eventArguments }
 
 func (s Selection) has(l *Line) bool {
-	return (l.Event == eventCall || l.IsApproval() || l.IsPin() || l.IsNoRules() || l.IsArguments()) && (s.Caller == "" || s.Caller == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
-		(s.Tool == "" || s.Tool == l.Tool || s.Tool == l.Target) && !l.Time.Before(s.Since)
+	return (l.Event == eventCall || l.IsApproval() || l.IsPin() || l.IsNoRules() || l.IsArguments()) && (s.Caller == "" || cut(s.Caller) == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
+		(s.Tool == "" || cut(s.Tool) == l.Tool || cut(s.Tool) == l.Target) && !l.Time.Before(s.Since)
 }
 
 // eachLine calls each with the lines of r, without their line ends. whole is false for the last one if it has

@@ -170,6 +170,8 @@ func text(l *audit.Line) string {
 		words = append(words[:3], l.Phase, cmp.Or(l.Change, "decided"))
 	}
 	for _, m := range []struct{ key, value string }{
+		{"agent", l.Agent},
+		{"task", l.Task},
 		{"target", l.Target},
 		{"class", l.Class},
 		{"rule", l.Rule},

@@ -1,0 +1,80 @@
+package audit
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
+)
+
+// lineOf returns the line of a call as it is read.
+func lineOf(t *testing.T, c *Call) (l Line, members map[string]any) {
+	t.Helper()
+	raw := c.appendTo([]byte(`{"seq":1,"prev":""`), false, &rawjson.Canonicalizer{})
+	if err := json.Unmarshal(raw, &l); err != nil {
+		t.Fatalf("%v in %s", err, raw)
+	}
+	if err := json.Unmarshal(raw, &members); err != nil {
+		t.Fatal(err)
+	}
+	return l, members
+}
+
+// SPEC-TOOLS 8.8: the line of a call says for whom it was made, what it is a part of, and that the client has answered the questions
+// of the tool.
+func TestT88ALineSaysForWhomACallIs(t *testing.T) {
+	c := someCall()
+	c.Acting = Acting{Agent: "bot", Task: "t1"}
+	c.Input = []byte(`{"b": 1, "a": "x"}`)
+	l, members := lineOf(t, c)
+	if l.Agent != "bot" || l.Task != "t1" {
+		t.Errorf("the line has the agent %q and the task %q", l.Agent, l.Task)
+	}
+	sum := members["input_sha256"]
+	c.Input = []byte(`{"a":"\u0078","b":1}`)
+	if _, same := lineOf(t, c); sum == nil || same["input_sha256"] != sum || same["input_form"] != nil {
+		t.Errorf("the same input has the hashes %v and %v", sum, same["input_sha256"])
+	}
+	c.Input = []byte(`{"a":"\ud800"}`)
+	if _, other := lineOf(t, c); other["input_form"] != "as_sent" {
+		t.Errorf("what has no canonical form has the form %v", other["input_form"])
+	}
+	c.Acting, c.Input = Acting{}, nil
+	if _, members = lineOf(t, c); members["agent"] != nil || members["task"] != nil || members["input_sha256"] != nil {
+		t.Errorf("a call for nobody has the line %v", members)
+	}
+}
+
+// SPEC-TOOLS 8.8: two callers are two in the log, and two arguments have two hashes.
+func TestT88ALineDistinguishesWhatIsLongOrHalf(t *testing.T) {
+	longest := "oauth:" + strings.Repeat("a", 256)
+	for _, pair := range [][2]string{
+		{longest, longest[:len(longest)-1] + "b"},
+		{strings.Repeat("a", 10_000) + "x", strings.Repeat("a", 10_000) + "y"},
+	} {
+		a, b := someCall(), someCall()
+		a.Caller, b.Caller = pair[0], pair[1]
+		one, _ := lineOf(t, a)
+		other, _ := lineOf(t, b)
+		if one.Caller == other.Caller || len(one.Caller) > maxText+len("…")+16 {
+			t.Errorf("two callers of %d bytes are %q and %q", len(pair[0]), one.Caller, other.Caller)
+		}
+		if !(Selection{Caller: pair[0]}).has(&one) || (Selection{Caller: pair[1]}).has(&one) {
+			t.Error("the caller cannot be selected")
+		}
+	}
+	hashes := map[string]string{}
+	for _, args := range []string{`{"a":"\ud800"}`, `{"a":"\udbff"}`, `{"a":"\ufffd"}`} {
+		c := someCall()
+		c.Args = []byte(args)
+		l, members := lineOf(t, c)
+		if other, is := hashes[l.ArgsSHA256]; is {
+			t.Errorf("%s has the hash of %s", args, other)
+		}
+		if isHalf := args != `{"a":"\ufffd"}`; (members["args_form"] == "as_sent") != isHalf {
+			t.Errorf("%s has the form %v", args, members["args_form"])
+		}
+		hashes[l.ArgsSHA256] = args
+	}
+}
