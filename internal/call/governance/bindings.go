@@ -8,6 +8,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor"
 )
 
 // Bindings returns what a configuration gives to its callers.
@@ -50,6 +51,25 @@ func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
 	for _, f := range set.Opening() {
 		found.Problems = append(found.Problems, manifest.Problem{Path: f.File(), Severity: manifest.Warning, Err: f})
 	}
+}
+
+// Unnamed returns a problem for each rule in force that is for a tool which is neither among those found, nor in a catalog of them,
+// unless it is there already. While a capsule has not said which tools it has, CAPSULE__TOOL may be one of them.
+func (g *Gate) Unnamed(c *supervisor.Catalog, found *manifest.Result) (list []manifest.Problem) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.recallLocked()
+	all, told := namesOf(found.Tools), c.Told()
+	known := func(name string) bool {
+		return g.seen[name] || all.tools[name] || !told && all.mayHave(name) || c.Named(name)
+	}
+	for _, f := range g.now().set.Nameless(rules.Known{Tool: known}) {
+		isThere := slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Err.Error() == f.Error() })
+		if f.Tool != "" && !isThere {
+			list = append(list, problemOf(f))
+		}
+	}
+	return list
 }
 
 func problemOf(f rules.Fault) manifest.Problem {

@@ -263,6 +263,9 @@ func TestT83RulesThatAreAwayDenyEveryCall(t *testing.T) {
 	move(rules, away)
 	o.mustOrla("reload")
 	o.isDenied("hello", "other")
+	if s := o.orla("validate"); s.code != 4 || strings.Count(s.err, "there were rules behind it; every call is denied") != 1 {
+		t.Errorf("orla validate ends with %d and says\n%s%s", s.code, s.out, s.err)
+	}
 	if got := o.mustOrla("status"); !strings.Contains(got, filepath.Join("tools", "rules")+": is a link to something that does not exist, and there were rules behind it") {
 		t.Errorf("orla status says\n%s", got)
 	}

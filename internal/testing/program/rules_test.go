@@ -285,6 +285,12 @@ func TestT83ARuleThatNamesNothingDeniesEveryCall(t *testing.T) {
 	if got := r.mustOrla("status"); !strings.Contains(got, "every call is denied") || !strings.Contains(got, "typo.yaml:4:44") {
 		t.Errorf("orla status says\n%s", got)
 	}
+	if s := r.orla("can", "ann", "hello", "--config", filepath.Join(r.dir, "orla.yaml")); s.code != 1 || !strings.Contains(s.out, "every call is denied") || strings.Count(s.out, "typo.yaml:4:44") != 1 {
+		t.Errorf("orla can ends with %d and says\n%s%s", s.code, s.out, s.err)
+	}
+	if s := r.orla("validate", "--config", filepath.Join(r.dir, "orla.yaml")); strings.Count(s.err, "typo.yaml:4:44") != 1 || !strings.Contains(s.err, "unless a capsule offers it when it runs, every call is denied") {
+		t.Errorf("orla validate ends with %d and says\n%s%s", s.code, s.out, s.err)
+	}
 	r.write("tools/typo.yaml", "apiVersion: orloj.dev/v1\nkind: AgentPolicy\nmetadata: {name: typo}\nspec: {apply_mode: global, blocked_tools: [hello]}\n")
 	r.reload()
 	testkit.Eventually(t, "other calls are made again", func() bool { return r.mayCall("ann", "other") })
