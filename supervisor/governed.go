@@ -23,7 +23,8 @@ type governed struct {
 	aliases map[original][]string // tools of type mcp, by what they call
 	shown   map[original]string   // the names that clients have for what is listed
 	peers   func() map[Peer]*rules.Target
-	number  uint64 // of the catalog
+	names   func() map[string]bool // made when it is used
+	number  uint64                 // of the catalog
 	naming
 }
 
@@ -82,6 +83,7 @@ func (c *Catalog) govern(others others, claims map[claim][]string) {
 		c.governed.aliases[of] = slices.Compact(names)
 	}
 	c.own(others, claims)
+	c.governed.names = sync.OnceValue(c.allNames)
 	c.governed.peers = sync.OnceValue(c.peerTargets)
 }
 
@@ -149,14 +151,18 @@ func (c *Catalog) TargetOfTemplate(uriTemplate string) *rules.Target {
 	return c.TargetOfPeer(c.templates[uriTemplate])
 }
 
-// Named reports whether rules for a folded name are about a tool, or about a provider.
-func (c *Catalog) Named(folded string) bool {
+// Named reports whether rules for a folded name are about a tool, or about a provider. The first use costs in proportion to the tools.
+func (c *Catalog) Named(folded string) bool { return c.governed.names()[folded] }
+
+// allNames returns the folded names by which rules know tools and providers.
+func (c *Catalog) allNames() map[string]bool {
+	all := make(map[string]bool, 4*len(c.entries))
 	for _, e := range c.entries {
-		if c.targetOf(e).IsCalled(folded) {
-			return true
+		for _, name := range c.targetOf(e).Names() {
+			all[name] = true
 		}
 	}
-	return false
+	return all
 }
 
 // Told reports whether all peers have said what they offer: none has only let its time to do so pass.

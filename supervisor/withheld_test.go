@@ -84,7 +84,7 @@ func TestN4TheRulesComeFirst(t *testing.T) {
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
 		Admit: func(_ context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
-			if call.Caller == "ann" && target.IsCalled("p") {
+			if call.Caller == "ann" && slices.Contains(target.Names(), "p") {
 				return supervisor.Admitted{}, errDenied
 			}
 			return supervisor.Admitted{}, nil

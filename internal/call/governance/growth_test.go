@@ -86,6 +86,25 @@ func TestS1NamesInRulesAreLookedUp(t *testing.T) {
 	})
 }
 
+// SPEC-TOOLS 8.3, S1: the same holds for n names that no tool has, which are looked for in each new catalog.
+func TestS1NamesThatNothingHasAreLookedUp(t *testing.T) {
+	cfg := configured(t, config.CallerConfig{Name: "eve"})
+	costtest.Check(t, 1500, func(n int) func() {
+		all := many(n)
+		blocked := all.Rules.Policies[0].Blocked
+		for i := range blocked {
+			blocked[i].Name = fmt.Sprint("gone", i)
+		}
+		var g governance.Gate
+		g.Set(all, cfg)
+		return func() {
+			if g.Listed(served(t, nil, all.Tools).Catalog()); !g.Denies() {
+				t.Fatal("rules that name nothing deny nothing")
+			}
+		}
+	})
+}
+
 // The difference to none is what the gate adds to a call: without rules at most 1 % of a call, with 1 000 rules and
 // 10 000 tools at most 3 µs (SPEC-TOOLS 8.3). A call of a capsule over HTTP takes about 100 µs of processor time.
 func BenchmarkT83Gate(b *testing.B) {

@@ -58,7 +58,14 @@ func (s *Set) DecideRequest(c Caller, t *Target) Decision {
 	if len(t.Members) == 0 {
 		return s.Decide(c, t)
 	}
-	var d Decision
+	if c.Agent != "" {
+		return s.anyMember(c, t)
+	}
+	return t.reads.by(who.rules, func() Decision { return s.anyMember(c, t) })
+}
+
+// anyMember allows what a caller may do if it may call one of the tools of a provider.
+func (s *Set) anyMember(c Caller, t *Target) (d Decision) {
 	for _, tool := range t.Members {
 		if d = s.Decide(c, tool); d.Verdict != manifest.Deny {
 			return allowed
@@ -72,7 +79,7 @@ func (s *Set) Asks() bool { return s != nil && s.asks }
 
 // AsksAbout reports whether a call of a target may need an approval.
 func (s *Set) AsksAbout(t *Target) bool {
-	return s.Asks() && t != nil && slices.ContainsFunc(t.judgementOf(s).permissions, func(p ruling) bool { return p.wantsApproval() })
+	return s.Asks() && t != nil && slices.ContainsFunc(t.judgementOf(s).permissions(), func(p ruling) bool { return p.wantsApproval() })
 }
 
 // wantsApproval reports whether a ToolPermission wants approvals.
@@ -141,25 +148,27 @@ func (s *Set) judge(who *identity, t *Target, name string) Decision {
 // ToolPermission that applies, if there is one. decides reports that one applies that decides in place of roles.
 func (s *Set) named(who *identity, t *Target, name string) (d Decision, decides bool) {
 	j := t.judgementOf(s)
-	for _, p := range j.policies {
-		if p.applies(who) {
-			return Decision{Verdict: manifest.Deny, Rule: ruleOf("AgentPolicy", p.Reference), Why: fmt.Sprintf("the policy %s blocks %s", p.Name, t.name())}, false
-		}
+	if p := who.blockedBy(j, t); p != nil {
+		return Decision{Verdict: manifest.Deny, Rule: ruleOf("AgentPolicy", p.Reference), Why: fmt.Sprintf("the policy %s blocks %s", p.Name, t.name())}, false
 	}
 	d = allowed
-	for _, p := range j.permissions {
-		if !p.applies(who) {
-			continue
-		}
+	each := func(p ruling) (more bool) {
 		one := p.judge(who, t, name)
 		if one.Rule == "" {
 			one.Rule = ruleOf("ToolPermission", p.Reference)
 		}
 		decides = decides || p.decides
-		if d = stricter(d, one); d.Verdict == manifest.Deny {
-			break
+		d = stricter(d, one)
+		return d.Verdict != manifest.Deny
+	}
+	for _, list := range [][]ruling{who.rules.all, j.always} {
+		for _, p := range list {
+			if !each(p) {
+				return d, decides
+			}
 		}
 	}
+	who.permissionsFor(j, t, each)
 	return d, decides
 }
 
@@ -195,13 +204,13 @@ func (p *permission) judge(who *identity, t *Target, name string) Decision {
 
 // missing names what the caller lacks of what is required.
 func (p *permission) missing(who *identity, t *Target) (what string, lacks bool) {
-	for _, right := range p.Required {
+	for i, right := range p.required {
 		has := who.has(func(r *rights) bool { return r.grants(right, t) })
 		switch {
 		case has && p.Any:
 			return "", false
 		case !has && !p.Any:
-			return right.String(), true
+			return p.Required[i].String(), true
 		}
 	}
 	if p.Any && len(p.Required) > 0 {

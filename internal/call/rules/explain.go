@@ -56,7 +56,7 @@ func (s *Set) explain(who *identity, t *Target, name string) (steps []Step) {
 		steps = append(steps, one)
 	}
 	decides := false
-	for _, p := range j.permissions {
+	for _, p := range j.permissions() {
 		one := Step{Rule: ruleOf("ToolPermission", p.Reference), Applies: p.applies(who)}
 		if one.Applies {
 			d := p.judge(who, t, name)

@@ -49,18 +49,26 @@ type Decision struct {
 
 // Set is what holds at one moment. It is never changed. A nil Set allows everything.
 type Set struct {
-	blocked    map[string][]*policy // by the folded name of a tool; "*" for all tools
-	required   map[string][]*permission
-	byCaller   map[string]*binding  // by the exact name: subjects of an issuer may differ in their case alone
-	byGroup    map[string]*binding  // the same
-	bound      map[string]bool      // folded names of both, and of agents that they may act for
-	mentioned  map[string]bool      // callers, groups and agents that a rule or a binding names
-	byTask     bool                 // a policy names a task
-	asks       bool                 // a ToolPermission wants approvals
-	references []reference          // what has to name something
-	roles      map[string]*rights   // by name
-	unbound    []manifest.Reference // roles and toolsets that bindings name and nobody has defined
+	blocked  map[string][]*policy // by the folded name of a tool; "*" for all tools
+	required map[string][]*permission
+	byCaller map[string]*binding // by the exact name: subjects of an issuer may differ in their case alone
+	byGroup  map[string]*binding // the same
+	byTask   bool                // a policy names a task
+	asks     bool                // a ToolPermission wants approvals
+	roles    map[string]*rights  // by name
+	mentions
 	shut
+
+	scoped     scopedRules
+	identities identities
+}
+
+// mentions are the names in rules and bindings.
+type mentions struct {
+	bound      map[string]bool      // folded names of callers and groups with a binding, and of agents that they may act for
+	mentioned  map[string]bool      // callers, groups and agents that a rule or a binding names
+	references []reference          // what has to name something
+	unbound    []manifest.Reference // roles and toolsets that bindings name and nobody has defined
 }
 
 // shut is for a Set that denies everything.
@@ -72,12 +80,16 @@ type shut struct {
 
 type policy struct {
 	manifest.Policy
-	systems, tasks map[string]bool
+	systems, tasks, blocked map[string]bool // folded
+	order                   int
 }
 
 type permission struct {
 	manifest.Permission
-	agents map[string]bool
+	agents   map[string]bool // folded
+	tool     string          // folded
+	required []manifest.Right
+	order    int
 }
 
 // binding is a Binding with what its roles allow.
@@ -96,18 +108,18 @@ func New(documents manifest.Rules, bindings []Binding, toolsets []Toolset) *Set 
 	}
 	s := &Set{
 		blocked: map[string][]*policy{}, required: map[string][]*permission{},
-		byCaller: map[string]*binding{}, byGroup: map[string]*binding{}, bound: map[string]bool{},
-		mentioned: map[string]bool{}, roles: map[string]*rights{},
+		byCaller: map[string]*binding{}, byGroup: map[string]*binding{}, roles: map[string]*rights{},
+		mentions: mentions{bound: map[string]bool{}, mentioned: map[string]bool{}}, scoped: newScopedRules(),
 	}
 	for _, role := range documents.Roles {
 		r := newRights(role.Permissions)
 		s.roles[fold(role.Name)] = &r
 	}
-	for _, p := range documents.Policies {
-		s.addPolicy(p)
+	for i, p := range documents.Policies {
+		s.addPolicy(p, i)
 	}
-	for _, p := range documents.Permissions {
-		s.addPermission(p)
+	for i, p := range documents.Permissions {
+		s.addPermission(p, i)
 	}
 	sets := map[string]*globs{}
 	for _, set := range toolsets {
@@ -119,8 +131,9 @@ func New(documents manifest.Rules, bindings []Binding, toolsets []Toolset) *Set 
 	return s
 }
 
-func (s *Set) addPolicy(p manifest.Policy) {
-	one := &policy{Policy: p, systems: s.mention(p.Systems), tasks: names(p.Tasks)}
+func (s *Set) addPolicy(p manifest.Policy, order int) {
+	one := &policy{Policy: p, systems: s.mention(p.Systems), tasks: names(p.Tasks), blocked: names(p.Blocked), order: order}
+	s.scoped.addPolicy(one)
 	s.byTask = s.byTask || len(p.Tasks) > 0
 	for _, system := range p.Systems {
 		s.references = append(s.references, reference{system, aCaller, "the policy " + p.Name})
@@ -131,14 +144,15 @@ func (s *Set) addPolicy(p manifest.Policy) {
 	}
 }
 
-func (s *Set) addPermission(p manifest.Permission) {
-	one := &permission{Permission: p, agents: s.mention(p.Agents)}
+func (s *Set) addPermission(p manifest.Permission, order int) {
+	one := &permission{Permission: p, agents: s.mention(p.Agents), tool: fold(p.Tool.Name), required: folded(p.Required), order: order}
+	s.scoped.addPermission(one)
 	s.asks = s.asks || one.wantsApproval()
 	s.references = append(s.references, reference{p.Tool, aTool, "the ToolPermission " + p.Name})
 	for _, agent := range p.Agents {
 		s.references = append(s.references, reference{agent, aCaller, "the ToolPermission " + p.Name})
 	}
-	s.required[fold(p.Tool.Name)] = append(s.required[fold(p.Tool.Name)], one)
+	s.required[one.tool] = append(s.required[one.tool], one)
 }
 
 func (s *Set) bind(b Binding, toolsets map[string]*globs) {
@@ -199,59 +213,9 @@ func (s *Set) View(c Caller) string {
 	if len(who.bindings) == 0 && len(who.names) == 0 {
 		return ""
 	}
-	slices.Sort(who.names)
-	view := slices.Clone(who.names)
+	view := slices.Sorted(slices.Values(who.names))
 	for _, b := range who.bindings {
 		view = append(view, "\x01"+cmp.Or(b.Caller, "\x02"+b.Group))
 	}
 	return strings.Join(view, "\x00")
-}
-
-// identity is what the rules know of a caller.
-type identity struct {
-	names    []string // its own, and its groups', as far as a rule names them, folded
-	bindings []*binding
-	task     string
-	hasRoles bool
-	started  bool // it has started Orla, over stdio
-}
-
-func (s *Set) identify(c Caller) (who identity) {
-	who.started = c.Name == "stdio"
-	if name := fold(c.Name); s.mentioned[name] {
-		who.names = append(who.names, name)
-	}
-	if b := s.byCaller[exact(c.Name)]; b != nil {
-		who.bindings = append(who.bindings, b)
-	}
-	for _, group := range c.Groups {
-		if folded := fold(group); s.mentioned[folded] && !slices.Contains(who.names, folded) {
-			who.names = append(who.names, folded)
-		}
-		if b := s.byGroup[exact(group)]; b != nil && !slices.Contains(who.bindings, b) {
-			who.bindings = append(who.bindings, b)
-		}
-	}
-	for _, b := range who.bindings {
-		who.hasRoles = who.hasRoles || b.hasRoles
-	}
-	if s.byTask && c.Task != "" {
-		who.task = fold(c.Task)
-	}
-	return who
-}
-
-// is reports whether one of some names is the caller's.
-func (who *identity) is(among map[string]bool) bool {
-	return slices.ContainsFunc(who.names, func(name string) bool { return among[name] })
-}
-
-// has reports whether the caller has one of the rights that test finds.
-func (who *identity) has(test func(*rights) bool) bool {
-	return slices.ContainsFunc(who.bindings, func(b *binding) bool { return test(&b.rights) })
-}
-
-// speaksFor reports whether the caller may act for an agent.
-func (who *identity) speaksFor(agent string) bool {
-	return slices.ContainsFunc(who.bindings, func(b *binding) bool { return b.speaks[exact(agent)] })
 }

@@ -338,3 +338,29 @@ func BenchmarkDecide(b *testing.B) {
 		set.Decide(rules.Caller{Name: "ann", Groups: []string{"staff"}, Task: "t"}, targets[i%len(targets)])
 	}
 }
+
+// SPEC N1: in a toolset * stands for any characters but /, and nothing else is special.
+func TestN1PatternsOfToolsets(t *testing.T) {
+	for pattern, names := range map[string]map[string]bool{
+		"*":          {"": true, "a": true, "a/b": false},
+		"srv*":       {"srv": true, "srv--ab": true, "srv--a/b": false, "srv/": false, "SRV__x": true, "sr": false, "xsrv": false},
+		"*__read":    {"a__read": true, "__read": true, "a__read_": false, "read": false},
+		"a*b":        {"ab": true, "axxb": true, "a/b": false, "a": false, "aba": false, "ba": false},
+		"ab*ba":      {"abba": true, "aba": false},
+		"*x*y*":      {"xy": true, "1x2y3": true, "yx": false},
+		"a*b*c":      {"abc": true, "a1b2c": true, "acb": false, "abbc": true},
+		"**":         {"": true, "ab": true},
+		"a[b]*":      {"a[b]c": true, "abc": false},
+		"a?*":        {"a?c": true, "abc": false},
+		`a\\*`:       {`a\\c`: true, "a*": false},
+		"no":         {"no": true, "NO": true, "not": false},
+		"caf\u00e9*": {"cafe\u0301s": true, "cafe": false},
+	} {
+		set := rules.New(manifest.Rules{}, []rules.Binding{{Caller: "ann", Toolsets: refs("web")}}, []rules.Toolset{{Name: "web", Tools: []string{pattern, "other"}}})
+		for name, want := range names {
+			if got := set.Calls(rules.Caller{Name: "ann"}, rules.NewTarget([]string{name}, nil, nil, nil)); got != want {
+				t.Errorf("%q has %q: %t", pattern, name, got)
+			}
+		}
+	}
+}

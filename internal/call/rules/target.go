@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,13 +25,16 @@ type Target struct {
 	capabilities []string // folded
 
 	judged atomic.Pointer[judgement]
+	reads  reads
 }
 
 // judgement is what a Set says by the name of a target.
 type judgement struct {
-	set         *Set
-	policies    []*policy
-	permissions []ruling
+	set      *Set
+	global   *policy   // the first for all callers that blocks it
+	policies []*policy // all that block it
+	always   []ruling  // the ToolPermissions that name it, for all callers
+	scoped   []ruling  // and for some
 }
 
 // ruling is a ToolPermission that is about a target.
@@ -66,9 +68,6 @@ func appendNew(list []string, one string) []string {
 	return append(list, one)
 }
 
-// IsCalled reports whether rules for a folded name hold for the target.
-func (t *Target) IsCalled(folded string) bool { return slices.Contains(t.ruled, folded) }
-
 // Classes returns what a call of the target does.
 func (t *Target) Classes() []manifest.OperationClass { return t.classes }
 
@@ -86,12 +85,14 @@ func (t *Target) judgementOf(s *Set) *judgement {
 		return j
 	}
 	j := &judgement{set: s, policies: s.blocked["*"]}
-	j.add(s.required["*"], true)
 	for i, name := range t.ruled {
 		if name != "*" {
 			j.policies = append(slices.Clip(j.policies), s.blocked[name]...)
 			j.add(s.required[name], i < len(t.names)) // ruled begins with names
 		}
+	}
+	if i := slices.IndexFunc(j.policies, func(p *policy) bool { return p.Global }); i >= 0 {
+		j.global = j.policies[i]
 	}
 	t.judged.Store(j)
 	return j
@@ -99,8 +100,20 @@ func (t *Target) judgementOf(s *Set) *judgement {
 
 func (j *judgement) add(list []*permission, decides bool) {
 	for _, p := range list {
-		j.permissions = append(j.permissions, ruling{p, decides})
+		of := &j.always
+		if p.Scoped {
+			of = &j.scoped
+		}
+		*of = append(*of, ruling{p, decides})
 	}
+}
+
+// permissions returns the ToolPermissions that are about the target, whoever calls.
+func (j *judgement) permissions() (all []ruling) {
+	for _, p := range j.set.required["*"] {
+		all = append(all, ruling{p, true})
+	}
+	return append(append(all, j.always...), j.scoped...)
 }
 
 // rights are permissions, by what they are for. Names are folded.
@@ -147,60 +160,15 @@ func anyOf(all map[string]bool, names []string) bool {
 	return false
 }
 
-// grants reports whether the rights have one that is required for a target. Of a tool all its names are one.
+// grants reports whether the rights have one that is required for a target, with a folded name. Of a tool all its names are one.
 func (r *rights) grants(required manifest.Right, t *Target) bool {
-	if required.Tool == "" {
-		return anyOf(r.capabilities, []string{fold(required.Capability)})
-	}
-	name := fold(required.Tool)
-	if slices.Contains(t.names, name) {
+	switch {
+	case required.Tool == "":
+		return r.capabilities["*"] || r.capabilities[required.Capability]
+	case slices.Contains(t.names, required.Tool):
 		return anyOf(r.tools, t.names)
 	}
-	return anyOf(r.tools, []string{name})
-}
-
-// globs are names in which * stands for any characters.
-type globs struct {
-	exact map[string]bool
-	wild  []string
-}
-
-func newGlobs(list []string) *globs {
-	g := &globs{exact: map[string]bool{}}
-	for _, name := range list {
-		if name = fold(name); strings.Contains(name, "*") {
-			g.wild = append(g.wild, literally(name))
-		} else {
-			g.exact[name] = true
-		}
-	}
-	return g
-}
-
-// literally leaves nothing but * to be special in a pattern.
-var escapes = strings.NewReplacer(`\`, `\\`, `?`, `\?`, `[`, `\[`)
-
-func literally(pattern string) string { return escapes.Replace(pattern) }
-
-func (g *globs) add(other globs) {
-	for name := range other.exact {
-		g.exact[name] = true
-	}
-	g.wild = append(g.wild, other.wild...)
-}
-
-func (g *globs) match(names []string) bool {
-	for _, name := range names {
-		if g.exact[name] {
-			return true
-		}
-		for _, pattern := range g.wild {
-			if ok, err := path.Match(pattern, name); ok && err == nil {
-				return true
-			}
-		}
-	}
-	return false
+	return r.tools["*"] || r.tools[required.Tool]
 }
 
 // exact is a name of a caller, which is compared with regard to its case.
