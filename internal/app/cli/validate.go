@@ -50,7 +50,7 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err == nil {
 				discovery.WarnOfRenames(&found, cfg)
 				if len(args) == 0 { // the resources of another file may have them
-					daemon.AddDenials(cfg, &found)
+					wiring.AddDenials(cfg, &found)
 					discovery.WarnOfSecrets(&found, cfg)
 				}
 			}

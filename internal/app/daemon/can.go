@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"fmt"
-	"log/slog"
 	"slices"
 
 	"github.com/orla-project/orla/internal/app/config"
@@ -34,7 +32,7 @@ type Permission struct {
 // NoToolError.
 func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Permission, error) {
 	found := discovery.Find(cfg, home)
-	p, err := unstarted(cfg, &found)
+	p, err := wiring.Unstarted(cfg, &found)
 	if err != nil {
 		return Permission{}, &exit.Error{Code: exit.Failed, Err: err}
 	}
@@ -59,48 +57,10 @@ func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Per
 		found.Problems = append(found.Problems, unnamed...)
 	}
 	if said.Problems = slices.DeleteFunc(found.Problems, func(p manifest.Problem) bool { return !p.Denies }); len(said.Problems) == 0 {
-		said.Problems = doubts(unnamed)
+		said.Problems = wiring.Doubts(unnamed)
 	} else {
 		said.Verdict, said.Rule = manifest.Deny, cmp.Or(said.Problems[0].Path, said.Rule)
 		said.Why = "every call is denied, since a governance document cannot be read or names nothing"
 	}
 	return said, nil
-}
-
-// unstarted joins the parts with what was found, and starts nothing. It adds a problem for each place that has lost its rules.
-func unstarted(cfg *config.Loaded, found *manifest.Result) (*wiring.Parts, error) {
-	quiet := *cfg
-	quiet.AuditLog = "" // nothing is called
-	p, err := wiring.Join(&quiet, nil, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, err
-	}
-	p.Governance.Partial = true
-	p.Pins.Freeze()
-	p.Governance.Set(found, cfg)
-	p.Services.Declare(*found)
-	p.Supervisor.KnowOthers(nil, found.Faulty())
-	p.Supervisor.Apply(found.Tools)
-	return p, nil
-}
-
-// AddDenials adds a problem for each place because of which a running Orla denies every call, and for each rule because of which it
-// may: that names no tool that is known without running the capsules.
-func AddDenials(cfg *config.Loaded, found *manifest.Result) {
-	p, err := unstarted(cfg, found)
-	if err != nil { // orla serve says it, and calls nothing
-		return
-	}
-	defer p.Close()
-	found.Problems = append(found.Problems, doubts(p.Governance.Unnamed(p.Supervisor.Catalog(), found))...)
-}
-
-// doubts makes warnings of rules that name nothing, as far as the capsules said what they have when they last ran.
-func doubts(unnamed []manifest.Problem) []manifest.Problem {
-	for i := range unnamed {
-		p := &unnamed[i]
-		p.Severity, p.Denies = manifest.Warning, false
-		p.Err = fmt.Errorf("%w; unless a capsule offers it when it runs, every call is denied", p.Err)
-	}
-	return unnamed
 }

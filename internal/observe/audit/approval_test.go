@@ -51,7 +51,7 @@ func TestT88ADecisionHasALine(t *testing.T) {
 			t.Errorf("%s is %v; want %v", key, a[key], want)
 		}
 	}
-	if reason, _ := a["reason"].(string); len(reason) > 300 || !strings.HasPrefix(reason, "no no") {
+	if reason, _ := a["reason"].(string); len(reason) > 400 || !strings.HasPrefix(reason, "no no") {
 		t.Errorf("the reason is %q", reason)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // Arguments says that an operator has the arguments of calls of a tool kept, or not any more (SPEC O2).
@@ -21,8 +20,8 @@ func (l *Log) RecordArguments(a *Arguments) {
 	}
 	l.append(func(out []byte, _ *rawjson.Canonicalizer) []byte {
 		out = appendBegin(out, time.Now(), eventArguments)
-		out = appendText(append(out, `,"decider":`...), brief.Cut(a.By, maxText))
-		out = appendText(append(out, `,"tool":`...), brief.Cut(a.Tool, maxText))
+		out = appendText(append(out, `,"decider":`...), cut(a.By))
+		out = appendText(append(out, `,"tool":`...), cut(a.Tool))
 		if a.Until.IsZero() {
 			return append(out, `,"change":"forgotten"}`...)
 		}
