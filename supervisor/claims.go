@@ -162,12 +162,10 @@ func (c *claiming) lends(k claim, by *living) bool {
 		if rank == its || !c.of.absent(name) {
 			continue
 		}
-		owned, belongs := 1, 0
+		_, hasTools := c.of.claims[claim{aProvider, name}]
+		owned, belongs := 1, belongsTo(k, name, hasTools)
 		if away := c.of.living[name]; away != nil {
 			owned, belongs = away.owned(), away.names(k)
-		} else {
-			_, hasTools := c.of.claims[claim{aProvider, name}]
-			belongs = belongsTo(k, name, hasTools)
 		}
 		if cmp.Or(cmp.Compare(owned, by.owned()), cmp.Compare(belongs, by.names(k)), cmp.Compare(its, rank)) > 0 {
 			return true

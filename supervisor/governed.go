@@ -226,7 +226,7 @@ func (c *Catalog) isTaken(shown, provider string) bool {
 // GIT, where there is a GIT__HUB. Roles for such a name mean that one, whose name is longer.
 func (c *Catalog) isNested(forms []string, provider string) bool {
 	return slices.ContainsFunc(forms, func(name string) bool {
-		return rules.InProvider(rules.Folded(name), func(other string) bool { return len(other) > len(provider) && c.governed.naming.prefixes[other] })
+		return rules.InProvider(rules.Folded(name), func(other string) bool { return len(other) > len(provider) && c.governed.prefixes[other] })
 	})
 }
 

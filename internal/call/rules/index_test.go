@@ -20,7 +20,7 @@ func TestT83ManyRulesDecideAsEachDoes(t *testing.T) {
 		var docs manifest.Rules
 		rare := func() bool { return r.IntN(40) == 0 }
 		for i := range 40 {
-			p := manifest.Policy{Reference: refs(fmt.Sprint("p", i))[0], Global: rare() && rare(), Blocked: refs(tools[1+r.IntN(len(tools)-1)])}
+			p := manifest.Policy{Reference: refs(fmt.Sprint("p", i))[0], Global: r.IntN(1600) == 0, Blocked: refs(tools[1+r.IntN(len(tools)-1)])}
 			if rare() {
 				p.Blocked = refs("*")
 			}
