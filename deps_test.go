@@ -67,9 +67,9 @@ var imports = map[string][]string{
 
 	// Packages that come from elsewhere (docs/decisions/0048).
 	"internal/packages/permission": {"internal/file/regularfile"},                                                                                                 // what they ask for, and were granted
-	"internal/packages/lockfile":   {"internal/file/wholefile", "internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "manifest"}, // orla.lock, and the record in a package
+	"internal/packages/lockfile":   {"internal/file/wholefile", "internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "internal/service/secret", "manifest", "manifest/keys"}, // orla.lock, and the record in a package
 
-	"internal/packages": {"internal/file/wholefile", "internal/file/regularfile", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "manifest", "manifest/discover", "manifest/keys", "manifest/toolfile"}, // install, update, remove, verify
+	"internal/packages": {"internal/file/wholefile", "internal/file/regularfile", "internal/file/yamldoc", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "manifest", "manifest/discover", "manifest/keys", "manifest/toolfile"}, // install, update, remove, verify
 
 	// What a process inherits, as its manifest has it.
 	"internal/launch/environ": {"internal/deps", "internal/file/regularfile", "manifest"},

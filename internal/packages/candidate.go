@@ -27,14 +27,23 @@ type Candidate struct {
 	// before.
 	Unenforced []permission.Permission
 	Reasons    []string
-	// Secret is a Secret resource that goes beside the versions of the package; nil for none.
-	Secret []byte
+	// Secret has values for the Secret of the package, by key; nil for none.
+	Secret map[string]string
 	// Same says that this very content is installed already.
 	Same bool
 
 	session *Session
 	stage   stage
 	shown   shown
+	undo    undo
+}
+
+// undo is what TakeBack needs to know of an Install.
+type undo struct {
+	replaced bool // what is in the stage was the folder of the same version
+	secret   bool // the Secret was changed
+	// before and after are the Secret of before, and the one in its place; nil for none.
+	before, after []byte
 }
 
 // shown is what a Candidate was compared with.
@@ -160,9 +169,10 @@ func moved(entry lockfile.Package, commit string) error {
 	return fmt.Errorf("%s %s: the tag %s was commit %s when it was installed, and is %s now: somebody moved it", entry.Name, entry.Version, entry.Tag, entry.Commit, commit)
 }
 
-// HasSecret reports whether the Secret of a package is there, which is in no lock.
-func (s *Session) HasSecret(name string) bool {
-	return exists(filepath.Join(s.store.Dir, name, secretFile))
+// HasSecret reports whether the Secret that Orla has written for a package is there, which is in no lock.
+func (s *Session) HasSecret(entry *lockfile.Package) bool {
+	b, err := readSecret(filepath.Join(s.store.Dir, entry.Name))
+	return err == nil && b.name == entry.Source.SecretName(entry.Name)
 }
 
 // IsThere reports whether the folder of an entry has the record of it.
@@ -332,5 +342,5 @@ func granted(entry *lockfile.Package) []permission.Permission {
 	return list
 }
 
-// Discard removes the stage.
+// Discard removes the stage, and with it what an Install has replaced. It may be called again.
 func (c *Candidate) Discard() { c.stage.remove() }

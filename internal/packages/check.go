@@ -56,8 +56,11 @@ func (s *Session) check(stage, display string) (Content, error) {
 	}
 	for _, text := range c.About.Permissions {
 		p, err := permission.Parse(text)
-		if err == nil && p.Kind == permission.Remote {
+		switch {
+		case err == nil && p.Kind == permission.Remote:
 			err = fmt.Errorf("%s is only for remote servers of a registry", p)
+		case err == nil && p.Kind == permission.Secret:
+			err = fmt.Errorf("%s is asked for by runtime.secret_env: [%s]", p, p.Target)
 		}
 		if err == nil {
 			p, err = s.store.Machine.Resolve(p)
@@ -67,7 +70,13 @@ func (s *Session) check(stage, display string) (Content, error) {
 		}
 		c.Asked = append(c.Asked, p)
 	}
-	c.Asked = permission.Sorted(c.Asked)
+	secrets, err := lockfile.SecretsOf(c.Tool)
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", at, err)
+	}
+	if c.Asked = permission.Sorted(append(c.Asked, secrets...)); len(c.Asked) > permission.Most {
+		return c, fmt.Errorf("%s: with its secrets it asks for %d permissions, and a package may ask for at most %d, which somebody can read", at, len(c.Asked), permission.Most)
+	}
 	if _, err := s.store.Machine.Of(c.Asked); err != nil {
 		return c, fmt.Errorf("%s: permissions: %w", at, err)
 	}
@@ -116,7 +125,13 @@ func checkServer(stage, version, registry string) (c Content, err error) {
 			return c, fmt.Errorf("its server %s is not a name in public networks: only a registry on this machine may name a server in a local network or on this machine", asked.Target)
 		}
 	}
-	c.Asked = []permission.Permission{asked}
+	secrets, err := lockfile.SecretsOf(c.Tool)
+	if err != nil {
+		return c, err
+	}
+	if c.Asked = permission.Sorted(append(secrets, asked)); len(c.Asked) > permission.Most {
+		return c, fmt.Errorf("with its secrets it asks for %d permissions, and a package may ask for at most %d, which somebody can read", len(c.Asked), permission.Most)
+	}
 	return c, nil
 }
 

@@ -31,9 +31,14 @@ var ErrConsent = errors.New("it was not agreed to")
 var ErrChanged = errors.New("another orla has changed it in the meantime; try again")
 
 // Install installs a Candidate, if what is installed is still what it was compared with: the lock is written, and then
-// the stage becomes the folder of the version by one rename. On an error everything is as it was.
-func (c *Candidate) Install(ctx context.Context, agreed Consent) error {
-	defer c.Discard()
+// the stage becomes the folder of the version by one rename. On an error everything is as it was. A folder of the same version that
+// it has replaced is in the stage then, for TakeBack, until Discard.
+func (c *Candidate) Install(ctx context.Context, agreed Consent) (err error) {
+	defer func() {
+		if err != nil || !c.undo.replaced {
+			c.Discard()
+		}
+	}()
 	switch {
 	case len(c.More) > 0 && !agreed.Permissions:
 		return fmt.Errorf("%w that %s gets the permissions that it asks for", ErrConsent, c.Entry.Name)
@@ -60,23 +65,23 @@ func (c *Candidate) put(ctx context.Context) error {
 	before := s.Lock
 	next := before.Clone()
 	next.Put(c.Entry)
-	if c.Same {
-		return s.write(next)
-	}
-	if !sealed {
+	if !c.Same && !sealed {
 		return fmt.Errorf("%s %s: %w", c.Entry.Name, c.Entry.Version, ErrChanged)
 	}
 	if err := s.isOwn(c.Entry.Name); err != nil {
 		return err
 	}
-	if err := s.secret(c.Entry.Name, c.Secret, c.Before == nil); err != nil {
-		return err
+	if err := c.secret(ctx); err != nil {
+		return errors.Join(err, c.secretBack())
 	}
 	if err := s.write(next); err != nil {
-		return err
+		return errors.Join(err, c.secretBack())
 	}
-	if err := s.place(c.stage.dir, c.Entry); err != nil {
-		return errors.Join(err, s.restore(before))
+	if c.Same {
+		return nil
+	}
+	if err := s.place(c); err != nil {
+		return errors.Join(err, s.restore(before), c.secretBack(), c.folderBack())
 	}
 	return nil
 }
@@ -118,8 +123,8 @@ func same(a, b []lockfile.Package) bool {
 	return bytes.Equal((&lockfile.Lock{Packages: a}).Text(), (&lockfile.Lock{Packages: b}).Text())
 }
 
-// TakeBack undoes Install: the lock has of the package what it had before. Entries that another orla has changed since
-// then stay, with an error.
+// TakeBack undoes Install: the lock has of the package what it had before, and so have its folder and its Secret. Entries that
+// another orla has changed since then stay, with an error.
 func (c *Candidate) TakeBack(ctx context.Context) error {
 	s, name := c.session, c.Entry.Name
 	written, was := versionsOf(s.Lock, name), c.shown.versions
@@ -135,10 +140,13 @@ func (c *Candidate) TakeBack(ctx context.Context) error {
 			next.Put(entry)
 			isNew = isNew && entry.Version != c.Entry.Version
 		}
-		if err := s.write(next); err != nil || !isNew {
+		if err := errors.Join(c.secretBack(), s.write(next)); err != nil {
 			return err
 		}
-		return os.RemoveAll(s.folder(name, c.Entry.Version))
+		if isNew {
+			return os.RemoveAll(s.folder(name, c.Entry.Version))
+		}
+		return c.folderBack()
 	})
 }
 
@@ -176,8 +184,8 @@ func (c *Candidate) seal() error {
 }
 
 // place moves a stage to its folder.
-func (s *Session) place(stage string, entry lockfile.Package) error {
-	above, target := filepath.Join(s.store.Dir, entry.Name), s.folder(entry.Name, entry.Version)
+func (s *Session) place(c *Candidate) error {
+	above, target := filepath.Join(s.store.Dir, c.Entry.Name), s.folder(c.Entry.Name, c.Entry.Version)
 	if err := s.step("make the folder"); err != nil {
 		return err
 	}
@@ -188,9 +196,10 @@ func (s *Session) place(stage string, entry lockfile.Package) error {
 		removeEmpty(above)
 		return err
 	}
-	err := os.Rename(stage, target)
+	err := os.Rename(c.stage.dir, target)
 	if err != nil && exists(target) {
-		err = s.replace(stage, target, entry)
+		err = c.swap(target)
+		c.undo.replaced = err == nil
 	}
 	if err != nil {
 		removeEmpty(above)
@@ -202,21 +211,33 @@ func (s *Session) place(stage string, entry lockfile.Package) error {
 	return errors.Join(wholefile.SyncNames(above), wholefile.SyncNames(s.store.Dir))
 }
 
-// replace puts a stage in the place of the same version. If that needs two steps, the next Session undoes the first
+// folderBack puts the folder of the same version back that was there before.
+func (c *Candidate) folderBack() error {
+	if !c.undo.replaced {
+		return nil
+	}
+	c.undo.replaced = false
+	return c.swap(c.session.folder(c.Entry.Name, c.Entry.Version))
+}
+
+// swap exchanges the stage and the folder of the same version. If that needs several steps, the next Session undoes the first
 // one without the second.
-func (s *Session) replace(stage, target string, entry lockfile.Package) error {
-	if err := exchange(stage, target); err == nil {
-		return nil // what was there is in the stage, and goes with it
+func (c *Candidate) swap(target string) error {
+	if err := exchange(c.stage.dir, target); err != nil {
+		old := filepath.Join(c.session.store.Dir, work, oldStart+c.Entry.Name+"@"+c.Entry.Version)
+		if err := os.RemoveAll(old); err != nil {
+			return err
+		}
+		if err := os.Rename(target, old); err != nil {
+			return err
+		}
+		if err := os.Rename(c.stage.dir, target); err != nil {
+			return errors.Join(err, os.Rename(old, target))
+		}
+		if err := os.Rename(old, c.stage.dir); err != nil {
+			return err
+		}
 	}
-	old := filepath.Join(s.store.Dir, work, oldStart+entry.Name+"@"+entry.Version)
-	if err := os.RemoveAll(old); err != nil {
-		return err
-	}
-	if err := os.Rename(target, old); err != nil {
-		return err
-	}
-	if err := os.Rename(stage, target); err != nil {
-		return errors.Join(err, os.Rename(old, target))
-	}
-	return os.RemoveAll(old)
+	c.stage.holdAgain()
+	return nil
 }

@@ -290,7 +290,7 @@ func TestM3ServersAndTheirSecrets(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			c.Secret = []byte("apiVersion: orloj.dev/v1\nkind: Secret\nmetadata: {name: far, namespace: packages}\nspec: {stringData: {header: hunter2}}\n")
+			c.Secret = map[string]string{"header": "hunter2"}
 			return c.Install(p.Context(), all)
 		})
 	}

@@ -125,6 +125,17 @@ func (s *Session) stage() (stage, error) {
 	return stage{}, fmt.Errorf("%s: another process removes each folder that is made there", filepath.Join(s.store.Dir, work))
 }
 
+// holdAgain locks what is in a stage now, while nobody else changes the Store. If that fails, another process may remove it.
+func (s *stage) holdAgain() {
+	f, err := os.Open(s.dir)
+	if err != nil {
+		return
+	}
+	_ = alone(f)
+	_ = s.held.Close() // it was only locked
+	s.held = f
+}
+
 // removeLeft removes a stage whose process is not there any more, and anything else that has the name of one. What cannot
 // be removed is hidden, and does no harm.
 func removeLeft(path string) {

@@ -182,7 +182,15 @@ func (s Store) grantsMore(entry lockfile.Package) string {
 		if err != nil {
 			return "what it asks for cannot be read: " + err.Error()
 		}
-		texts = about.Permissions
+		t, _, _, err := toolfile.ReadPackage(dir, toolfile.ManifestFile, toolfile.ManifestFile, nil)
+		if err != nil {
+			return "what it asks for cannot be read: " + err.Error()
+		}
+		secrets, err := lockfile.SecretsOf(t)
+		if err != nil {
+			return err.Error()
+		}
+		texts = append(slices.Clone(about.Permissions), permission.Texts(secrets)...)
 	}
 	asked, err := permission.ParseAll(texts)
 	if err != nil {

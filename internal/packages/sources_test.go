@@ -14,8 +14,8 @@ import (
 	"github.com/orla-project/orla/internal/packages/lockfile"
 )
 
-// made installs a package that Orla makes, with a Secret if secret is not empty.
-func (p *project) made(source lockfile.Source, from packages.From, files map[string]string, secret string) error {
+// made installs a package that Orla makes, with a Secret of values if there are any.
+func (p *project) made(source lockfile.Source, from packages.From, files, secret map[string]string) error {
 	p.Helper()
 	return p.do(func(s *packages.Session) error {
 		c, err := s.Made(p.Context(), source, from, func(dir string) error {
@@ -27,13 +27,13 @@ func (p *project) made(source lockfile.Source, from packages.From, files map[str
 		if err != nil {
 			return err
 		}
-		c.Secret = []byte(secret)
+		c.Secret = secret
 		return c.Install(p.Context(), packages.Consent{})
 	})
 }
 
-// aSecret is a Secret as Orla writes it.
-const aSecret = "kind: Secret\nmetadata:\n  name: \"say\"\n  namespace: \"packages\"\n"
+// aSecret is what the Secret of a package has.
+var aSecret = map[string]string{"KEY": "hunter2"}
 
 // SPEC M5 and M7: a package from another source does not take over a name, what was granted to it, and its secrets,
 // whatever kind of source both have.
@@ -65,7 +65,7 @@ func TestM7AnotherSourceDoesNotTakeOverAName(t *testing.T) {
 			p.must(p.made(c.before, packages.From{Name: "say"}, tool("1.0.0", ""), aSecret))
 			before, err := os.ReadFile(p.store.Lock)
 			p.must(err)
-			err = p.made(c.after, packages.From{Name: "say"}, tool("2.0.0", ""), "")
+			err = p.made(c.after, packages.From{Name: "say"}, tool("2.0.0", ""), nil)
 			lock, readErr := os.ReadFile(p.store.Lock)
 			p.must(readErr)
 			switch {
@@ -86,7 +86,7 @@ func TestM7ANameStartsAgainWithoutSecrets(t *testing.T) {
 	files := map[string]string{"tool.yaml": "name: say\nversion: 1.0.0\ndescription: it says its version\nentrypoint: run\n", "run": "#!/bin/sh\n"}
 	secret := filepath.Join(p.store.Dir, "say", "secret.yaml")
 	p.must(p.made(source, packages.From{Name: "say"}, files, aSecret))
-	p.must(p.made(source, packages.From{Name: "say"}, files, ""))
+	p.must(p.made(source, packages.From{Name: "say"}, files, nil))
 	if !exists(secret) {
 		t.Error("the package has lost its Secret")
 	}
@@ -117,10 +117,10 @@ func TestM7FilesOfTheUserBesideAPackage(t *testing.T) {
 	}
 	const mine = "kind: Secret\nmetadata: {name: mine}\n"
 	p.put(dir, "secret.yaml", mine)
-	for _, secret := range []string{"", aSecret} {
+	for _, secret := range []map[string]string{nil, aSecret} {
 		err := p.made(source, packages.From{Name: "say"}, files, secret)
 		if err == nil || !strings.Contains(err.Error(), "say/secret.yaml is there") || text("secret.yaml") != mine || exists(p.store.Lock) {
-			t.Errorf("with the Secret %q: %v", secret, err)
+			t.Errorf("with the Secret %v: %v", secret, err)
 		}
 	}
 	p.must(os.Remove(filepath.Join(dir, "secret.yaml")))

@@ -297,6 +297,9 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if t.Isolation.PullSecret != (manifest.Isolation{}).PullSecret {
 		return beyond(t, "runtime.image_pull_secret: an installed package may not use secrets of this Orla")
 	}
+	if err := ownSecrets(t, entry, granted); err != nil {
+		return err
+	}
 	if remote := t.Runtime.Remote; remote != nil { // no process of this machine
 		if host, err := permission.RemoteOf(remote.Endpoint); err != nil || len(permission.More([]permission.Permission{host}, granted)) > 0 {
 			return beyond(t, "its server is %s, and it was not granted to send calls there; uninstall it and install it again", remote.Endpoint)
@@ -326,6 +329,20 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 	if !t.Isolation.Grants.Empty() {
 		t.Isolation.Grants.Hides = p.machine.Private
 	}
+	return nil
+}
+
+// ownSecrets lets an installed tool have the secrets that were granted, of the Secret of its package (SPEC M7): one that the user
+// has made for a tool or for a package from elsewhere may have the same name.
+func ownSecrets(t *manifest.Tool, entry *lockfile.Package, granted []permission.Permission) error {
+	asked, err := lockfile.SecretsOf(*t)
+	if err != nil {
+		return beyond(t, "%v", err)
+	}
+	if more := permission.More(asked, granted); len(more) > 0 {
+		return beyond(t, "it asks for %s, which was not granted; install it again from where it came, or name it in permissions below packages in orla.yaml", strings.Join(permission.Texts(more), ", "))
+	}
+	entry.BindSecrets(t)
 	return nil
 }
 

@@ -35,13 +35,12 @@ type Made struct {
 	Bundle *Download
 	// Questions are all that can be answered.
 	Questions []Question
-	// Secrets are values that belong in the Secret that SecretYAML writes, by their keys.
+	// Secrets are values that belong in the Secret of the package, by their keys.
 	Secrets map[string]string
 	// Notes say what somebody should know before it is installed.
 	Notes []string
 
-	namespace string // of the Secret
-	index     string // has the packages; "" for the usual one
+	index string // has the packages; "" for the usual one
 }
 
 // Download is a file elsewhere.
@@ -83,25 +82,9 @@ func writeFiles(root *os.Root, files map[string]string) error {
 	return nil
 }
 
-// SecretYAML returns the Secret with the values, for its owner's eyes alone; nil if there is none.
-func (m *Made) SecretYAML() []byte {
-	if len(m.Secrets) == 0 {
-		return nil
-	}
-	var out bytes.Buffer
-	head(&out, "Secret", m.Name, m.namespace)
-	out.WriteString("spec:\n  stringData:\n")
-	for _, key := range slices.Sorted(maps.Keys(m.Secrets)) {
-		fmt.Fprintf(&out, "    %s: %s\n", scalar(key), scalar(m.Secrets[key]))
-	}
-	return out.Bytes()
-}
-
-func head(out *bytes.Buffer, kind, name, namespace string) {
-	fmt.Fprintf(out, "apiVersion: orloj.dev/v1\nkind: %s\nmetadata:\n  name: %s\n", kind, scalar(name))
-	if namespace != "" {
-		fmt.Fprintf(out, "  namespace: %s\n", scalar(namespace))
-	}
+// head writes the beginning of an McpServer.
+func head(out *bytes.Buffer, name string) {
+	fmt.Fprintf(out, "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata:\n  name: %s\n", scalar(name))
 }
 
 // scalar returns a text as a scalar of YAML: one of JSON is one.

@@ -74,7 +74,7 @@ func valid(t *testing.T, m *bundle.Made) error {
 		}
 		return validPackage(dir)
 	}
-	for _, text := range [][]byte{m.Resource, m.SecretYAML()} {
+	for _, text := range [][]byte{m.Resource} {
 		list, _, err := resource.Parse(resource.File{Display: "x.yaml", Dir: t.TempDir()}, text)
 		if err != nil {
 			return err

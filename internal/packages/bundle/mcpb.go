@@ -147,7 +147,7 @@ func (i *importer) make() (*Made, error) {
 	if list := m.Compatibility.Platforms; len(list) > 0 && !slices.Contains(list, platformName(i.goos)) {
 		return nil, fmt.Errorf("the bundle is for %s, and not for %s", line(strings.Join(list, ", "), 100), i.goos)
 	}
-	i.made = &Made{Name: name, Version: semantic(m.Version), Secrets: map[string]string{}, Files: map[string]string{}, namespace: secretNamespace}
+	i.made = &Made{Name: name, Version: semantic(m.Version), Secrets: map[string]string{}, Files: map[string]string{}}
 	config := m.Server.Config
 	if other, ok := config.Platforms[platformName(i.goos)]; ok {
 		config = merged(config, other)

@@ -32,7 +32,7 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	if host, _, _ := strings.Cut(image, "/"); !m.here && isHost(host) && origin.MayBeThisMachine("https://"+host) {
 		return nil, fmt.Errorf("its image %q may be on this machine, which a registry elsewhere cannot name", line(image, 100))
 	}
-	made := &Made{Name: m.opts.Name, Version: semantic(m.server.Version), namespace: secretNamespace, Secrets: map[string]string{}}
+	made := &Made{Name: m.opts.Name, Version: semantic(m.server.Version), Secrets: map[string]string{}}
 	flags := []string{"run", "--interactive", "--rm", "--init", "--cap-drop=ALL", "--security-opt=no-new-privileges"}
 	var env imageVariables
 	add := func(name string, v value) error {
@@ -74,7 +74,7 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# Written by Orla: a server of an MCP registry, %s.\n", line(m.server.Name, 200))
-	head(&out, "McpServer", made.Name, "")
+	head(&out, made.Name)
 	command := m.opts.Engine
 	if len(env) > 0 {
 		command, flags = "sh", append([]string{"-c", env.script(), "orla", m.opts.Engine}, flags...)
@@ -188,10 +188,10 @@ func (m maker) remote(r registry.Transport, a *asker) (*Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &Made{Name: m.opts.Name, Version: semantic(m.server.Version), Secrets: map[string]string{}, namespace: secretNamespace}
+	made := &Made{Name: m.opts.Name, Version: semantic(m.server.Version), Secrets: map[string]string{}}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# Written by Orla: a server of an MCP registry, %s.\n", line(m.server.Name, 200))
-	head(&out, "McpServer", made.Name, "")
+	head(&out, made.Name)
 	fmt.Fprintf(&out, "spec:\n  transport: http\n  endpoint: %s\n", scalar(endpoint))
 	auth := false
 	for _, h := range r.Headers {

@@ -150,7 +150,7 @@ func (m maker) fromIndex(kind string, p registry.Package, a *asker) (*Made, erro
 	if err != nil {
 		return nil, err
 	}
-	made := &Made{Name: m.opts.Name, namespace: secretNamespace, Secrets: map[string]string{}}
+	made := &Made{Name: m.opts.Name, Secrets: map[string]string{}}
 	secrets, err := m.configure(p, a, &s, made)
 	if err != nil {
 		return nil, err

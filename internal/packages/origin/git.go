@@ -303,3 +303,18 @@ func readBatch(from *bufio.Reader, entries []entry, which []int, put func(int, i
 	}
 	return nil
 }
+
+// NotTracked returns an error if a repository of the user's has a file already, which is at path below dir: no .gitignore keeps
+// git from taking what changes in it. Without git, nothing takes it.
+func (g Git) NotTracked(ctx context.Context, dir, path string) error {
+	g.Limits = g.Limits.orDefault()
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	p := &program{git: g, work: dir}
+	out := &small{most: maxRefs}
+	// The folder may belong to another user, such as when root installs: its configuration names no program that this runs.
+	if err := p.run(ctx, out, "-c", "safe.directory=*", "ls-files", "--cached", "-z", "--", path); err != nil || out.Len() == 0 {
+		return nil //nolint:nilerr // it is in no repository
+	}
+	return fmt.Errorf("git has %s already, and would take the secrets in it: run git rm --cached %[1]s in its folder first, or remove the file and commit that", filepath.Join(dir, path))
+}

@@ -57,6 +57,7 @@ type program struct {
 	git    Git
 	scheme string // the one protocol that is allowed, or ""
 	dir    string // the repository of Orla's own; "" for none
+	work   string // a folder that may be in a repository of the user's, which is looked at; "" for none
 }
 
 // environ returns the environment of git.
@@ -65,10 +66,11 @@ func (p *program) environ() []string {
 		"LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 		"GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_OPTIONAL_LOCKS=0",
 		"GIT_SSH_COMMAND=" + ssh, "GIT_SSH_VARIANT=ssh", "SSH_ASKPASS_REQUIRE=never",
-		// Not the repository of the folder in which Orla was started.
-		"GIT_DIR=" + cmp.Or(p.dir, "/dev/null/none"),
 		// One object may need as much memory as a package may have on the disk.
 		fmt.Sprintf("GIT_ALLOC_LIMIT=%dk", (p.git.Limits.Bytes+64<<20)>>10),
+	}
+	if p.work == "" { // not the repository of the folder in which Orla was started
+		env = append(env, "GIT_DIR="+cmp.Or(p.dir, "/dev/null/none"))
 	}
 	if p.dir != "" {
 		env = append(env, "TMPDIR="+p.dir)
@@ -91,7 +93,7 @@ func (p *program) command(ctx context.Context, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(ctx, "git", append(given, args...)...)
 	cmd.Env = p.environ()
-	cmd.Dir = cmp.Or(p.dir, "/")
+	cmd.Dir = cmp.Or(p.dir, p.work, "/")
 	cmd.SysProcAttr = attributes()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 2 * time.Second

@@ -22,12 +22,13 @@ const (
 	Network Kind = "network"
 	Env     Kind = "env"
 	Remote  Kind = "remote" // of an McpServer elsewhere: Orla itself sends calls to the host
+	Secret  Kind = "secret" // a key of the package's own Secret
 )
 
 // Permission is one permission. The zero Permission is none.
 type Permission struct {
 	Kind Kind
-	// Target is a path that begins with / or ~, a host or the name of a variable. "" is all files or all hosts.
+	// Target is a path that begins with / or ~, a host, the name of a variable or the key of a secret. "" is all files or all hosts.
 	Target string
 }
 
@@ -38,6 +39,7 @@ const (
 )
 
 var (
+	key      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,253}$`) })
 	variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 	host     = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*(:[1-9][0-9]{0,4})?$`)
@@ -49,8 +51,8 @@ func Parse(text string) (Permission, error) {
 	if len(text) > MaxLength {
 		return Permission{}, fmt.Errorf("is longer than %d bytes", MaxLength)
 	}
-	for _, kind := range [...]Kind{Read, Write, Network, Env, Remote} {
-		if text == string(kind) && kind != Env && kind != Remote {
+	for _, kind := range [...]Kind{Read, Write, Network, Env, Remote, Secret} {
+		if text == string(kind) && kind != Env && kind != Remote && kind != Secret {
 			return Permission{Kind: kind}, nil
 		}
 		target, ok := strings.CutPrefix(text, string(kind)+":")
@@ -60,7 +62,7 @@ func Parse(text string) (Permission, error) {
 		p := Permission{kind, target}
 		return p, p.check()
 	}
-	return Permission{}, fmt.Errorf("%q is not a permission: those are filesystem:read[:PATH], filesystem:write[:PATH], network[:HOST] and env:NAME, and remote:HOST of a remote server", text)
+	return Permission{}, fmt.Errorf("%q is not a permission: those are filesystem:read[:PATH], filesystem:write[:PATH], network[:HOST] and env:NAME, remote:HOST of a remote server, and secret:KEY for a secret of the package", text)
 }
 
 // check returns what is wrong with the target.
@@ -75,6 +77,10 @@ func (p Permission) check() error {
 	case Remote:
 		if !host().MatchString(p.Target) || strings.HasPrefix(p.Target, "*") {
 			return fmt.Errorf("%q is not the host of a server, such as mcp.example.com", p.Target)
+		}
+	case Secret:
+		if !key().MatchString(p.Target) {
+			return fmt.Errorf("%q is not the key of a secret", p.Target)
 		}
 	case Env:
 		switch {
@@ -146,6 +152,8 @@ func (p Permission) Explain() string {
 		return "the whole network, including services of this machine; an Orla without tokens answers it too"
 	case p.Kind == Network:
 		return "connect to " + p.Target
+	case p.Kind == Secret:
+		return "the secret " + p.Target + " that you set for it"
 	case p.Kind == Remote:
 		return "Orla sends what its tools are called with, and its secrets, to " + p.Target
 	}

@@ -40,7 +40,7 @@ func (m Machine) Of(granted []Permission) (t Terms, err error) {
 			t.Network = true
 		case Env:
 			t.Env = append(t.Env, p.Target)
-		case Remote: // no process has it
+		case Remote, Secret: // no process has the one, and the other is resolved when a process starts
 		case Read, Write:
 			path, err := m.real(p.Target)
 			if err == nil {
@@ -148,7 +148,7 @@ func (m Machine) Unenforced(list []Permission) (those []Permission, reasons []st
 			if why := m.reaches(p.Target); why != "" {
 				add(p, "%s", why)
 			}
-		case Read, Env, Remote: // files of Orla itself are not shown, also not those that come later
+		case Read, Env, Remote, Secret: // files of Orla itself are not shown, also not those that come later
 		}
 	}
 	return those, reasons

@@ -109,7 +109,7 @@ func (w wanted) given(s *packages.Session) (answers map[string]string, kept bool
 	}
 	made := w.again.entry.Source.Made
 	isGiven := func(key string) bool { return answers[key] != "" }
-	kept = len(made.Secrets) > 0 && !slices.ContainsFunc(made.Secrets, isGiven) && s.HasSecret(w.again.entry.Name)
+	kept = len(made.Secrets) > 0 && !slices.ContainsFunc(made.Secrets, isGiven) && s.HasSecret(w.again.entry)
 	for key, answer := range made.Answers {
 		if !isGiven(key) {
 			answers[key] = answer
@@ -148,7 +148,7 @@ func (c command) finish(candidate *packages.Candidate, s *packages.Session, made
 	if len(with.Answers)+len(with.Secrets) > 0 || with.At != "" {
 		candidate.Entry.Source.Made = with
 	}
-	if candidate.Secret = made.SecretYAML(); kept {
+	if candidate.Secret = made.Secrets; kept {
 		candidate.Secret = nil
 	}
 	return nil

@@ -230,6 +230,7 @@ func (c command) installLocked(ctx context.Context, p *place, s *packages.Sessio
 		candidate, err := c.locked(ctx, p, s, entry, w)
 		if err == nil {
 			err = candidate.Install(ctx, packages.Consent{}) // the lock has what was agreed to
+			candidate.Discard()
 		}
 		if err != nil {
 			faults = append(faults, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
+	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest/toolfile"
 )
 
@@ -193,6 +194,9 @@ func (c command) printInfo(a about, asJSON bool) error {
 	if e := a.Lock; e != nil {
 		line("granted", cmp.Or(strings.Join(e.Permissions, ", "), "nothing"))
 		line("not enforced", strings.Join(e.Unenforced, ", "))
+		if strings.Contains(strings.Join(e.Permissions, "\n"), string(permission.Secret)+":") {
+			line("its Secret", "packages/"+e.Source.SecretName(e.Name))
+		}
 		line("from", e.Source.URL+ofRegistry(e.Source))
 		if e.Commit != "" {
 			line("revision", revision(*e))

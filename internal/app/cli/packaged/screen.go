@@ -41,6 +41,9 @@ func describe(candidate *packages.Candidate) string {
 		line("  %s %s serves now", b.Name, b.Version)
 	}
 	asked(&text, "It asks for:", candidate.Asked, candidate.More)
+	if isSecret := func(p permission.Permission) bool { return p.Kind == permission.Secret }; slices.ContainsFunc(candidate.Asked, isSecret) {
+		line("Its secrets are those of the Secret packages/%s, and no others.", e.Source.SecretName(e.Name))
+	}
 	if len(candidate.Unenforced) > 0 {
 		line("Orla cannot enforce:")
 		for i, p := range candidate.Unenforced {
