@@ -262,6 +262,16 @@ func (p *packages) find(t manifest.Tool) (in *toolsIn, dir string, was installed
 	return nil, "", installed{}
 }
 
+// Grant makes the tool of a package, which an entry of a lock is about, what it is once it is installed.
+func Grant(t *manifest.Tool, entry *lockfile.Package, cfg *config.Loaded, home string) error {
+	p := &packages{machine: MachineOf(cfg, home)}
+	if err := p.grant(t, entry, cfg.PackageOf(entry.Name)); err != nil {
+		return err
+	}
+	withLimits(t, cfg)
+	return ApplyTerms(t, cfg)
+}
+
 // grant sets what an installed tool may do (SPEC M7, N4, R6).
 func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator config.PackageConfig) error {
 	texts := entry.Permissions

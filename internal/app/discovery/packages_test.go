@@ -205,6 +205,29 @@ func TestM7TheOperatorOverrides(t *testing.T) {
 	}
 }
 
+// SPEC M7: an installed tool gets the secrets that were granted, from the Secret of its package. One that asks for others is not
+// served. A tool of the user's own uses the Secret of its name.
+func TestM7SecretsThatWereGranted(t *testing.T) {
+	p := newProject(t)
+	const asks = "runtime: {secret_env: [KEY]}\n"
+	p.add("a", "1.0.0", asks, func(e *lockfile.Package) { e.Permissions = []string{"secret:KEY"} })
+	p.add("b", "1.0.0", asks, func(e *lockfile.Package) { e.Permissions = []string{"network", "secret:KEYS"} })
+	p.put("tools/own/tool.yaml", "name: own\nversion: 1.0.0\ndescription: d\nentrypoint: run\n"+asks)
+	p.put("tools/own/run", "#!/bin/sh\n")
+	for name, want := range map[string]string{"a": lockfile.Source{Kind: lockfile.Local, URL: "/x"}.SecretName("a"), "own": "own"} {
+		if got, why := p.tool(name); got == nil || len(got.Run.SecretEnv) != 1 || got.Run.SecretEnv[0].Secret.Name != want {
+			t.Errorf("%s is %+v: %s", name, got, why)
+		}
+	}
+	if got, why := p.tool("b"); got != nil || !strings.Contains(why, "secret:KEY, which was not granted") {
+		t.Errorf("b is %+v: %s", got, why)
+	}
+	p.configure("packages: [{name: b, permissions: ['secret:KEY']}]\n")
+	if got, why := p.tool("b"); got == nil {
+		t.Errorf("with what the operator grants: %s", why)
+	}
+}
+
 // SPEC M7 and D7: an installed capsule that leaves the prefix out has its own name before each of its tools, also if there is
 // only one. One that is a tool by its manifest keeps its name, and one of the user's own is as it says.
 func TestM7ToolsOfAnInstalledCapsuleHaveItsPrefix(t *testing.T) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/deps"
@@ -110,4 +112,44 @@ func (p *Packages) Prepare(t manifest.Tool, done func()) (wait bool) {
 		done()
 	})
 	return true
+}
+
+// InstallPackages installs what a tool needs of other package managers into the state folder, for a process that does not serve: an
+// Orla that serves finds it there. It is not removed before end. tried is false if the state folder is another user's, who could
+// not use it.
+func InstallPackages(ctx context.Context, cfg *config.Loaded, t manifest.Tool) (tried bool, end func(), err error) {
+	dir := config.Absolute(config.StateDir(cfg, "env"))
+	end = func() {}
+	source, ok := environ.Dependencies(t, environ.Clean(os.Environ()))
+	if !ok {
+		return true, end, nil
+	}
+	if dir == "" || !isMine(dir) {
+		return false, end, nil
+	}
+	log := slog.New(slog.DiscardHandler)
+	local, err := newLocal(launch.Options{Log: log}, nil)
+	if err != nil {
+		return false, end, err
+	}
+	host := sandbox.NewHost(sandbox.HostOptions{Local: local, Log: log})
+	var p Packages
+	p.open(cfg, local.Guarded(), func(writes []string) launch.Launcher { return confine(host, writes) }, environ.Clean(os.Environ()), log)
+	end = func() { p.store.Close(); local.Close(); host.Close() }
+	return true, end, p.store.Tool(source).Install(ctx, func(string) {})
+}
+
+// isMine reports whether a folder belongs to this user, or can be made by it.
+func isMine(dir string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if os.IsNotExist(err) && dir != filepath.Dir(dir) {
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		return ok && int(stat.Uid) == os.Geteuid()
+	}
 }

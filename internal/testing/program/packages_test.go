@@ -130,6 +130,11 @@ func TestM8UpdatesOfARunningCapsule(t *testing.T) {
 	if err == nil || !strings.Contains(out, "say 1.2.0 was not READY, and 1.1.0 serves again") {
 		t.Errorf("an update that does not start: %v %s", err, out)
 	}
+	i.version("1.1.0", "#!/bin/sh\necho broken >&2\nexit 3\n", aCapsule)
+	out, err = i.orla("update", "say")
+	if err == nil || !strings.Contains(out, "say 1.1.0 was not READY, and 1.1.0 serves again") {
+		t.Errorf("one of the same version: %v %s", err, out)
+	}
 	if got := o.mustCall("say"); got != "1.1.0" {
 		t.Errorf("after it was taken back it says %q", got)
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
@@ -123,6 +125,11 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 	if err != nil {
 		return u, err
 	}
+	end, err := c.prepare(ctx, p, candidate)
+	defer end()
+	if err != nil {
+		return u, fmt.Errorf("%s %s was not installed, and %s serves on: %w", name, u.To, u.From, err)
+	}
 	if err := candidate.Install(ctx, agreed); err != nil {
 		return u, err
 	}
@@ -142,6 +149,20 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 	}
 	c.reload(context.WithoutCancel(ctx), p)
 	return u, nil
+}
+
+// prepare installs what the new version of a simple tool needs of other package managers, while the old one serves: nothing
+// follows its start, which is that of each call. A capsule that runs waits for it by itself. What was installed is kept until end.
+func (c command) prepare(ctx context.Context, p *place, candidate *packages.Candidate) (end func(), err error) {
+	t, entry := candidate.Tool, candidate.Entry
+	if t.Kind != manifest.Simple || discovery.Grant(&t, &entry, p.cfg, p.loader.Home) != nil { // the reload says why it is not served
+		return func() {}, nil
+	}
+	tried, end, err := wiring.InstallPackages(ctx, p.cfg, t) // with the digest that it will have
+	if !tried {
+		c.say("%s: the packages that it needs are installed by its first call: the state folder is another user's", entry.Name)
+	}
+	return end, err
 }
 
 // newer fetches the highest version; nil if the present one is it.
