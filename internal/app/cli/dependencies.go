@@ -135,7 +135,12 @@ func warnOfPermissions(found *manifest.Result) {
 		}
 		about, err := toolfile.ReadAbout(t.Dir, t.Source)
 		if err == nil {
-			if _, err = permission.ParseAll(about.Permissions); err != nil {
+			var list []permission.Permission
+			list, err = permission.ParseAll(about.Permissions)
+			if slices.ContainsFunc(list, func(p permission.Permission) bool { return p.Kind == permission.Secret }) {
+				err = errors.New("secrets are asked for by runtime.secret_env")
+			}
+			if err != nil {
 				err = fmt.Errorf("permissions: %w, so orla install refuses the package", err)
 			}
 		}

@@ -312,9 +312,10 @@ func (g Git) NotTracked(ctx context.Context, dir, path string) error {
 	defer cancel()
 	p := &program{git: g, work: dir}
 	out := &small{most: maxRefs}
-	// The folder may belong to another user, such as when root installs: its configuration names no program that this runs.
+	// It is in no repository if git has nothing to say. The folder may belong to another user, such as when root installs: its
+	// configuration names no program that this runs.
 	if err := p.run(ctx, out, "-c", "safe.directory=*", "ls-files", "--cached", "-z", "--", path); err != nil || out.Len() == 0 {
-		return nil //nolint:nilerr // it is in no repository
+		return nil
 	}
 	return fmt.Errorf("git has %s already, and would take the secrets in it: run git rm --cached %[1]s in its folder first, or remove the file and commit that", filepath.Join(dir, path))
 }

@@ -155,8 +155,11 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 // follows its start, which is that of each call. A capsule that runs waits for it by itself. What was installed is kept until end.
 func (c command) prepare(ctx context.Context, p *place, candidate *packages.Candidate) (end func(), err error) {
 	t, entry := candidate.Tool, candidate.Entry
-	if t.Kind != manifest.Simple || discovery.Grant(&t, &entry, p.cfg, p.loader.Home) != nil { // the reload says why it is not served
+	if t.Kind != manifest.Simple {
 		return func() {}, nil
+	}
+	if err := discovery.Grant(&t, &entry, p.cfg, p.loader.Home); err != nil {
+		return func() {}, err
 	}
 	tried, end, err := wiring.InstallPackages(ctx, p.cfg, t) // with the digest that it will have
 	if !tried {
