@@ -66,7 +66,7 @@ var imports = map[string][]string{
 	"manifest/discover":         {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc", "manifest", "manifest/resource", "manifest/toolfile"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/permission": {"internal/file/regularfile"},                                                                                                 // what they ask for, and were granted
+	"internal/packages/permission": {"internal/file/regularfile"},                                                                                                                                             // what they ask for, and were granted
 	"internal/packages/lockfile":   {"internal/file/wholefile", "internal/file/regularfile", "internal/file/yamldoc", "internal/packages/permission", "internal/service/secret", "manifest", "manifest/keys"}, // orla.lock, and the record in a package
 
 	"internal/packages": {"internal/file/wholefile", "internal/file/regularfile", "internal/file/yamldoc", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "manifest", "manifest/discover", "manifest/keys", "manifest/toolfile"}, // install, update, remove, verify
