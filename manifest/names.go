@@ -34,6 +34,16 @@ func Dashed(name string) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(AllowedName(name))
 }
 
+// RuleNames returns what rules know a manifest by, which is of one manifest alone (SPEC-TOOLS 8.4): its name, whatever the case is, and for
+// what has tools of its own, the form in which it stands before their names.
+func RuleNames(t *Tool) []string {
+	name := strings.ToLower(t.Name)
+	if t.Kind != Capsule {
+		return []string{name}
+	}
+	return []string{name, "\x00" + Dashed(name)}
+}
+
 // ValidName reports whether a tool can have the name as it is.
 func ValidName(name string) bool {
 	return name != "" && len(name) <= MaxName && !strings.ContainsFunc(name, NotInName)

@@ -34,10 +34,11 @@ func (s *Supervisor) publish() {
 		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
+	next.governed.lent, next.governed.servers = map[string]bool{}, map[string]*living{}
 	claims := s.newClaiming()
 	for name, l := range s.living {
 		if l.peer != nil {
-			next.named[name] = l.peer
+			next.named[name], next.governed.servers[name] = l.peer, l
 			claims.next[claim{aProvider, name}] = []string{name}
 		}
 	}
@@ -61,7 +62,6 @@ func (s *Supervisor) publish() {
 			next.peers = append(next.peers, l.peer)
 		}
 	}
-	next.governed.lent = map[string]bool{}
 	next.serveOthers(claims, warn, order)
 	s.serveTools(next, claims, warn, order)
 	next.withhold(order)
@@ -84,10 +84,13 @@ func (s *Supervisor) publish() {
 // serveTools adds the tools of all providers to a catalog.
 func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, order []*living) {
 	tools := offered(order, func(l *living) []*mcp.Tool { return l.tools }, func(t *mcp.Tool) string { return t.Name })
+	for i := range tools {
+		tools[i].fold()
+	}
 	winners := claims.winners(aTool, tools)
 	for name, l := range winners {
 		if claims.lends(claim{aTool, name}, l) {
-			next.governed.lent[rules.Folded(name)] = true
+			next.governed.lent[name] = true
 		}
 	}
 	before := map[string]*entry{}
@@ -95,16 +98,15 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 		before = old.entries
 	}
 	next.Tools = make([]*mcp.Tool, 0, len(winners))
+	served := make(map[string]bool, len(winners))
 	for _, l := range order {
 		talks := l.peer != nil && l.offers.Talks
 		if t, ok := l.provider.(Talker); ok && l.peer == nil {
 			talks = t.Talks()
 		}
 		for _, t := range l.tools {
-			if winners[t.Name] != l {
-				continue
-			}
-			if _, twice := next.entries[t.Name]; twice {
+			folded := rules.Folded(t.Name)
+			if winners[folded] != l || served[folded] {
 				continue
 			}
 			input, err := l.input(t)
@@ -118,7 +120,7 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 				e = &entry{of: l, provider: l.provider, listed: t, input: input, timeout: l.tool.Run.Timeout, tooLate: tooLate(t.Name, l.tool.Run.Timeout)}
 				e.attempt = s.attempts(l.tool, t, e)
 			}
-			next.entries[t.Name] = e
+			next.entries[t.Name], served[folded] = e, true
 			next.Tools = append(next.Tools, t)
 			if talks {
 				next.Talks[t.Name] = true

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
@@ -40,6 +41,9 @@ func readClaims(path string) map[claim][]string {
 	}
 	for sort, of := range text {
 		for key, line := range of {
+			if sort == aTool {
+				key = rules.Folded(key)
+			}
 			claims[claim{sort, key}] = line[:min(len(line), maxLine)]
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -28,6 +29,11 @@ type claim struct {
 	key  string
 }
 
+// isManifest reports whether a name is of one of the manifests that offer it.
+func (k claim) isManifest(line []string) bool {
+	return k.sort == aTool && slices.ContainsFunc(line, func(name string) bool { return rules.Folded(name) == k.key })
+}
+
 const (
 	// maxClaims bounds what is remembered for providers that are absent.
 	maxClaims = 10_000
@@ -37,8 +43,26 @@ const (
 
 // offer is what one provider offers of a sort.
 type offer struct {
-	by   *living
-	keys []string
+	by    *living
+	keys  []string
+	names []string // as the provider has them, in the same order; nil if they are the keys
+}
+
+// fold makes keys of names that are the same in rules if they differ in their case or their Unicode form alone (SPEC-TOOLS 8.4).
+func (o *offer) fold() {
+	o.names = o.keys
+	o.keys = make([]string, len(o.names))
+	for i, name := range o.names {
+		o.keys[i] = rules.Folded(name)
+	}
+}
+
+// name returns what the provider calls what has a key.
+func (o *offer) name(i int) string {
+	if o.names != nil {
+		return o.names[i]
+	}
+	return o.keys[i]
 }
 
 // claiming decides who serves what in one catalog.
@@ -98,9 +122,9 @@ func (c *claiming) winners(sort sort, offers []offer) map[string]*living {
 		}
 	}
 	for _, o := range offers { // in order, so that what is told of them is the same each time
-		for _, key := range o.keys {
+		for i, key := range o.keys {
 			if len(contested[key]) > 0 && winners[key] != o.by {
-				c.dispute(dispute{sort, o.by, winners[key]}, key)
+				c.dispute(dispute{sort, o.by, winners[key]}, o.name(i))
 			}
 		}
 	}
@@ -142,7 +166,8 @@ func (l *living) names(k claim) int { return belongsTo(k, l.tool.Name, l.peer !=
 // belongsTo says how much a name belongs to a manifest: most if the manifest itself has it, else more the longer the manifest's
 // own name is with which it begins, and 0 if it does not begin so. hasTools says that it has tools of its own.
 func belongsTo(k claim, name string, hasTools bool) int {
-	rest, begins := strings.CutPrefix(k.key, name)
+	name = rules.Folded(name)
+	rest, begins := strings.CutPrefix(rules.Folded(k.key), name)
 	switch {
 	case k.sort != aTool && k.sort != aPrompt:
 		return 0
@@ -195,7 +220,7 @@ func (c *claiming) done(warn warner) {
 	kept := map[bool]int{} // those of manifests, whose names roles mean, and others
 	for k, line := range c.of.claims {
 		_, offered := c.next[k]
-		isManifest := k.sort == aProvider || k.sort == aTool && slices.Contains(line, k.key)
+		isManifest := k.sort == aProvider || k.isManifest(line)
 		if offered || kept[isManifest] == maxClaims {
 			continue
 		}

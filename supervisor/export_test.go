@@ -9,7 +9,9 @@ func (s *Supervisor) HoldCalls() (release func()) {
 // Refresh publishes a new catalog of what the peers offer now.
 func (s *Supervisor) Refresh() {
 	for _, l := range s.living {
-		l.prepare(nil)
+		if l.peer != nil {
+			l.prepare(nil)
+		}
 	}
 	s.refresh()
 }

@@ -1,8 +1,8 @@
 package supervisor
 
 import (
+	"context"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -25,17 +25,14 @@ type governed struct {
 	peers   func() map[Peer]*rules.Target
 	names   func() map[string]bool // made when it is used
 	number  uint64                 // of the catalog
+	servers map[string]*living     // that have tools of their own, by their names
 	naming
 }
 
-// naming is whose a name is. Names are folded.
-type naming struct {
-	// manifests are the names of manifests: of those that are there, and of those that were.
-	manifests map[string]bool
-	// prefixes are the names of those that have tools of their own, as names of these begin.
-	prefixes map[string]bool
-	// lent are the names of tools that are another's while that is away, and of tools that differ in their case alone.
-	lent map[string]bool
+// An Originals is a Peer that knows its tools by their own names, also those that it does not serve.
+type Originals interface {
+	// Original returns a tool as the peer has listed it. known is false until it has listed its tools.
+	Original(name string) (tool *mcp.Tool, known bool)
 }
 
 // catalogs counts catalogs.
@@ -87,40 +84,6 @@ func (c *Catalog) govern(others others, claims map[claim][]string) {
 	c.governed.peers = sync.OnceValue(c.peerTargets)
 }
 
-// own notes whose names are. A name stays that of a manifest that is away: a role for it does not mean what another one has meanwhile.
-func (c *Catalog) own(others others, claims map[claim][]string) {
-	n := &c.governed.naming
-	n.manifests, n.prefixes = make(map[string]bool, len(claims)), map[string]bool{}
-	add := func(name string, hasTools bool) {
-		n.manifests[rules.Folded(name)] = true
-		if hasTools {
-			n.prefixes[rules.Folded(name)], n.prefixes[rules.Folded(manifest.Dashed(name))] = true, true
-		}
-	}
-	for _, name := range others.faulty {
-		add(name, false)
-	}
-	for i := range others.tools {
-		add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
-	}
-	for k, line := range claims {
-		if k.sort == aProvider || k.sort == aTool && slices.Contains(line, k.key) {
-			add(k.key, k.sort == aProvider)
-		}
-	}
-	by := map[string]string{} // whose a name is that does not say it
-	for name, e := range c.entries {
-		folded := rules.Folded(name)
-		if _, isNamer := e.provider.(Namer); !isNamer || e.of.names(claim{aTool, name}) > 0 {
-			continue
-		}
-		if first, twice := by[folded]; twice && first != e.of.tool.Name {
-			n.lent[folded] = true
-		}
-		by[folded] = e.of.tool.Name
-	}
-}
-
 // Target returns what a call of a tool would run; nil if there is no such tool.
 func (c *Catalog) Target(tool string) *rules.Target {
 	if e, ok := c.entries[tool]; ok {
@@ -170,125 +133,103 @@ func (c *Catalog) Told() bool { return c.known && len(c.silent) == 0 }
 
 // governedEntry is what rules have to know of an entry.
 type governedEntry struct {
-	of      original // what the tool is at its provider; zero where it has no name of its own there
-	aliases []string
-	shown   string    // the name that clients have for it; "" if it is not known
-	taken   bool      // another provider has that name
-	listed  *mcp.Tool // what an alias calls; nil for others, and where that is not known
-	target  *rules.Target
-	in      uint64 // the number of the catalog in which it was so last
+	names, own []string // as for rules.NewTarget
+	calls      called
+	target     *rules.Target
+	in         uint64 // the number of the catalog in which it was so last
+}
 
-	forms  []string // PROVIDER__TOOL and the like
-	nested bool     // they may be names of another provider's tools
+// called is what an alias calls.
+type called struct {
+	tool    *mcp.Tool // nil if nobody knows it
+	of      *living   // its provider; nil for one that is not there
+	nothing bool      // the provider is there and has no such tool, or the entry is no alias
 }
 
 // targetOf returns what a call of an entry would run. It is made at the first call, and again when the names
 // of the tool, or what they mean, are others: an entry outlives its catalog.
-func (c *Catalog) targetOf(e *entry) *rules.Target {
-	g := e.target.Load()
-	if g != nil && g.in == c.governed.number {
-		return g.target
+func (c *Catalog) targetOf(e *entry) *rules.Target { return c.governedOf(e).target }
+
+func (c *Catalog) governedOf(e *entry) *governedEntry {
+	before := e.target.Load()
+	if before != nil && before.in == c.governed.number {
+		return before
 	}
-	if g == nil || !c.isCurrent(e, g) {
-		g = c.newTarget(e)
+	g := &governedEntry{calls: c.calledBy(e), in: c.governed.number}
+	g.names, g.own = c.namesOf(e)
+	if before != nil && before.calls == g.calls && slices.Equal(before.names, g.names) && slices.Equal(before.own, g.own) {
+		g.target = before.target
 	} else {
-		same := *g
-		g = &same
+		var capabilities []string
+		if e.of.tool.Resource != nil {
+			capabilities = e.of.tool.Resource.Capabilities
+		}
+		g.target = rules.NewTarget(g.names, g.own, classes(e, g.calls), capabilities)
 	}
-	g.in = c.governed.number
 	e.target.Store(g)
-	return g.target
-}
-
-// isCurrent reports whether what rules have to know of an entry is still so.
-func (c *Catalog) isCurrent(e *entry, g *governedEntry) bool {
-	return slices.Equal(g.aliases, c.governed.aliases[g.of]) && g.shown == c.governed.shown[g.of] && g.taken == c.isTaken(g.shown, g.of.provider) &&
-		g.nested == c.isNested(g.forms, g.of.provider) && g.listed == c.calledBy(e, g)
-}
-
-// isTaken reports whether the name that clients have for a tool of a provider is another's: a role for that name means the other.
-func (c *Catalog) isTaken(shown, provider string) bool {
-	name, n := rules.Folded(shown), &c.governed.naming
-	its := []string{rules.Folded(provider), rules.Folded(manifest.Dashed(provider))}
-	switch {
-	case slices.Contains(its, name):
-		return false
-	case n.manifests[name] || n.lent[name]:
-		return true
-	}
-	isOwn := slices.ContainsFunc(its, func(own string) bool { return strings.HasPrefix(name, own+"__") || strings.HasPrefix(name, own+"--") })
-	return rules.InProvider(name, func(other string) bool {
-		return n.prefixes[other] && !slices.Contains(its, other) && (!isOwn || len(other) > len(provider))
-	})
-}
-
-// isNested reports whether names of a provider's tool are as well such as tools of another provider have: GIT__HUB__READ of
-// GIT, where there is a GIT__HUB. Roles for such a name mean that one, whose name is longer.
-func (c *Catalog) isNested(forms []string, provider string) bool {
-	return slices.ContainsFunc(forms, func(name string) bool {
-		return rules.InProvider(rules.Folded(name), func(other string) bool { return len(other) > len(provider) && c.governed.prefixes[other] })
-	})
-}
-
-// calledBy returns the tool that an alias calls; nil for what is no alias, and if nobody offers the tool now.
-func (c *Catalog) calledBy(e *entry, g *governedEntry) *mcp.Tool {
-	original := c.entries[c.governed.shown[g.of]]
-	if e.of.tool.Kind != manifest.MCP || original == nil {
-		return nil
-	}
-	return original.listed
-}
-
-func (c *Catalog) newTarget(e *entry) *governedEntry {
-	tool := &e.of.tool
-	g := &governedEntry{}
-	names, own := []string{e.listed.Name, tool.Name}, []string(nil)
-	if c.isTaken(e.listed.Name, tool.Name) {
-		names, own = []string{tool.Name}, []string{e.listed.Name}
-	}
-	switch provider, isNamer := e.provider.(Namer); {
-	case tool.Kind == manifest.MCP:
-		g.of = original{tool.Resource.Server, tool.Resource.ServerTool}
-	case isNamer:
-		g.of = original{tool.Name, provider.OwnTool(e.listed.Name)}
-	}
-	if of := g.of; of != (original{}) {
-		g.aliases = c.governed.aliases[of]
-		g.forms = []string{of.provider + "__" + of.tool, of.provider + "--" + of.tool, manifest.Dashed(of.provider) + "--" + manifest.Dashed(of.tool)}
-		names, own = append(append(names, of.provider), g.aliases...), append(own, of.tool)
-		if g.nested = c.isNested(g.forms, of.provider); g.nested {
-			own = append(own, g.forms...)
-			names = slices.DeleteFunc(names, func(name string) bool { return name != tool.Name && slices.Contains(g.forms, name) })
-		} else {
-			names = append(names, g.forms...)
-		}
-		g.shown = c.governed.shown[of]
-		g.taken = c.isTaken(g.shown, of.provider)
-		switch {
-		case g.shown == "":
-		case g.taken, g.nested && slices.Contains(g.forms, g.shown):
-			own = append(own, g.shown)
-		default:
-			names = append(names, g.shown)
-		}
-	}
-	var capabilities []string
-	if tool.Resource != nil {
-		capabilities = tool.Resource.Capabilities
-	}
-	g.listed = c.calledBy(e, g)
-	g.target = rules.NewTarget(names, own, c.classes(e, g), capabilities)
 	return g
 }
 
-// classes returns what a call of an entry does. What an alias calls runs whatever the alias says of itself.
-func (c *Catalog) classes(e *entry, g *governedEntry) []manifest.OperationClass {
+// calledBy returns what an alias calls.
+func (c *Catalog) calledBy(e *entry) called {
+	if e.of.tool.Kind != manifest.MCP {
+		return called{nothing: true}
+	}
+	r := e.of.tool.Resource
+	p, isOriginals := c.named[r.Server].(Originals)
+	if !isOriginals {
+		return called{}
+	}
+	tool, known := p.Original(r.ServerTool)
+	return called{tool: tool, of: c.governed.servers[r.Server], nothing: known && tool == nil}
+}
+
+// isKnown reports whether somebody knows what a call does.
+func (c called) isKnown() bool { return c.tool != nil || c.nothing }
+
+// settled waits until it is known what an alias calls, so that a call is judged by what it does (SPEC-TOOLS 8.5). It returns the catalog
+// and the entry to go on with; if the server does not say it within the tool's timeout, a call may do anything.
+func (s *Supervisor) settled(ctx context.Context, c *Catalog, e *entry) (*Catalog, *entry) {
+	if e.of.tool.Kind != manifest.MCP || !c.awaits(e) {
+		return c, e
+	}
+	if e.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.timeout)
+		defer cancel()
+	}
+	for name := e.listed.Name; e != nil && c.awaits(e) && c.Wait(ctx) == nil; {
+		c = s.catalog.Load()
+		e = c.entries[name]
+	}
+	return c, e
+}
+
+// awaits reports whether the server of an alias has not said yet what the alias calls, and will.
+func (c *Catalog) awaits(e *entry) bool {
+	if e.of.tool.Kind != manifest.MCP || c.governedOf(e).calls.isKnown() {
+		return false
+	}
+	p := c.named[e.of.tool.Resource.Server]
+	_, isOriginals := p.(Originals)
+	return isOriginals && (!p.Offers().Known || c.calledBy(e).isKnown()) // then there is another catalog soon
+}
+
+// anyClass is what a call may do of which nobody knows what it does.
+var anyClass = []manifest.OperationClass{manifest.ClassRead, manifest.ClassWrite, manifest.ClassDelete, manifest.ClassAdmin}
+
+// classes returns what a call of an entry does. What an alias calls runs whatever the alias says of itself. While nobody knows that, a
+// call may do anything.
+func classes(e *entry, calls called) []manifest.OperationClass {
 	all := classesOf(&e.of.tool, e.listed)
-	if g.listed == nil {
+	if calls.nothing {
 		return all
 	}
-	original := c.entries[c.governed.shown[g.of]]
-	for _, class := range classesOf(&original.of.tool, original.listed) {
+	others := anyClass
+	if calls.tool != nil {
+		others = classesOf(&calls.of.tool, calls.tool)
+	}
+	for _, class := range others {
 		if !slices.Contains(all, class) {
 			all = append(slices.Clip(all), class)
 		}
@@ -319,7 +260,11 @@ func classesOf(tool *manifest.Tool, listed *mcp.Tool) []manifest.OperationClass 
 func (c *Catalog) peerTargets() map[Peer]*rules.Target {
 	all := make(map[Peer]*rules.Target, len(c.named))
 	for name, p := range c.named {
-		all[p] = rules.NewTarget([]string{name}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+		names, own := []string{name}, []string(nil)
+		if c.governed.manifests[rules.Folded(name)] != name { // another's as well
+			names, own = own, names
+		}
+		all[p] = rules.NewTarget(names, own, []manifest.OperationClass{manifest.ClassRead}, nil)
 	}
 	for _, e := range c.entries {
 		if p, ok := e.provider.(Peer); ok && all[p] != nil {

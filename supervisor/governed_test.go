@@ -16,18 +16,33 @@ import (
 // named is a peer whose tools are known to it by their own names.
 type named struct {
 	*fakePeer
-	own map[string]string // by the name that is listed
+	own    map[string]string    // by the name that is listed
+	hidden map[string]*mcp.Tool // that it does not serve, by its own names
 }
 
 func (n named) OwnTool(listed string) string { return n.own[listed] }
+
+// Original returns a tool by its own name, of all that are offered.
+func (n named) Original(name string) (*mcp.Tool, bool) {
+	offers := n.Offers()
+	if !offers.Known || offers.Silent {
+		return nil, false
+	}
+	for _, t := range offers.Tools {
+		if n.own[t.Name] == name {
+			return t, true
+		}
+	}
+	return n.hidden[name], true
+}
 
 // SPEC-TOOLS 8.4: a capsule does not get what a role allows for another one by a tool that has the other's name. Rules
 // for that name hold for both.
 func TestT84ACapsuleDoesNotTakeTheNameOfAnother(t *testing.T) {
 	peers := map[string]supervisor.Provider{
-		"search": named{newFakePeer("search", peer.Offers{Known: true, Tools: listed("search__web", "search__news")}), map[string]string{"search__web": "web", "search__news": "news"}},
-		"evil":   named{newFakePeer("evil", peer.Offers{Known: true, Tools: listed("search")}), map[string]string{"search": "search"}},
-		"worse":  named{newFakePeer("worse", peer.Offers{Known: true, Tools: listed("worse__search", "worse__exfil")}), map[string]string{"worse__search": "search", "worse__exfil": "exfil"}},
+		"search": named{fakePeer: newFakePeer("search", peer.Offers{Known: true, Tools: listed("search__web", "search__news")}), own: map[string]string{"search__web": "web", "search__news": "news"}},
+		"evil":   named{fakePeer: newFakePeer("evil", peer.Offers{Known: true, Tools: listed("search")}), own: map[string]string{"search": "search"}},
+		"worse":  named{fakePeer: newFakePeer("worse", peer.Offers{Known: true, Tools: listed("worse__search", "worse__exfil")}), own: map[string]string{"worse__search": "search", "worse__exfil": "exfil"}},
 	}
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) { return peers[tool.Name], nil }},
@@ -58,8 +73,8 @@ func TestT84ACapsuleDoesNotTakeTheNameOfAnother(t *testing.T) {
 // SPEC-TOOLS 8.4: a role for a name means the provider that has it, also if that comes later than a tool of that name.
 func TestT84AProviderThatComesLaterHasItsName(t *testing.T) {
 	peers := map[string]supervisor.Provider{
-		"search": named{newFakePeer("search", peer.Offers{Known: true, Tools: listed("search__web")}), map[string]string{"search__web": "web"}},
-		"zz":     named{newFakePeer("zz", peer.Offers{Known: true, Tools: listed("search")}), map[string]string{"search": "search"}},
+		"search": named{fakePeer: newFakePeer("search", peer.Offers{Known: true, Tools: listed("search__web")}), own: map[string]string{"search__web": "web"}},
+		"zz":     named{fakePeer: newFakePeer("zz", peer.Offers{Known: true, Tools: listed("search")}), own: map[string]string{"search": "search"}},
 	}
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) { return peers[tool.Name], nil }},
@@ -82,7 +97,7 @@ func TestT84AProviderThatComesLaterHasItsName(t *testing.T) {
 
 // SPEC-TOOLS 8.4: what a role allows for a tool, it does not allow for one that only its provider calls so.
 func TestT84ARoleMeansTheNameThatClientsHave(t *testing.T) {
-	far := named{newFakePeer("far", peer.Offers{Known: true, Tools: listed("far__search")}), map[string]string{"far__search": "search"}}
+	far := named{fakePeer: newFakePeer("far", peer.Offers{Known: true, Tools: listed("far__search")}), own: map[string]string{"far__search": "search"}}
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return far, nil }},
 		Log:   slog.New(slog.DiscardHandler),
@@ -109,7 +124,7 @@ func TestT85AnAliasHasTheClassesOfItsOriginal(t *testing.T) {
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{
 			manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) {
-				return named{box, map[string]string{"box__wipe": "wipe"}}, nil
+				return named{fakePeer: box, own: map[string]string{"box__wipe": "wipe"}}, nil
 			},
 			manifest.MCP: func(manifest.Tool) (supervisor.Provider, error) { return alias, nil },
 		},
@@ -129,8 +144,8 @@ func TestT85AnAliasHasTheClassesOfItsOriginal(t *testing.T) {
 	if got := s.Catalog().Target("tidy").Classes(); !slices.Equal(got, []manifest.OperationClass{manifest.ClassRead, manifest.ClassDelete}) {
 		t.Errorf("the classes of the alias: %v", got)
 	}
-	if s.Apply([]manifest.Tool{tidy}); !may() {
-		t.Error("nobody knows what the alias calls, and its own classes do not hold")
+	if s.Apply([]manifest.Tool{tidy}); may() {
+		t.Error("nobody knows what the alias calls, and it is called")
 	}
 	if s.Apply([]manifest.Tool{capsuleTool("box", ""), tidy}); may() {
 		t.Error("the original is back, and the alias is called")
@@ -141,8 +156,8 @@ func TestT85AnAliasHasTheClassesOfItsOriginal(t *testing.T) {
 // calls its tool, whoever was first.
 func TestT84ANameBelongsToTheLongerProvider(t *testing.T) {
 	peers := map[string]supervisor.Provider{
-		"git":      named{newFakePeer("git", peer.Offers{Known: true, Tools: listed("git__hub__read", "git__hub__exfil")}), map[string]string{"git__hub__read": "hub__read", "git__hub__exfil": "hub__exfil"}},
-		"git__hub": named{newFakePeer("git__hub", peer.Offers{Known: true, Tools: listed("git__hub__read")}), map[string]string{"git__hub__read": "read"}},
+		"git":      named{fakePeer: newFakePeer("git", peer.Offers{Known: true, Tools: listed("git__hub__read", "git__hub__exfil")}), own: map[string]string{"git__hub__read": "hub__read", "git__hub__exfil": "hub__exfil"}},
+		"git__hub": named{fakePeer: newFakePeer("git__hub", peer.Offers{Known: true, Tools: listed("git__hub__read")}), own: map[string]string{"git__hub__read": "read"}},
 	}
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(tool manifest.Tool) (supervisor.Provider, error) { return peers[tool.Name], nil }},
@@ -201,10 +216,10 @@ func TestT84ANameStaysThatOfWhoIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			peers := map[string]supervisor.Provider{
-				"first":  named{newFakePeer("first", peer.Offers{Known: true, Tools: listed("deploy")}), map[string]string{"deploy": "deploy"}},
-				"evil":   named{newFakePeer("evil", peer.Offers{Known: true, Tools: listed("deploy")}), map[string]string{"deploy": "deploy"}},
-				"loud":   named{newFakePeer("loud", peer.Offers{Known: true, Tools: listed("DEPLOY")}), map[string]string{"DEPLOY": "DEPLOY"}},
-				"nested": named{newFakePeer("nested", peer.Offers{Known: true, Tools: listed("first__deploy")}), map[string]string{"first__deploy": "first__deploy"}},
+				"first":  named{fakePeer: newFakePeer("first", peer.Offers{Known: true, Tools: listed("deploy")}), own: map[string]string{"deploy": "deploy"}},
+				"evil":   named{fakePeer: newFakePeer("evil", peer.Offers{Known: true, Tools: listed("deploy")}), own: map[string]string{"deploy": "deploy"}},
+				"loud":   named{fakePeer: newFakePeer("loud", peer.Offers{Known: true, Tools: listed("DEPLOY")}), own: map[string]string{"DEPLOY": "DEPLOY"}},
+				"nested": named{fakePeer: newFakePeer("nested", peer.Offers{Known: true, Tools: listed("first__deploy")}), own: map[string]string{"first__deploy": "first__deploy"}},
 			}
 			s := supervisor.New(supervisor.Options{
 				Build: map[manifest.Kind]supervisor.Build{
@@ -224,7 +239,8 @@ func TestT84ANameStaysThatOfWhoIsAway(t *testing.T) {
 			}
 			role := manifest.Role{Reference: manifest.Reference{Name: "r", At: "a.yaml:1:1"}, Permissions: []manifest.Right{{Tool: test.tool}}}
 			granted := rules.New(manifest.Rules{Roles: []manifest.Role{role}}, []rules.Binding{{Caller: "ann", Roles: []manifest.Reference{role.Reference}}}, nil)
-			if got := granted.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target(test.calls)); got != test.want {
+			target := s.Catalog().Target(test.calls)
+			if got := target != nil && granted.Calls(rules.Caller{Name: "ann"}, target); got != test.want {
 				t.Errorf("the role for %s allows %s: %t", test.tool, test.calls, got)
 			}
 		})

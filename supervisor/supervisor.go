@@ -270,6 +270,9 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 		return Answer{}, err
 	}
 	defer leave()
+	if c, e = s.settled(ctx, c, e); e == nil {
+		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q any more", call.Tool)
+	}
 	var admitted Admitted
 	if s.opts.Admit != nil {
 		if admitted, err = s.opts.Admit(ctx, call, c.targetOf(e)); err != nil {

@@ -3,6 +3,7 @@ package offers
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -49,19 +50,23 @@ func (s scheme) full(name string) string {
 //
 // A name that is too long, or that two things would share, ends in a hash of the full name,
 // so that it does not depend on the order of the list. If one of the two needs no change to
-// fit, it keeps the name without a hash.
+// fit, it keeps the name without a hash. Names that differ in their case alone are one name
+// (SPEC-TOOLS 8.4).
 func namesOf(t manifest.Tool, own []string) map[string]string {
 	s := schemeOf(t, len(own))
-	same := map[string]int{}
+	same, unchanged := map[string]int{}, map[string]int{}
 	for _, name := range own {
-		same[s.fit(s.full(name))]++
+		plain := s.fit(s.full(name))
+		if same[folded(plain)]++; plain == s.full(name) {
+			unchanged[folded(plain)]++
+		}
 	}
 	names := make(map[string]string, len(own))
 	taken := map[string]bool{}
 	for _, name := range own {
 		plain := s.fit(s.full(name))
-		if len(plain) <= maxName && (same[plain] == 1 || plain == s.full(name)) {
-			names[name], taken[plain] = plain, true
+		if len(plain) <= maxName && (same[folded(plain)] == 1 || plain == s.full(name) && unchanged[folded(plain)] == 1) {
+			names[name], taken[folded(plain)] = plain, true
 		}
 	}
 	for _, name := range own {
@@ -72,6 +77,9 @@ func namesOf(t manifest.Tool, own []string) map[string]string {
 	return names
 }
 
+// folded makes names comparable that have only what MCP allows in them.
+func folded(name string) string { return strings.ToLower(name) }
+
 // hashed returns a name that ends in a hash of the full name and is not taken.
 func (s scheme) hashed(full string, taken map[string]bool) string {
 	plain := s.fit(full)
@@ -79,8 +87,8 @@ func (s scheme) hashed(full string, taken map[string]bool) string {
 	for digits := 4; ; digits++ { // a name is taken only if somebody chose it to collide
 		suffix := s.hash + hex.EncodeToString(sum[:digits])
 		name := plain[:min(len(plain), maxName-len(suffix))] + suffix
-		if !taken[name] || digits == len(sum)-1 {
-			taken[name] = true
+		if !taken[folded(name)] || digits == len(sum)-1 {
+			taken[folded(name)] = true
 			return name
 		}
 	}
@@ -113,11 +121,11 @@ func (o *Offering) namesBut(own []string, kind pins.Kind, held *pins.Held) map[s
 	}
 	taken := map[string]bool{}
 	for _, name := range names {
-		taken[name] = true
+		taken[folded(name)] = true
 	}
 	whole := namesOf(o.tool, own)
 	for _, name := range added {
-		if !taken[whole[name]] {
+		if !taken[folded(whole[name])] {
 			names[name] = whole[name]
 		}
 	}

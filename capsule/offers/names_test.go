@@ -46,6 +46,9 @@ func TestNames(t *testing.T) {
 		{"64 of them, and more of bytes", nil, []string{strings.Repeat("ü", 64)}, []string{strings.Repeat("_", 64)}},
 		{"two that become one", nil, []string{"a b", "a/b"}, []string{"cap__a_b_#", "cap__a_b_#"}},
 		{"three that become one", nil, []string{"a b", "a/b", "a_b"}, []string{"cap__a_b_#", "cap__a_b_#", "cap__a_b"}},
+		{"two that differ in their case", nil, []string{"read", "Read"}, []string{"cap__read_#", "cap__Read_#"}},
+		{"two that differ in it once they fit", nil, []string{"a b", "A_b"}, []string{"cap__a_b_#", "cap__A_b"}},
+		{"one that looks like another's hash in its case", nil, []string{"a b", "a_b", "a_b_25C9A7A3"}, []string{"cap__a_b_#", "cap__a_b", "cap__a_b_25C9A7A3"}},
 		{"one that looks like another's hash", nil, []string{"a b", "a_b", "a_b_25c9a7a3"}, []string{"cap__a_b_#", "cap__a_b", "cap__a_b_25c9a7a3"}},
 		{"two that are long and end otherwise", nil, []string{long + "1", long + "2"}, []string{"cap__" + long[:50] + "_#", "cap__" + long[:50] + "_#"}},
 	} {
@@ -56,10 +59,10 @@ func TestNames(t *testing.T) {
 			seen := map[string]bool{}
 			for i, own := range test.own {
 				got := names[own]
-				if !acceptable.MatchString(got) || seen[got] {
+				if !acceptable.MatchString(got) || seen[strings.ToLower(got)] {
 					t.Errorf("%q is called %q, which is bad, or taken", own, got)
 				}
-				seen[got] = true
+				seen[strings.ToLower(got)] = true
 				plain, hashed := strings.CutSuffix(test.want[i], "#")
 				if !hashed && got != plain || hashed && !regexp.MustCompile("^"+regexp.QuoteMeta(plain)+"[0-9a-f]{8}$").MatchString(got) {
 					t.Errorf("%q is called %q, want %q", own, got, test.want[i])

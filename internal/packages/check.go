@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -185,6 +186,22 @@ func (s *Session) named(c Content, want, tag string) error {
 	for _, other := range s.Lock.Names() {
 		if strings.EqualFold(other, name) && other != name {
 			return fmt.Errorf("%s is installed, whose name differs only in case", other)
+		}
+	}
+	return s.alone(&c.Tool)
+}
+
+// alone refuses a package with a name that rules could not tell from that of another tool: what they give to that one
+// would be the package's as well.
+func (s *Session) alone(t *manifest.Tool) error {
+	its := manifest.RuleNames(t)
+	own := filepath.Join(s.store.Dir, t.Name) + string(filepath.Separator)
+	for _, other := range discover.Tools(discover.Options{ToolsDir: s.store.Dir}).Tools {
+		if strings.HasPrefix(other.Source, own) {
+			continue
+		}
+		if slices.ContainsFunc(manifest.RuleNames(&other), func(name string) bool { return slices.Contains(its, name) }) {
+			return fmt.Errorf("%s has the tool %q, and rules of calls could not tell the name %q from it; remove or rename that tool first", other.Source, other.Name, t.Name)
 		}
 	}
 	return nil

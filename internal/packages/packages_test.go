@@ -294,6 +294,13 @@ func TestM4Names(t *testing.T) {
 	if err := p.install(p.source("file", "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "is not a folder") {
 		t.Errorf("over a file: %v", err)
 	}
+	p.put(p.store.Dir, "zz.yaml", "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: git_hub}\nspec: {transport: stdio, command: sh}\n")
+	p.put(p.store.Dir, "deploy.sh", "#!/bin/sh\n")
+	for name, more := range map[string]string{"git-hub": "runtime: {mode: capsule, handshake: mcp}\n", "Git.Hub": "runtime: {mode: capsule, handshake: mcp}\n", "DEPLOY": "", "git_hub": ""} {
+		if err := p.install(p.source(name, "1.0.0", more)); err == nil || !strings.Contains(err.Error(), "rules of calls could not tell") {
+			t.Errorf("%s, a name that rules give something to: %v", name, err)
+		}
+	}
 	for _, name := range []string{"orla.lock", "node_modules", ".hidden", "tool.yaml", "fs__delete", "fs--delete", "fs_-delete", "fs_"} {
 		if err := p.install(p.source(name, "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "is not a name for a package") {
 			t.Errorf("%s: %v", name, err)

@@ -45,6 +45,7 @@ type found struct {
 	location
 	tool   *manifest.Tool
 	server yamldoc.Fault // that there is no such server, if there is none; zero for all but type mcp
+	packed bool          // in a folder of versions, as installed packages are
 }
 
 // foundSecret is a secret and where it was found.
@@ -66,7 +67,15 @@ func newCatalog() *catalog {
 	return &catalog{names: map[string]found{}, secrets: map[secret.Ref]foundSecret{}, rules: ruleBook{found: map[string]location{}}}
 }
 
-// add takes what w has found since the last time, in path order. The first of
+// rank is 1 for what may be an installed package: it has no name that the user has given to something else (SPEC M7).
+func (f *found) rank() int {
+	if f.packed {
+		return 1
+	}
+	return 0
+}
+
+// add takes what w has found since the last time, in path order, with packages last. The first of
 // a name serves; another is a conflict, unless hidden already has the name, as
 // the project's tools hide the user's (SPEC A4). One file that is found in two
 // ways is no conflict with itself.
@@ -74,15 +83,23 @@ func (c *catalog) add(w *walker, hidden map[string]found) {
 	if len(c.tools) == 0 {
 		c.names, c.tools = make(map[string]found, len(w.found)), make([]found, 0, len(w.found))
 	}
+	slices.SortStableFunc(w.found, func(a, b found) int { return cmp.Compare(a.rank(), b.rank()) })
 	for _, f := range w.found {
-		if _, ok := hidden[f.tool.Name]; ok {
+		first, taken := named(hidden, f.tool)
+		if taken && first.tool.Name == f.tool.Name {
 			continue
 		}
-		first, taken := c.names[f.tool.Name]
+		if !taken {
+			first, taken = named(c.names, f.tool)
+		}
 		switch {
 		case !taken:
-			c.names[f.tool.Name] = f
+			for _, name := range manifest.RuleNames(f.tool) {
+				c.names[name] = f
+			}
 			c.tools = append(c.tools, f)
+		case first.tool.Name != f.tool.Name:
+			c.conflict(f.location, f.tool.Name, "rules cannot tell the name %q from %q, which is served from %s", f.tool.Name, first.tool.Name, first.location)
 		case first.id != f.id || first.tool.Kind != f.tool.Kind:
 			c.conflict(f.location, f.tool.Name, "the tool %q is served from %s", f.tool.Name, first.location)
 		}
@@ -90,6 +107,16 @@ func (c *catalog) add(w *walker, hidden map[string]found) {
 	w.found = nil
 	c.addRules(w)
 	c.addSecrets(w, hidden != nil)
+}
+
+// named finds the manifest that rules know by one of the names of another.
+func named(names map[string]found, t *manifest.Tool) (first found, is bool) {
+	for _, name := range manifest.RuleNames(t) {
+		if first, is = names[name]; is {
+			return first, true
+		}
+	}
+	return found{}, false
 }
 
 // addSecrets does the same for secrets. again is whether another folder, which

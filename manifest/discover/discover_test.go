@@ -245,6 +245,29 @@ func TestA4TheFirstOfANameServesAndTheOtherIsAConflict(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.4: rules know a manifest by a name that no other one has, whatever the case is, and however it stands before the names of its tools.
+func TestT84NamesThatRulesCannotTellApartAreAConflict(t *testing.T) {
+	t.Chdir(t.TempDir())
+	manifesttest.Write(t, "tools", "deploy.sh", manifesttest.Script, 0o755)
+	manifesttest.Write(t, "tools", "z/Deploy", another, 0o755)
+	server := "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: %s}\nspec: {transport: stdio, command: sh}\n"
+	for _, name := range []string{"git_hub", "git-hub", "GIT.hub", "github"} {
+		manifesttest.Write(t, "tools", "zz-"+strings.NewReplacer("_", "1", "-", "2", ".", "3").Replace(name)+".yaml", fmt.Sprintf(server, name), 0o644)
+	}
+	manifesttest.WritePackage(t, "tools/a-package/1.0.0", "DePloy", "1.0.0")
+	manifesttest.Write(t, "home", "DEPLOY.sh", manifesttest.Script, 0o755)
+	manifesttest.Write(t, "home", "git-hub", another, 0o755) // has no tools of its own
+	r := discover.Tools(discover.Options{ToolsDir: "tools", UserDir: "home"})
+	manifesttest.Expect(t, r, []string{"GIT.hub", "deploy", "git-hub", "github"}, []string{
+		`error home/DEPLOY.sh: conflict: rules cannot tell the name "DEPLOY" from "deploy", which is served from tools/deploy.sh; rename one of the two`,
+		`error tools/a-package/1.0.0/tool.yaml: conflict: rules cannot tell the name "DePloy" from "deploy", which is served from tools/deploy.sh; rename one of the two`,
+		`warning tools/a-package/1.0.0/tool.yaml: is served as "DePloy", the name in its manifest, although its folder is called "a-package"`,
+		`error tools/z/Deploy: conflict: rules cannot tell the name "Deploy" from "deploy", which is served from tools/deploy.sh; rename one of the two`,
+		`error tools/zz-git1hub.yaml: tools/zz-git1hub.yaml:3:18: metadata.name: conflict: rules cannot tell the name "git_hub" from "GIT.hub", which is served from tools/zz-GIT3hub.yaml:3; rename one of the two`,
+		`error tools/zz-git2hub.yaml: tools/zz-git2hub.yaml:3:18: metadata.name: conflict: rules cannot tell the name "git-hub" from "GIT.hub", which is served from tools/zz-GIT3hub.yaml:3; rename one of the two`,
+	})
+}
+
 func TestA2TheProjectHidesTheUsersTools(t *testing.T) {
 	t.Chdir(t.TempDir())
 	manifesttest.Write(t, "tools", "both.sh", manifesttest.Script, 0o755)

@@ -39,6 +39,7 @@ func (w *walker) versions(in listing, versions []string) {
 		if len(w.found) == before {
 			continue
 		}
+		w.found[before].packed = true
 		t := w.found[before].tool
 		if folder := strings.TrimPrefix(version, "v"); t.Version != folder {
 			w.problem(t.Source, t.Name, manifest.Warning, fmt.Errorf("has version %s but is in the folder of version %s", t.Version, folder))

@@ -43,11 +43,11 @@ type ruling struct {
 	decides bool // it names the target by what is its name alone, and so decides in place of roles
 }
 
-// NewTarget returns a Target. The first of its names is the one that clients have. own are names that
+// NewTarget returns a Target. The first of its names is the one that it is told by, or the first of own, if it has no name. own are names that
 // others may have as well, such as what its provider calls it: rules for them hold, no role grants anything
 // by them, and no ToolPermission for them decides in place of roles.
 func NewTarget(names, own []string, classes []manifest.OperationClass, capabilities []string) *Target {
-	t := &Target{shown: names[0], classes: classes}
+	t := &Target{shown: slices.Concat(names, own)[0], classes: classes}
 	for _, name := range names {
 		t.names = appendNew(t.names, fold(name))
 	}

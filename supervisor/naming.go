@@ -1,0 +1,177 @@
+package supervisor
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/manifest"
+)
+
+// naming is whose a name is (SPEC-TOOLS 8.4). A name is of one at most: roles give by it what that one has, and nothing where it is
+// nobody's, or that of several. Names are folded.
+type naming struct {
+	// manifests are the names of manifests, each with the one that is there; "" for one that is away, has a fault, or is there twice.
+	manifests map[string]string
+	// prefixes are those of the names of providers' tools, NAME__ and NAME--, each with the provider; "" for several.
+	prefixes map[string]string
+	longest  int // of prefixes, in bytes
+	// lent are the names of tools that are another's while that is away.
+	lent map[string]bool
+	// tools are the names of tools, each with its tool; the zero original for one that several have.
+	tools func() map[string]original
+}
+
+// own notes whose names are. A name stays that of a manifest that is away: a role for it does not mean what another one has meanwhile.
+func (c *Catalog) own(others others, claims map[claim][]string) {
+	n := &c.governed.naming
+	n.manifests, n.prefixes = make(map[string]string, len(claims)), map[string]string{}
+	for name := range c.named {
+		n.serve(name)
+		n.add(name, true)
+	}
+	for _, e := range c.entries {
+		n.serve(e.of.tool.Name)
+	}
+	for _, name := range others.faulty {
+		n.add(name, false)
+	}
+	for i := range others.tools {
+		n.serve(others.tools[i].Name)
+		n.add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
+	}
+	for k, line := range claims {
+		if k.sort == aProvider || k.isManifest(line) {
+			n.add(k.key, k.sort == aProvider)
+		}
+	}
+	n.tools = sync.OnceValue(c.toolNames)
+}
+
+// serve notes the name of a manifest that is there.
+func (n *naming) serve(name string) {
+	folded := rules.Folded(name)
+	if other, there := n.manifests[folded]; there && other != "" && other != name {
+		n.manifests[folded] = ""
+	} else if !there || other == name {
+		n.manifests[folded] = name
+	}
+}
+
+// add notes the name of a manifest, which may be away.
+func (n *naming) add(name string, hasTools bool) {
+	folded := rules.Folded(name)
+	if _, there := n.manifests[folded]; !there {
+		n.manifests[folded] = ""
+	}
+	if !hasTools {
+		return
+	}
+	for _, prefix := range []string{folded + "__", folded + "--", rules.Folded(manifest.Dashed(name)) + "--"} {
+		if other, there := n.prefixes[prefix]; there && other != name {
+			n.prefixes[prefix] = ""
+		} else {
+			n.prefixes[prefix] = name
+		}
+		n.longest = max(n.longest, len(prefix))
+	}
+}
+
+// prefixOf returns whose tools' names begin as a name does; of several providers, the one with the longest name.
+func (n *naming) prefixOf(folded string) (provider string, is bool) {
+	for end := min(len(folded), n.longest); end > 2; end-- {
+		if between := folded[end-2 : end]; between == "__" || between == "--" {
+			if provider, is = n.prefixes[folded[:end]]; is {
+				return provider, true
+			}
+		}
+	}
+	return "", false
+}
+
+// toolNames finds whose the names of all tools are: first those that clients have, of which there are no two that differ in their case alone.
+func (c *Catalog) toolNames() map[string]original {
+	all := make(map[string]original, 4*len(c.entries))
+	put := func(into map[string]original, name string, of original) {
+		folded := rules.Folded(name)
+		if other, there := into[folded]; there && other != of {
+			of = original{}
+		}
+		into[folded] = of
+	}
+	formed := make(map[string]original, 3*len(c.entries))
+	for name, e := range c.entries {
+		if e.withheld == nil {
+			put(all, name, e.original(name))
+		} else {
+			put(formed, name, e.original(name))
+		}
+		for _, form := range e.original(name).forms() {
+			put(formed, form, e.original(name))
+		}
+	}
+	for name, of := range formed {
+		if _, there := all[name]; !there {
+			all[name] = of
+		}
+	}
+	return all
+}
+
+// original returns what the tool of an entry is at its provider.
+func (e *entry) original(name string) original {
+	if tool := &e.of.tool; tool.Kind == manifest.MCP {
+		return original{tool.Resource.Server, tool.Resource.ServerTool}
+	}
+	if provider, isNamer := e.provider.(Namer); isNamer {
+		return original{e.of.tool.Name, provider.OwnTool(name)}
+	}
+	return original{e.of.tool.Name, ""}
+}
+
+// forms are the names of a tool with that of its provider, whatever clients call it.
+func (of original) forms() []string {
+	if of.tool == "" { // not of a provider with tools of its own
+		return nil
+	}
+	return []string{of.provider + "__" + of.tool, of.provider + "--" + of.tool, manifest.Dashed(of.provider) + "--" + manifest.Dashed(of.tool)}
+}
+
+// namesOf returns the names of a tool, and the own ones: those by which roles give nothing, since they are another's, or may be.
+func (c *Catalog) namesOf(e *entry) (names, own []string) {
+	its := e.original(e.listed.Name)
+	aliases := c.governed.aliases[its]
+	all := append([]string{e.listed.Name, e.of.tool.Name, its.provider}, aliases...)
+	all = append(all, its.forms()...)
+	if shown := c.governed.shown[its]; shown != "" {
+		all = append(all, shown)
+	}
+	if its.tool != "" {
+		own = append(own, its.tool)
+	}
+	for _, name := range all {
+		if c.has(its, name, append(slices.Clip(aliases), e.of.tool.Name)) {
+			names = append(names, name)
+		} else {
+			own = append(own, name)
+		}
+	}
+	return names, own
+}
+
+// has reports whether a name is that of a tool, or of what has it: its provider or one of other manifests.
+func (c *Catalog) has(tool original, name string, others []string) bool {
+	n, folded := &c.governed.naming, rules.Folded(name)
+	if of, isManifest := n.manifests[folded]; isManifest {
+		return of == tool.provider && of != "" || slices.Contains(others, of)
+	}
+	provider, begins := n.prefixOf(folded)
+	switch {
+	case n.lent[folded], n.tools()[folded] != tool:
+		return false
+	case begins && provider == "": // several providers: it is who shows it
+		shown := c.governed.shown[tool]
+		return shown != "" && rules.Folded(shown) == folded
+	}
+	return !begins || provider == tool.provider
+}
