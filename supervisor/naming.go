@@ -13,7 +13,7 @@ import (
 type naming struct {
 	// manifests are the names of manifests, each with the one that is there; "" for one that is away, has a fault, or is there twice.
 	manifests map[string]string
-	// prefixes are those of the names of providers' tools, NAME__ and NAME--, each with the provider; "" for several.
+	// prefixes are those of the names of providers' tools, NAME__ and NAME--, each with the provider; "" for several, and nobody.
 	prefixes map[string]string
 	longest  int // of prefixes, in bytes
 	// lent are the names of tools that are another's while that is away.
@@ -33,9 +33,6 @@ func (c *Catalog) own(others others, claims map[claim][]string) {
 	for _, e := range c.entries {
 		n.serve(e.of.tool.Name)
 	}
-	for _, name := range others.faulty {
-		n.add(name, false)
-	}
 	for i := range others.tools {
 		n.serve(others.tools[i].Name)
 		n.add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
@@ -43,6 +40,16 @@ func (c *Catalog) own(others others, claims map[claim][]string) {
 	for k, line := range claims {
 		if k.sort == aProvider || k.isManifest(line) {
 			n.add(k.key, k.sort == aProvider)
+		}
+	}
+	for _, name := range others.faulty { // one that is served keeps its name only if it is spelt in the same way
+		if folded := rules.Folded(name); n.manifests[folded] != name {
+			n.manifests[folded] = ""
+		}
+		for _, prefix := range prefixesOf(name) {
+			if n.prefixes[prefix] != name {
+				n.begin(prefix, nobody)
+			}
 		}
 	}
 	n.tools = sync.OnceValue(c.toolNames)
@@ -67,14 +74,27 @@ func (n *naming) add(name string, hasTools bool) {
 	if !hasTools {
 		return
 	}
-	for _, prefix := range []string{folded + "__", folded + "--", rules.Folded(manifest.Dashed(name)) + "--"} {
+	for _, prefix := range prefixesOf(name) {
 		if other, there := n.prefixes[prefix]; there && other != name {
-			n.prefixes[prefix] = ""
+			n.begin(prefix, "")
 		} else {
-			n.prefixes[prefix] = name
+			n.begin(prefix, name)
 		}
-		n.longest = max(n.longest, len(prefix))
 	}
+}
+
+func (n *naming) begin(prefix, provider string) {
+	n.prefixes[prefix] = provider
+	n.longest = max(n.longest, len(prefix))
+}
+
+// nobody is whose the tools are of a manifest that has a fault. It is no name of a manifest.
+const nobody = "\x00"
+
+// prefixesOf are the beginnings of names of a provider's tools.
+func prefixesOf(provider string) []string {
+	folded := rules.Folded(provider)
+	return []string{folded + "__", folded + "--", rules.Folded(manifest.Dashed(provider)) + "--"}
 }
 
 // prefixOf returns whose tools' names begin as a name does; of several providers, the one with the longest name.

@@ -103,6 +103,31 @@ func TestT84TwoManifestsOfOneNameHaveNone(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.4: of two files for one name, one is served, and no role gives it anything by that name until somebody has said which one it is.
+func TestT84AConflictGivesNothing(t *testing.T) {
+	s := governing(map[string]supervisor.Provider{
+		"box":     named{fakePeer: newFakePeer("box", peer.Offers{Known: true, Tools: listed("box__wipe")}), own: map[string]string{"box__wipe": "wipe"}},
+		"git-hub": named{fakePeer: newFakePeer("git-hub", peer.Offers{Known: true, Tools: listed("git-hub__read")}), own: map[string]string{"git-hub__read": "read"}},
+		"by-it":   named{fakePeer: newFakePeer("by-it", peer.Offers{Known: true, Tools: listed("by-it--read")}), own: map[string]string{"by-it--read": "read"}},
+	}, nil)
+	all := []manifest.Tool{capsuleTool("box", ""), capsuleTool("git-hub", ""), aliasOf("Deploy", "box", "wipe"), tool("same"), capsuleTool("by-it", "")}
+	for _, test := range []struct {
+		faulty []string
+		want   map[string][]string
+	}{
+		{nil, map[string][]string{"deploy": {"Deploy", "box__wipe"}, "git-hub--read": {"git-hub__read"}, "same": {"same"}, "by-it--read": {"by-it--read"}}},
+		{[]string{"deploy", "git_hub", "same", "by_it"}, map[string][]string{"by-it--read": nil, "by-it__read": {"by-it--read"}, "deploy": nil, "git-hub--read": nil, "git-hub__read": {"git-hub__read"}, "same": {"same"}}},
+	} {
+		s.KnowOthers(nil, test.faulty)
+		s.Apply(all)
+		for role, want := range test.want {
+			if got := allowed(s, role); !slices.Equal(got, want) {
+				t.Errorf("with %v, a role for %s allows %v, want %v", test.faulty, role, got, want)
+			}
+		}
+	}
+}
+
 // SPEC-TOOLS 8.4: what a role allows for tools of git_hub by the names that they are listed by, it does not allow for those of git-hub.
 func TestT84ANameInDashesIsOfOneProvider(t *testing.T) {
 	s := governing(map[string]supervisor.Provider{
