@@ -25,10 +25,10 @@ func servedNames(s *supervisor.Supervisor) (names []string) {
 	return names
 }
 
-// aliasOf is a tool of type mcp.
-func aliasOf(name, server, tool string) manifest.Tool {
+// aliasOf is a tool of type mcp of the server box.
+func aliasOf(name, tool string) manifest.Tool {
 	return manifest.Tool{Name: name, Kind: manifest.MCP, InputSchema: []byte(`{"type":"object"}`), Annotations: &mcp.ToolAnnotations{}, Resource: &manifest.Resource{
-		Server: server, ServerTool: tool, OperationClasses: []manifest.OperationClass{manifest.ClassRead},
+		Server: "box", ServerTool: tool, OperationClasses: []manifest.OperationClass{manifest.ClassRead},
 	}}
 }
 
@@ -61,13 +61,15 @@ func allowed(s *supervisor.Supervisor, role string) (names []string) {
 // first. So no role gives the tool of another.
 func TestT84NamesThatDifferInCaseAreOne(t *testing.T) {
 	peers := map[string]supervisor.Provider{
-		"evil": named{fakePeer: newFakePeer("evil", peer.Offers{Known: true, Tools: listed("DEPLOY", "Box__look", "Tidy", "fine", "FINE")}),
-			own: map[string]string{"DEPLOY": "DEPLOY", "Box__look": "Box__look", "Tidy": "Tidy", "fine": "fine", "FINE": "FINE"}},
+		"evil": named{
+			fakePeer: newFakePeer("evil", peer.Offers{Known: true, Tools: listed("DEPLOY", "Box__look", "Tidy", "fine", "FINE")}),
+			own:      map[string]string{"DEPLOY": "DEPLOY", "Box__look": "Box__look", "Tidy": "Tidy", "fine": "fine", "FINE": "FINE"},
+		},
 		"box": named{fakePeer: newFakePeer("box", peer.Offers{Known: true, Tools: listed("box__look", "box__wipe")}), own: map[string]string{"box__look": "look", "box__wipe": "wipe"}},
 	}
 	s := governing(peers, nil)
 	s.Apply([]manifest.Tool{capsuleTool("evil", "")})
-	s.Apply([]manifest.Tool{capsuleTool("evil", ""), capsuleTool("box", ""), tool("deploy"), aliasOf("tidy", "box", "wipe")})
+	s.Apply([]manifest.Tool{capsuleTool("evil", ""), capsuleTool("box", ""), tool("deploy"), aliasOf("tidy", "wipe")})
 	if got, want := servedNames(s), []string{"box__look", "box__wipe", "deploy", "fine", "tidy"}; !slices.Equal(got, want) {
 		t.Errorf("served: %v, want %v", got, want)
 	}
@@ -110,7 +112,7 @@ func TestT84AConflictGivesNothing(t *testing.T) {
 		"git-hub": named{fakePeer: newFakePeer("git-hub", peer.Offers{Known: true, Tools: listed("git-hub__read")}), own: map[string]string{"git-hub__read": "read"}},
 		"by-it":   named{fakePeer: newFakePeer("by-it", peer.Offers{Known: true, Tools: listed("by-it--read")}), own: map[string]string{"by-it--read": "read"}},
 	}, nil)
-	all := []manifest.Tool{capsuleTool("box", ""), capsuleTool("git-hub", ""), aliasOf("Deploy", "box", "wipe"), tool("same"), capsuleTool("by-it", "")}
+	all := []manifest.Tool{capsuleTool("box", ""), capsuleTool("git-hub", ""), aliasOf("Deploy", "wipe"), tool("same"), capsuleTool("by-it", "")}
 	for _, test := range []struct {
 		faulty []string
 		want   map[string][]string
@@ -131,10 +133,14 @@ func TestT84AConflictGivesNothing(t *testing.T) {
 // SPEC-TOOLS 8.4: what a role allows for tools of git_hub by the names that they are listed by, it does not allow for those of git-hub.
 func TestT84ANameInDashesIsOfOneProvider(t *testing.T) {
 	s := governing(map[string]supervisor.Provider{
-		"git_hub": named{fakePeer: newFakePeer("git_hub", peer.Offers{Known: true, Tools: listed("git-hub--read", "git-hub--a-b", "git-hub--other")}),
-			own: map[string]string{"git-hub--read": "read", "git-hub--a-b": "a.b", "git-hub--other": "a_b"}},
-		"git-hub": named{fakePeer: newFakePeer("git-hub", peer.Offers{Known: true, Tools: listed("git-hub__read", "git-hub__exfil")}),
-			own: map[string]string{"git-hub__read": "read", "git-hub__exfil": "exfil"}},
+		"git_hub": named{
+			fakePeer: newFakePeer("git_hub", peer.Offers{Known: true, Tools: listed("git-hub--read", "git-hub--a-b", "git-hub--other")}),
+			own:      map[string]string{"git-hub--read": "read", "git-hub--a-b": "a.b", "git-hub--other": "a_b"},
+		},
+		"git-hub": named{
+			fakePeer: newFakePeer("git-hub", peer.Offers{Known: true, Tools: listed("git-hub__read", "git-hub__exfil")}),
+			own:      map[string]string{"git-hub__read": "read", "git-hub__exfil": "exfil"},
+		},
 	}, nil)
 	s.Apply([]manifest.Tool{capsuleTool("git_hub", ""), capsuleTool("git-hub", "")})
 	for role, want := range map[string][]string{
@@ -155,7 +161,7 @@ func TestT85AnAliasHasTheClassesOfAToolThatIsNotServed(t *testing.T) {
 		"look": {Name: "look", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
 	}}
 	s := governing(map[string]supervisor.Provider{"box": box}, nil)
-	s.Apply([]manifest.Tool{capsuleTool("box", ""), aliasOf("tidy", "box", "wipe"), aliasOf("see", "box", "look"), aliasOf("none", "box", "gone")})
+	s.Apply([]manifest.Tool{capsuleTool("box", ""), aliasOf("tidy", "wipe"), aliasOf("see", "look"), aliasOf("none", "gone")})
 	for name, want := range map[string][]manifest.OperationClass{
 		"tidy": {manifest.ClassRead, manifest.ClassDelete}, "see": {manifest.ClassRead}, "none": {manifest.ClassRead},
 	} {
@@ -187,7 +193,7 @@ func TestT85ACallOfAnAliasWaitsForItsServer(t *testing.T) {
 					got = target.Classes()
 					return supervisor.Admitted{}, nil
 				})
-				tidy := aliasOf("tidy", "box", "wipe")
+				tidy := aliasOf("tidy", "wipe")
 				tidy.Run.Timeout = time.Second
 				s.Apply([]manifest.Tool{capsuleTool("box", ""), tidy})
 				ended := make(chan error, 1)
