@@ -51,7 +51,7 @@ type Session struct {
 func (r *Room) Session() *Session { return &Session{room: r} }
 
 // Open begins a stream for the answer to a request with an id, as the share of an owner. It returns nil if there is no room.
-// The caller calls End. Before that, taken is called when the connection of the request is not to write any more; it must not wait.
+// The caller calls End. Before that, taken is called once when the connection of the request is not to write any more; it must not wait.
 func (s *Session) Open(id json.RawMessage, owner turns.Owner, taken func()) *Stream {
 	if len(id) > maxID || !s.room.bytes.Try(owner, each) {
 		return nil

@@ -20,16 +20,19 @@ func passed(t *testing.T, s *Stream, after int) string {
 	var all strings.Builder
 	done := make(chan struct{})
 	close(done)
-	err := s.Pass(context.Background(), done, after, func(event []byte) error {
+	err := s.Pass(context.Background(), done, after, to(func(event []byte) error {
 		_, data, _ := strings.Cut(string(event), "data: ")
 		all.WriteString(strings.TrimSpace(data))
 		return nil
-	})
+	}))
 	if err != nil {
 		t.Error(err)
 	}
 	return all.String()
 }
+
+// to returns an Outlet that never has to give up.
+func to(write func(event []byte) error) Outlet { return Outlet{write, func() {}} }
 
 func message(text string) wire.Parts { return wire.Parts{[]byte(text)} }
 
@@ -45,7 +48,7 @@ func TestQ2NothingIsHeldForEver(t *testing.T) {
 		}
 		s.Add(message("b"), true)
 		s.End()
-		id := strings.TrimPrefix(strings.Split(string(event), "\n")[0], "id: ")
+		id := strings.TrimPrefix(strings.Split(string(event.Join()), "\n")[0], "id: ")
 		time.Sleep(Keep - time.Second) // of a bubble
 		if found, n := of.Find(id); found != s || n != 1 || room.bytes.Taken() == 0 {
 			t.Errorf("%v %d, %d bytes", found, n, room.bytes.Taken())
@@ -131,7 +134,7 @@ func TestQ2AnEndWithoutAnAnswer(t *testing.T) {
 		got := make(chan string)
 		go func() {
 			var all string
-			_ = s.Pass(context.Background(), nil, 1, func(event []byte) error { all += string(event); return nil })
+			_ = s.Pass(context.Background(), nil, 1, to(func(event []byte) error { all += string(event); return nil }))
 			got <- all
 		}()
 		synctest.Wait()
@@ -154,7 +157,7 @@ func TestQ2AnAnswerAtTheEndOfItsSession(t *testing.T) {
 			s, done, got := of.Open(json.RawMessage("1"), ann, func() {}), make(chan struct{}), make(chan string, 1)
 			go func() {
 				var all string
-				_ = s.Pass(context.Background(), done, 0, func(event []byte) error { all += string(event); return nil })
+				_ = s.Pass(context.Background(), done, 0, to(func(event []byte) error { all += string(event); return nil }))
 				got <- all
 			}()
 			synctest.Wait()
@@ -163,6 +166,40 @@ func TestQ2AnAnswerAtTheEndOfItsSession(t *testing.T) {
 			if all := <-got; !strings.Contains(all, "here") {
 				t.Fatalf("it got %q", all)
 			}
+		}
+	})
+}
+
+// An answer for which there is no room is not copied, whoever writes it.
+func TestQ2WhatIsNotHeldIsNotCopied(t *testing.T) {
+	s := NewRoom().Session().Open(json.RawMessage("1"), ann, func() {})
+	answer := message(strings.Repeat("y", maxAnswer+1))
+	event, _ := s.Add(answer, true)
+	if len(event) < 2 || &event[1][0] != &answer[0][0] {
+		t.Errorf("%d parts, of which none is the answer", len(event))
+	}
+}
+
+// A client that comes back again ends what is written to the one before.
+func TestQ2TheReaderBeforeGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewRoom().Session().Open(json.RawMessage("1"), ann, func() {})
+		s.Add(message("a"), false)
+		stuck, gaveUp := make(chan struct{}), 0
+		go func() {
+			_ = s.Pass(context.Background(), nil, 0, Outlet{
+				func([]byte) error { <-stuck; return context.Canceled }, func() { gaveUp++; close(stuck) },
+			})
+		}()
+		synctest.Wait()
+		s.Add(message("b"), true)
+		if got := passed(t, s, 0); got != "ab" {
+			t.Errorf("the second one got %q", got)
+		}
+		synctest.Wait()
+		s.End()
+		if passed(t, s, 0); gaveUp != 1 {
+			t.Errorf("the first one was told %d times to give up", gaveUp)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package held
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ type Stream struct {
 	request string // its id, as it stands in the ids of events
 
 	mu      sync.Mutex // guards the fields that follow
-	taken   func()     // says that the connection of the request is not to write any more; nil after End
+	taken   func()     // says to the connection that writes the events that it is not to any more; nil if none does
 	events  [][]byte   // the newest ones, of which the last one has the number last
 	last    int
 	size    int64 // what it has taken of the room
@@ -38,27 +39,33 @@ const (
 )
 
 // Prime adds an event without a message, which only has an id, and returns it.
-func (s *Stream) Prime() []byte {
+func (s *Stream) Prime() wire.Parts {
 	event, _ := s.Add(nil, false)
 	return event
 }
 
 // What stands around the id and the message of an event.
 const (
-	idKey    = "id: "
-	dataKey  = "\ndata: "
-	asEvent  = "\nevent: message"
-	eventEnd = "\n\n"
+	idKey   = "id: "
+	asEvent = "\nevent: message"
+	dataKey = "\ndata: "
 )
 
+var eventEnd = []byte("\n\n")
+
 // Add adds an event with a message, and returns it. With answer it is the last one. own says that the connection of the request
-// is to write it.
-func (s *Stream) Add(message wire.Parts, answer bool) (event []byte, own bool) {
+// is to write it. A message for which there is no room is not copied.
+func (s *Stream) Add(message wire.Parts, answer bool) (event wire.Parts, own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
 	event = s.eventLocked(message)
-	kept := s.holdLocked(event, answer)
+	kept := s.takeRoomLocked(int64(event.Size()), answer)
+	if kept {
+		whole := event.Join()
+		s.events = append(s.events, whole)
+		event = wire.Parts{whole}
+	}
 	switch {
 	case answer && kept:
 		s.state = answered
@@ -74,23 +81,17 @@ func (s *Stream) idLocked() string {
 }
 
 // eventLocked returns the last event, with a message or none.
-func (s *Stream) eventLocked(message wire.Parts) []byte {
-	id := s.idLocked()
-	event := make([]byte, 0, len(idKey)+len(id)+len(asEvent)+len(dataKey)+message.Size()+len(eventEnd))
-	event = append(append(event, idKey...), id...)
+func (s *Stream) eventLocked(message wire.Parts) wire.Parts {
+	head := idKey + s.idLocked()
 	if message != nil {
-		event = append(event, asEvent...)
+		head += asEvent
 	}
-	event = append(event, dataKey...)
-	for _, part := range message {
-		event = append(event, part...)
-	}
-	return append(event, eventEnd...)
+	return slices.Concat(wire.Parts{[]byte(head + dataKey)}, message, wire.Parts{eventEnd})
 }
 
-// holdLocked takes room for an event and holds it. For an answer, the events before make room.
-func (s *Stream) holdLocked(event []byte, answer bool) bool {
-	n, most := int64(len(event)), int64(maxBefore)
+// takeRoomLocked takes room for an event of n bytes. For an answer, the events before make room.
+func (s *Stream) takeRoomLocked(n int64, answer bool) bool {
+	most := int64(maxBefore)
 	if answer {
 		most = maxAnswer
 	}
@@ -108,7 +109,6 @@ func (s *Stream) holdLocked(event []byte, answer bool) bool {
 		s.dropLocked()
 	}
 	s.size += n
-	s.events = append(s.events, event)
 	return true
 }
 
@@ -142,7 +142,9 @@ func (s *Stream) End() {
 		s.last++ // for the answer
 		s.state = lost
 	}
-	s.taken = nil
+	if s.readers == 0 {
+		s.taken = nil
+	}
 	s.wakeLocked()
 	time.AfterFunc(Keep, s.forget)
 }
@@ -159,13 +161,14 @@ func (s *Stream) forget() {
 }
 
 // Pass writes the events after one with a number, as they come, until the answer is written, ctx ends or done is closed. What there
-// is then is written all the same. Whoever passes them on already stops.
-func (s *Stream) Pass(ctx context.Context, done <-chan struct{}, after int, write func(event []byte) error) error {
-	me := s.take()
+// is then is written all the same. Whoever passes them on already stops: its Outlet is to give up.
+func (s *Stream) Pass(ctx context.Context, done <-chan struct{}, after int, to Outlet) error {
+	me := s.take(to.GiveUp)
+	defer s.leave(me)
 	for ended := false; ; {
 		events, last, changed := s.after(after, me)
 		for _, event := range events {
-			if err := write(event); err != nil {
+			if err := to.Write(event); err != nil {
 				return err
 			}
 		}
@@ -186,8 +189,14 @@ func (s *Stream) Pass(ctx context.Context, done <-chan struct{}, after int, writ
 	}
 }
 
+// Outlet is the connection of a client that has come back.
+type Outlet struct {
+	Write  func(event []byte) error
+	GiveUp func() // ends what is being written, and must not wait
+}
+
 // take makes the caller the one that gets the events.
-func (s *Stream) take() (me int) {
+func (s *Stream) take(giveUp func()) (me int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers++
@@ -195,7 +204,17 @@ func (s *Stream) take() (me int) {
 	if s.taken != nil {
 		s.taken()
 	}
+	s.taken = giveUp
 	return s.readers
+}
+
+// leave says that a caller of take writes nothing more.
+func (s *Stream) leave(me int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers == me {
+		s.taken = nil
+	}
 }
 
 // after returns the events after one with a number, the number of the last one, and what is closed when there are more; nil if nothing follows.
@@ -210,7 +229,7 @@ func (s *Stream) after(number, me int) (events [][]byte, last int, changed <-cha
 		events = append(events, s.events[max(0, len(s.events)-n):]...)
 		if s.state == lost {
 			if text := Lost(s.idLocked()); text != nil {
-				events = append(events, s.eventLocked(wire.Parts{text}))
+				events = append(events, s.eventLocked(wire.Parts{text}).Join())
 			}
 		}
 	}

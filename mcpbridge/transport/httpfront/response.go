@@ -188,7 +188,7 @@ func (r *response) answer(message wire.Parts, now bool) error {
 	size := message.Size()
 	if held := r.resumed.stream; held != nil {
 		event, own := held.Add(message, true)
-		if message, size = (wire.Parts{event}), len(event); !own || r.resumed.broken {
+		if message, size = event, event.Size(); !own || r.resumed.broken {
 			r.done = true
 			return nil
 		}
@@ -359,11 +359,11 @@ func (r *response) commentLocked() {
 	if r.status != http.StatusOK || !isEventStream(r.w.Header()) {
 		return // not a stream yet, or none at all
 	}
-	comment := []byte(": keep-alive\n\n")
+	comment := wire.Parts{[]byte(": keep-alive\n\n")}
 	if r.resumed.stream == nil && r.resumed.session != nil && r.resumed.session.Primed() && r.heldLocked() {
 		comment = r.resumed.stream.Prime()
 	}
-	if err := r.writeLocked(comment); err == nil {
+	if err := r.writeAllLocked(comment); err == nil {
 		_ = r.control.Flush() // the next write will say the same
 	}
 }

@@ -45,7 +45,7 @@ func (r *response) heldLocked() bool {
 func (r *response) passLocked(message wire.Parts) {
 	event, own := r.resumed.stream.Add(message, false)
 	if own && !r.resumed.broken {
-		r.resumed.broken = r.writeLocked(event) != nil || r.control.Flush() != nil
+		r.resumed.broken = r.writeAllLocked(event) != nil || r.control.Flush() != nil
 	}
 }
 
@@ -87,7 +87,7 @@ func (h *Front) goOn(out *response, r *http.Request, u *usage, event string) {
 		return
 	}
 	out.keepAlive(false)
-	_ = stream.Pass(r.Context(), u.Done, after, out.writeNow)
+	_ = stream.Pass(r.Context(), u.Done, after, held.Outlet{Write: out.writeNow, GiveUp: out.giveUp})
 }
 
 // writeNow writes and sends events that are complete.
