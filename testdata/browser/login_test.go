@@ -87,7 +87,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // O3: a person logs in at an authorization server, whose page leads back to the console. An answer that another page sends the
-// browser to lets nobody in, though its code is good. A token can be pasted still.
+// browser to lets nobody in, though its code is good, and uses it up. A token can be pasted still.
 func TestO3LoginOnThePage(t *testing.T) {
 	b := newTab(t)
 	i := newIssuer(t)
@@ -108,9 +108,24 @@ func TestO3LoginOnThePage(t *testing.T) {
 	}
 	b.wait(`document.body.innerText.includes('hello')`)
 
-	// Another page sends the browser back with a code of its own.
+	// Another page sends the browser back with a code of its own, or a program began the login. The code is used up.
+	i.mu.Lock()
+	i.codes["c"] = url.Values{}
+	i.mu.Unlock()
 	b.do(chromedp.Navigate(home + "console/login?code=c&state=s&iss=" + url.QueryEscape(i.url)))
 	b.wait(`document.getElementById('title').textContent === 'This login did not begin here'`)
+	for began := time.Now(); ; {
+		i.mu.Lock()
+		_, good := i.codes["c"]
+		i.mu.Unlock()
+		if !good {
+			break
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("the code is good for longer")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	if got := b.js(`location.search`); got != "" {
 		t.Errorf("the code stays in the address: %s", got)
 	}

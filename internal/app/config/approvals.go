@@ -14,6 +14,7 @@ import (
 type ApprovalsConfig struct {
 	TTL      yamldoc.Duration       `json:"ttl,omitempty" jsonschema:"How long a call waits for somebody to decide, and how long an approval is good: 1s to 168h. Default 10m."`
 	SameUser bool                   `json:"same_user,omitempty" jsonschema:"Let the user that runs Orla approve calls, and not only root. Only where no agent has a shell as that user. Default false."`
+	ByLogin  bool                   `json:"by_login,omitempty" jsonschema:"Let who logged in to the console at the issuer of access tokens approve calls without a passkey. A browser that is logged in there already may finish a login with no person at it, also for a program. Default false."`
 	Webhook  ApprovalsWebhookConfig `json:"webhook,omitzero" jsonschema:"Where approvals are announced."`
 }
 
@@ -55,6 +56,9 @@ func (a ApprovalsConfig) text() string {
 	text := "ttl " + a.TTL.String()
 	if a.SameUser {
 		text += ", same_user"
+	}
+	if a.ByLogin {
+		text += ", by_login"
 	}
 	if u, err := url.Parse(a.Webhook.URL); a.Webhook.URL != "" && err == nil {
 		text += ", webhook " + outbound.Origin(u)

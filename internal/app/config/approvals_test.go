@@ -14,6 +14,8 @@ func TestT87Configuration(t *testing.T) {
 	for text, want := range map[string]string{
 		"{}":                                "",
 		"{ttl: 1s, same_user: true}":        "",
+		"{by_login: true}":                  "",
+		"{by_login: ann}":                   "approvals.by_login: ",
 		"{ttl: 168h}":                       "",
 		"{ttl: 0}":                          "approvals.ttl: must be from 1s to",
 		"{ttl: 999ms}":                      "approvals.ttl: must be from 1s to",

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -25,7 +24,8 @@ import (
 // newDecisions returns what answers the requests about approvals.
 func (s *server) newDecisions() *decisions.Decisions {
 	return &decisions.Decisions{
-		Store: s.Governance.Approvals, Await: s.AwaitApprovals, SameUser: func() bool { return s.current().Approvals.SameUser },
+		Store: s.Governance.Approvals, Await: s.AwaitApprovals,
+		SameUser: func() bool { return s.current().Approvals.SameUser }, ByLogin: func() bool { return s.current().Approvals.ByLogin },
 		Passkeys: s.Approving.Passkeys, Unrecorded: s.Audit.Err, Log: s.log.Logger,
 		Changed: func(c *decisions.PasskeyChange) {
 			k := c.Key
@@ -58,8 +58,9 @@ func (s *server) doorsOf(cfg *config.Loaded, settings *httpfront.Settings) conso
 	if settings.Verify == nil || !slices.ContainsFunc(cfg.Callers, func(c config.CallerConfig) bool { return len(c.Console) > 0 }) {
 		return console.Doors{}
 	}
+	owns := func(ctx context.Context, page string) error { return s.web.Owns(ctx, page) } // there is no s.web yet at the start
 	return console.Doors{
-		Hosts: cfg.AllowedHosts, Login: s.Services.ConsoleLogin(cfg),
+		Hosts: cfg.AllowedHosts, Login: s.Services.ConsoleLogin(cfg, owns),
 		Token: func(ctx context.Context, text string) (console.Guest, time.Time, error) {
 			info, err := settings.Verify(ctx, text, &http.Request{})
 			if err != nil {
@@ -103,7 +104,7 @@ func (s *server) asVisitor(ctx context.Context, v console.Visit) context.Context
 	who := &decisions.Visitor{
 		Name: v.Name, Roles: decisions.Roles(), Origin: v.Origin, Session: v.Session, LoggedIn: v.LoggedIn,
 		Admits: decisions.Admission(v.Admits), Entered: v.Entered,
-		NoPasskeys: func() error { return s.noPasskeys(ctx, v.Origin) },
+		NoPasskeys: func() error { return s.web.Owns(ctx, v.Origin) },
 		Redeem: func(link string) decisions.Admission {
 			g, _ := v.Redeem(link)
 			return decisions.Admission(g.Admits)
@@ -155,27 +156,4 @@ func (s *server) consoleAddress(ctx context.Context) string {
 		name = ours.String()
 	}
 	return "http://" + net.JoinHostPort(name, u.Port())
-}
-
-// noPasskeys returns why passkeys are not good on a page with an origin; nil if they are. Another port of localhost may be
-// that of another program, whose page a person takes for something else.
-func (s *server) noPasskeys(ctx context.Context, origin string) error {
-	page, err := url.Parse(origin)
-	if err != nil {
-		return err
-	}
-	if !strings.EqualFold(page.Hostname(), "localhost") {
-		return nil
-	}
-	own, err := url.Parse(s.web.URL())
-	switch {
-	case err != nil:
-		return err
-	case own.Port() != cmp.Or(page.Port(), "80"):
-		return fmt.Errorf("this page has another port than Orla, which may be that of another program; Orla listens on port %s of localhost, and ssh -L %[1]s:localhost:%[1]s keeps it", own.Port())
-	}
-	if err := s.web.HoldLocalhost(ctx); err != nil {
-		return fmt.Errorf("another program could be at localhost: %w", err)
-	}
-	return nil
 }

@@ -30,6 +30,8 @@ type Decisions struct {
 	Await func(ctx context.Context) *approvals.Store
 	// SameUser reports whether the user that runs Orla may approve calls.
 	SameUser func() bool
+	// ByLogin reports whether a login at the issuer of access tokens may approve calls.
+	ByLogin  func() bool
 	Passkeys *passkey.Store
 	// Unrecorded returns why a new passkey could not be recorded now; nil if it could.
 	Unrecorded func() error

@@ -102,7 +102,7 @@ func TestT87ARemovalWaitsForWhatAPasskeyDecides(t *testing.T) {
 	}
 	t.Cleanup(store.Close)
 	d := &decisions.Decisions{
-		Store: func() *approvals.Store { return store }, SameUser: func() bool { return false }, Unrecorded: func() error { return nil },
+		Store: func() *approvals.Store { return store }, SameUser: func() bool { return false }, ByLogin: func() bool { return false }, Unrecorded: func() error { return nil },
 		Passkeys: passkey.NewStore(filepath.Join(t.TempDir(), "passkeys", "a.json")), Log: slog.New(slog.DiscardHandler),
 		Changed: func(c *decisions.PasskeyChange) { tell(c.What + " by " + c.By) },
 	}

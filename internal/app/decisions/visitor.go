@@ -35,8 +35,8 @@ type Visitor struct {
 	Session string
 	// NoPasskeys returns why passkeys are not good on this page; nil if they are.
 	NoPasskeys func() error
-	// LoggedIn says that the visitor logged in at the issuer of access tokens for this page. A token that was pasted may be
-	// one that a program has for its calls.
+	// LoggedIn says that the visitor logged in at the issuer of access tokens for this page. That takes a browser that is logged
+	// in there, and perhaps no person: a program can open the issuer's page and read the answer in the browser's history.
 	LoggedIn bool
 	// Admits is what the link allows that let this visitor in; Nothing for a token. It does so for AdmissionLife.
 	Admits Admission
@@ -186,9 +186,9 @@ func (d *Decisions) deny(v *Visitor, id string, asked *VisitorDecision) (control
 	return approvalOf(&r), nil
 }
 
-// alone reports whether a visitor may approve without a passkey: no program of the user that runs Orla could be it, and
-// none that calls it.
-func (d *Decisions) alone(v *Visitor) bool { return v.LoggedIn || d.SameUser() }
+// alone reports whether a visitor may approve without a passkey. A program could be any visitor, so that is for the
+// configuration to say.
+func (d *Decisions) alone(v *Visitor) bool { return v.LoggedIn && d.ByLogin() || d.SameUser() }
 
 // use checks what a passkey of a visitor has signed on the visitor's page, and returns the proof.
 func (d *Decisions) use(v *Visitor, a *passkey.Assertion, of passkey.Statement) (*passkey.Proof, error) {
@@ -211,8 +211,8 @@ func (d *Decisions) means(v *Visitor, said *Statement, asked *VisitorDecision) (
 		return proof, manifest.ApproverPasskey, err
 	case !d.alone(v):
 		return nil, "", &control.Error{
-			Code: control.CodeForbidden, Message: said.ID + ": " + v.Name + " needs a passkey: a program that has the link or the token could be this page",
-			Hint: "register one on this page; or log in at the issuer of access tokens; or approve as root: sudo orla approvals approve " + said.ID,
+			Code: control.CodeForbidden, Message: said.ID + ": " + v.Name + " needs a passkey: a program that has the link, the token or the login could be this page",
+			Hint: "register one on this page; or approve as root: sudo orla approvals approve " + said.ID,
 		}
 	case said.Purpose == passkey.Approve && asked.Digest == "":
 		return nil, "", &control.Error{Code: control.CodeBadRequest, Message: "digest is required: that of the record that was shown"}

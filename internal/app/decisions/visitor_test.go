@@ -16,7 +16,7 @@ import (
 // SPEC-TOOLS 8.7: the page of a link may register a passkey for ten minutes after it was opened, and not later.
 func TestT87ALinkAdmitsForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &decisions.Decisions{Passkeys: passkey.NewStore(filepath.Join(t.TempDir(), "passkeys.json")), SameUser: func() bool { return false }}
+		d := &decisions.Decisions{Passkeys: passkey.NewStore(filepath.Join(t.TempDir(), "passkeys.json")), SameUser: func() bool { return false }, ByLogin: func() bool { return false }}
 		page := d.Page(http.NotFoundHandler())
 		v := &decisions.Visitor{
 			Name: "user:ada(1000)", Roles: decisions.Roles(), Origin: "http://localhost:8080", NoPasskeys: func() error { return nil },

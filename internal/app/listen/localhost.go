@@ -1,13 +1,16 @@
 package listen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -22,10 +25,7 @@ func localAddresses() []netip.Addr {
 func (w *Server) HoldLocalhost(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	main := w.current
-	if main == nil && len(w.given) > 0 {
-		main = w.given[0]
-	}
+	main := w.mainLocked()
 	switch {
 	case w.stopping || main == nil:
 		return errors.New("this server is stopping")
@@ -52,6 +52,39 @@ func (w *Server) HoldLocalhost(ctx context.Context) error {
 	return nil
 }
 
+// Owns returns why a page with an origin may be one of another program of this machine; nil if it is of this server, or of
+// another machine.
+func (w *Server) Owns(ctx context.Context, origin string) error {
+	page, err := url.Parse(origin)
+	if err != nil {
+		return err
+	}
+	name, port := strings.TrimSuffix(page.Hostname(), "."), cmp.Or(page.Port(), map[string]string{"https": "443"}[page.Scheme], "80")
+	at, err := netip.ParseAddr(name)
+	local := strings.EqualFold(name, "localhost")
+	if !local && (err != nil || !at.Unmap().IsLoopback()) {
+		return nil
+	}
+	w.mu.Lock()
+	own := uint16(0)
+	if main := w.mainLocked(); main != nil {
+		own = portOf(main)
+	}
+	serves := local || w.listensLocked(at.Unmap(), own)
+	w.mu.Unlock()
+	switch {
+	case strconv.Itoa(int(own)) != port:
+		return fmt.Errorf("this page has another port than Orla, which may be that of another program; Orla listens on port %d of localhost, and ssh -L %[1]d:localhost:%[1]d keeps it", own)
+	case !serves:
+		return fmt.Errorf("another program could be at %s, where Orla does not listen", page.Host)
+	case local:
+		if err := w.HoldLocalhost(ctx); err != nil {
+			return fmt.Errorf("another program could be at localhost: %w", err)
+		}
+	}
+	return nil
+}
+
 // listensLocked reports whether the server listens on an address. A wildcard of IPv6 is one of IPv4 too.
 func (w *Server) listensLocked(at netip.Addr, port uint16) bool {
 	return slices.ContainsFunc(w.listenersLocked(), func(l net.Listener) bool {
@@ -59,6 +92,14 @@ func (w *Server) listensLocked(at netip.Addr, port uint16) bool {
 		ip := own.Addr().Unmap()
 		return err == nil && own.Port() == port && (ip == at || ip == netip.IPv6Unspecified() || ip.IsUnspecified() && at.Is4())
 	})
+}
+
+// mainLocked returns the socket of the server's URL; nil for none.
+func (w *Server) mainLocked() net.Listener {
+	if w.current == nil && len(w.given) > 0 {
+		return w.given[0]
+	}
+	return w.current
 }
 
 // listenersLocked returns all sockets that it listens on.

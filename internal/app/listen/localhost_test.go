@@ -12,7 +12,8 @@ import (
 )
 
 // O3: once localhost is held, no other program listens on its port of [::1], also over a pause that is taken back and for
-// the next program. Another address gives it up, and a port that is not free is an error.
+// the next program. Another address gives it up, and a port that is not free is an error. A page at another port, or at an
+// address where it does not listen, may be that of another program.
 func TestO3LocalhostIsHeld(t *testing.T) {
 	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
 		needs.Missing(t, "this machine has no ::1")
@@ -81,6 +82,15 @@ func TestO3LocalhostIsHeld(t *testing.T) {
 	_ = res.Body.Close()
 	if err := w.HoldLocalhost(t.Context()); err != nil || free() {
 		t.Errorf("the next Orla does not hold it: %v", err)
+	}
+	for origin, ours := range map[string]bool{
+		"http://localhost:" + u.Port(): true, "http://127.0.0.1:" + u.Port(): true, "http://[::1]:" + u.Port(): true, "http://LOCALHOST.:" + u.Port(): true,
+		"http://localhost": false, "https://localhost": false, "http://127.0.0.2:" + u.Port(): false, "http://[::1]:1": false,
+		"http://[::ffff:127.0.0.1]:1": false, "http://127.0.0.1:1": false, "https://orla.example.com:1": true, "http://192.0.2.1:1": true,
+	} {
+		if err := w.Owns(t.Context(), origin); (err == nil) != ours {
+			t.Errorf("it owns %s: %v", origin, err)
+		}
 	}
 	if err := w.Listen(t.Context(), "127.0.0.2:0"); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,12 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/orla-project/orla/internal/app/config"
@@ -12,8 +14,9 @@ import (
 	"github.com/orla-project/orla/internal/service/login"
 )
 
-// ConsoleLogin returns where people log in to the page of the console; nil for nowhere (SPEC O3, docs/decisions/0057).
-func (s *Services) ConsoleLogin(cfg *config.Loaded) *console.Login {
+// ConsoleLogin returns where people log in to the page of the console; nil for nowhere (SPEC O3, docs/decisions/0057). owns
+// returns why a page may be one of another program. Such a page gets no login, unless allowed_hosts has its host and port.
+func (s *Services) ConsoleLogin(cfg *config.Loaded, owns func(ctx context.Context, page string) error) *console.Login {
 	o := cfg.Auth.OAuth
 	at, err := url.Parse(o.Issuer)
 	if err != nil || o.ClientID == "" {
@@ -33,13 +36,26 @@ func (s *Services) ConsoleLogin(cfg *config.Loaded) *console.Login {
 			return "", fmt.Errorf("auth.oauth.console_client_secret_file: %w", errors.Join(err, errors.New("there is no secret")))
 		}
 	}
+	ours := func(ctx context.Context, redirect string) error {
+		page, err := url.Parse(redirect)
+		if err == nil && page.Port() != "" && slices.Contains(cfg.AllowedHosts, page.Host) {
+			return nil
+		}
+		return cmp.Or(err, owns(ctx, redirect))
+	}
 	return &console.Login{
 		Host: at.Hostname(),
 		Begin: func(ctx context.Context, redirect string) (console.Ticket, error) {
+			if err := ours(ctx, redirect); err != nil {
+				return console.Ticket{}, err
+			}
 			t, err := web.Begin(ctx, redirect)
 			return console.Ticket(t), err
 		},
 		Finish: func(ctx context.Context, redirect string, t console.Ticket, answer string) (string, error) {
+			if err := ours(ctx, redirect); err != nil {
+				return "", err
+			}
 			said, err := url.ParseQuery(answer)
 			if err != nil {
 				return "", errors.New("the answer is not the query of a URL")

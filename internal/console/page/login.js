@@ -28,10 +28,12 @@ async function login() {
   location.replace('/');
 }
 
-// An answer counts only in the tab where its login began: another page may have sent the browser here with one of its own.
+// An answer counts only in the tab where its login began: another page may have sent the browser here with one of its own, or
+// a program that reads the code in the history afterwards. So the code is used up, without a verifier that fits.
 async function finish() {
-  const ticket = takeTicket();
-  if (!ticket || new URLSearchParams(said).get('state') !== ticket.state) {
+  const ticket = takeTicket(), state = new URLSearchParams(said).get('state');
+  if (!ticket || state !== ticket.state) {
+    if (state) enter({ answer: said, state, verifier: [...crypto.getRandomValues(new Uint8Array(32))].map((b) => b.toString(16).padStart(2, '0')).join('') }).catch(() => {});
     say('This login did not begin here', 'Log in again, in one tab.', false);
     return;
   }

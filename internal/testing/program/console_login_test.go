@@ -106,8 +106,31 @@ func TestO3LoginAtAnIssuer(t *testing.T) {
 	}
 }
 
-// SPEC-TOOLS 8.7, O3: without a passkey only a person approves who logged in at the issuer for the page. The access token that
-// a program has for its calls lets in, sees and denies, and does not approve.
+// O3: a page at another port of this machine may be that of another program, and gets no login, unless allowed_hosts has it.
+func TestO3NoLoginForThePageOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	i := issuer.New(t)
+	config := fmt.Sprintf("allowed_hosts: [orla.example.com, 'localhost:4']\nauth:\n  oauth: {issuer: %s, public_url: https://orla.example.com, console_client_id: page}\n", i.URL) +
+		"callers:\n  - {name: 'oauth:ann', console: [viewer]}\n"
+	a := prepareAsking(t, nil, config)
+	_, port, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(a.url, "http://"), "/mcp"), ":")
+	for host, want := range map[string]int{"localhost:" + port: http.StatusOK, "127.0.0.1:" + port: http.StatusOK, "localhost:4": http.StatusOK, "localhost:3": http.StatusForbidden, "127.0.0.1:3": http.StatusForbidden} {
+		g := &outsider{o: a.running, host: host, origin: "http://" + host}
+		status, text, _ := g.ask("POST", "/console/ticket", `{}`)
+		if status != want || want == http.StatusForbidden && !strings.Contains(text, "another port than Orla") {
+			t.Errorf("a ticket for %s: %d %s", host, status, text)
+		}
+		if want == http.StatusForbidden { // without a ticket of Orla's
+			if status, text := g.finishes(console.Ticket{State: "s", Verifier: "v"}, "code=c&state=s&iss="+i.URL); status != http.StatusForbidden || !strings.Contains(text, "another port than Orla") {
+				t.Errorf("an answer for %s: %d %s", host, status, text)
+			}
+		}
+	}
+}
+
+// SPEC-TOOLS 8.7, O3: without a passkey nobody approves whom a program could be: with the access token that it has for its
+// calls, or with a login, which a browser finishes by itself that is logged in at the issuer. Both let in, see and deny. A login
+// approves where the configuration says so.
 func TestT87AnAccessTokenApprovesNothing(t *testing.T) {
 	t.Parallel()
 	i := issuer.New(t)
@@ -122,8 +145,8 @@ func TestT87AnAccessTokenApprovesNothing(t *testing.T) {
 		}
 		return g
 	}
-	program := enters(func(g *outsider) (int, string) { return g.enter(i.Token(i.Claims("https://orla.example.com/mcp"))) })
-	person := enters((*outsider).logsIn)
+	pasted := enters(func(g *outsider) (int, string) { return g.enter(i.Token(i.Claims("https://orla.example.com/mcp"))) })
+	loggedIn := enters((*outsider).logsIn)
 
 	begins := func(n string) <-chan said {
 		over := make(chan said, 1)
@@ -133,24 +156,33 @@ func TestT87AnAccessTokenApprovesNothing(t *testing.T) {
 	over := begins("1")
 	waits := a.waiting()
 	path, asked := "/api/v1/approvals/"+waits.ID, fmt.Sprintf(`{"digest":%q,"ttl":"1h"}`, waits.Digest)
-	for _, what := range []string{"/approve", "/extend"} {
-		if status, text, _ := program.ask("POST", path+what, asked); status != http.StatusForbidden || !strings.Contains(text, "needs a passkey") {
-			t.Errorf("a token that was pasted: %s: %d %s", what, status, text)
+	refused := func(g *outsider) {
+		t.Helper()
+		for _, what := range []string{"/approve", "/extend"} {
+			if status, text, _ := g.ask("POST", path+what, asked); status != http.StatusForbidden || !strings.Contains(text, "needs a passkey") {
+				t.Errorf("%s: %d %s", what, status, text)
+			}
+		}
+		if _, text, _ := g.ask("GET", "/api/v1/visitor", ""); !strings.Contains(text, `"alone":false`) {
+			t.Errorf("it may approve: %s", text)
 		}
 	}
-	for g, want := range map[*outsider]string{program: `"alone":false`, person: `"alone":true`} {
-		if _, text, _ := g.ask("GET", "/api/v1/visitor", ""); !strings.Contains(text, want) {
-			t.Errorf("%s; want %s", text, want)
-		}
+	refused(pasted)
+	refused(loggedIn)
+	a.configure(t, config+"approvals: {by_login: true}\n")
+	a.mustOrla("reload", "--socket", a.socket)
+	refused(pasted)
+	if _, text, _ := loggedIn.ask("GET", "/api/v1/visitor", ""); !strings.Contains(text, `"alone":true`) {
+		t.Errorf("with by_login: %s", text)
 	}
-	if status, text, _ := person.ask("POST", path+"/approve", asked); status != http.StatusOK {
-		t.Errorf("a person who logged in: %d %s", status, text)
+	if status, text, _ := loggedIn.ask("POST", path+"/approve", asked); status != http.StatusOK {
+		t.Errorf("who logged in, with by_login: %d %s", status, text)
 	}
 	if got := <-over; !strings.Contains(got.out, "wiped") {
 		t.Errorf("the approved call: %+v", got)
 	}
 	over = begins("2")
-	if status, text, _ := program.ask("POST", "/api/v1/approvals/"+a.waiting().ID+"/deny", `{}`); status != http.StatusOK {
+	if status, text, _ := pasted.ask("POST", "/api/v1/approvals/"+a.waiting().ID+"/deny", `{}`); status != http.StatusOK {
 		t.Errorf("a token that was pasted denies: %d %s", status, text)
 	}
 	if got := <-over; !strings.Contains(got.err, "denied by its approver") {
