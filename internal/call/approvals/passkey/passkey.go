@@ -236,7 +236,8 @@ func verify(public []byte, a *Assertion) error {
 	return nil
 }
 
-// parsePublic reads a public key of one of the three kinds that pages ask for: ES256, EdDSA and RS256.
+// parsePublic reads a public key of one of the three kinds that pages ask for: ES256, EdDSA and RS256. A key has one text:
+// the parser takes others for the same key, by which it would look like another one.
 func parsePublic(der []byte) (any, error) {
 	if len(der) > maxPublic {
 		return nil, errors.New("the public key is too large")
@@ -244,6 +245,9 @@ func parsePublic(der []byte) (any, error) {
 	key, err := x509.ParsePKIXPublicKey(der)
 	if err != nil {
 		return nil, errors.New("the public key cannot be read")
+	}
+	if text, err := x509.MarshalPKIXPublicKey(key); err != nil || !bytes.Equal(text, der) {
+		return nil, errors.New("the public key is written in another way than DER has it")
 	}
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:

@@ -1,6 +1,7 @@
 package passkey_test
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -9,6 +10,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -66,6 +68,40 @@ func (s signing) assertion(client, data []byte) passkey.Assertion {
 
 func (s signing) key() passkey.Key {
 	return passkey.Key{ID: []byte("id"), Public: must(x509.MarshalPKIXPublicKey(s.public)), RP: "orla.example.com", Origin: origin, Owner: "ada", Count: 6}
+}
+
+// SPEC-TOOLS 8.7: a public key has one text. Another one that the parser takes for the same key neither registers nor checks a
+// signature: by it, somebody could have the signatures of another person.
+func TestT87AKeyHasOneText(t *testing.T) {
+	said := passkey.Statement{Purpose: passkey.Approve, ID: "ap-1"}
+	for name, s := range kinds() {
+		der := must(x509.MarshalPKIXPublicKey(s.public))
+		var outer asn1.RawValue
+		if _, err := asn1.Unmarshal(der, &outer); err != nil {
+			t.Fatal(err)
+		}
+		for _, more := range [][]byte{{0x05, 0x00}, {0x02, 0x01, 0x07}} {
+			public := must(asn1.Marshal(asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true, Bytes: append(bytes.Clone(outer.Bytes), more...)}))
+			if _, err := x509.ParsePKIXPublicKey(public); err != nil {
+				t.Fatalf("%s: the parser does not take it: %v", name, err)
+			}
+			k := s.key()
+			k.Public = public
+			a := s.assertion(client("webauthn.get", origin, said.Challenge(), ""), data(k.RP, 0x05, 7))
+			if err := k.Verify(&a, said, origin); err == nil || !strings.Contains(err.Error(), "another way") {
+				t.Errorf("%s: a signature: %v", name, err)
+			}
+			p := passkey.Proof{Public: public, RP: k.RP, Assertion: a}
+			if err := p.Check(said); err == nil {
+				t.Errorf("%s: a proof is good", name)
+			}
+			attested := append(append(make([]byte, 16), 0, 2), "id"...)
+			r := passkey.Registration{Name: "k", Credential: []byte("id"), ClientData: client("webauthn.create", origin, []byte("c"), ""), Data: data(k.RP, 0x45, 0, attested...), Public: public}
+			if _, err := r.Key([]byte("c"), origin); err == nil || !strings.Contains(err.Error(), "another way") {
+				t.Errorf("%s: a registration: %v", name, err)
+			}
+		}
+	}
 }
 
 // SPEC-TOOLS 8.7: an assertion of each kind of key is good for one statement, on one page, by a person who was verified, once.
