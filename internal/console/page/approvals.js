@@ -12,17 +12,23 @@ const looks = { Pending: ['busy', 'Waits'], Approved: ['ready', 'Approved'], Den
 // short is a time as Orla writes it, without the parts that are 0.
 const short = (ttl) => ttl.replace(/(\D)0s$/, '$1').replace(/(\D)0m$/, '$1');
 
+// What is decided about keeps its place for so long, and a button that moved takes no click for so long, in ms.
+const stays = 5000, settles = 500;
+
 export function approvalsView(app) {
   const control = new AbortController();
   let records = null, waiting = -1, due = false;
   let visitor = null;
-  const open = new Map(); // what is shown of those that wait, by id: the record, and the statement that is signed
+  const open = new Map(); // what is known of those that wait, by id: the record, and the statement that is signed
   const controls = new Map(); // what decides, by id: what somebody types there stays
+  const cards = new Map(); // what is drawn, by id: it stays while it shows the same, so that nobody loses their place in it
+  const leaving = new Map(); // when those that were decided about leave their places, by id
+  const places = new WeakMap(); // where each of the controls is, and since when
   const totals = h('p', { class: 'totals' });
   const body = h('div', { class: 'cards' });
   const keys = h('div', { class: 'cards' });
   const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Approvals'), totals)), body, keys);
-  const loadKeys = keysPanel(keys, control.signal, (now) => { visitor = now; controls.clear(); draw(); });
+  const loadKeys = keysPanel(keys, control.signal, (now) => { visitor = now; controls.clear(); for (const c of cards.values()) c.shows = ''; draw(); });
   const decides = () => visitor?.roles.includes('approver');
 
   async function load() {
@@ -39,7 +45,7 @@ export function approvalsView(app) {
   // shownOf is a record as it is drawn: what a caller chooses as the text that it is.
   function shownOf(text) {
     const of = parts(text), last = of.last_approved && parts(of.last_approved);
-    return { record: JSON.parse(text), args: of.arguments && indented(of.arguments), input: of.input && indented(of.input), changes: last && parts(last.changes).map(parts) };
+    return { text, record: JSON.parse(text), args: of.arguments && indented(of.arguments), input: of.input && indented(of.input), changes: last && parts(last.changes).map(parts) };
   }
 
   // look reads what is shown of a record. Who decides is shown the text that is signed.
@@ -62,13 +68,55 @@ export function approvalsView(app) {
     const pending = records.filter((r) => r.phase === 'Pending');
     replace(totals, pending.length ? plural(pending.length, 'call') + (pending.length === 1 ? ' waits' : ' wait') : 'nothing waits');
     if (!records.length) {
+      cards.clear();
       replace(body, empty('No call has needed an approval', 'A rule with the verdict approval_required makes calls wait for a person. docs/GOVERNANCE.md says how to write one.'));
       return;
     }
     setTimeout(tick);
-    const focus = document.activeElement;
-    replace(body, [...pending, ...records.filter((r) => r.phase !== 'Pending').reverse().slice(0, 100)].map(card));
-    if (body.contains(focus)) focus.focus({ preventScroll: true });
+    const focus = document.activeElement, held = [...cards].find(([, c]) => c.el.contains(focus))?.[0], now = Date.now();
+    for (const r of records) if (r.phase !== 'Pending' && cards.get(r.id)?.waits) leaving.set(r.id, now + stays);
+    for (const [id, until] of leaving) if (until < now) { leaving.delete(id); cards.get(id)?.el.remove(); }
+    const first = records.filter((r) => r.phase === 'Pending' || leaving.has(r.id));
+    arrange([...first, ...records.filter((r) => !first.includes(r)).reverse().slice(0, 100)]);
+    if (document.activeElement !== focus) (body.contains(focus) ? focus : cards.get(held)?.el)?.focus({ preventScroll: true });
+    measure();
+  }
+
+  // arrange draws the cards of records in this order. Those that are there and show the same are not touched.
+  function arrange(list) {
+    const drawn = new Map(list.map((r) => [r.id, kept(r)])), all = new Set(drawn.values());
+    for (const id of cards.keys()) if (!drawn.has(id)) cards.delete(id);
+    for (const child of [...body.children]) if (!all.has(child)) child.remove();
+    let at = body.firstChild;
+    for (const el of all) if (el === at) at = at.nextSibling; else body.insertBefore(el, at);
+  }
+
+  // kept is the card of a record: the one that is there, if it shows the same. One that was just decided about keeps its height.
+  function kept(r) {
+    const seen = open.get(r.id), waits = r.phase === 'Pending', shows = JSON.stringify(r) + (seen ? seen.text : ''), was = cards.get(r.id);
+    if (was?.shows !== shows) {
+      cards.set(r.id, { shows, seen, waits, el: card(r, seen) });
+      if (was && leaving.has(r.id)) Object.assign(cards.get(r.id).el.style, { height: was.el.getBoundingClientRect().height + 'px', overflow: 'hidden' });
+      was?.el.replaceWith(cards.get(r.id).el);
+    }
+    const { el } = cards.get(r.id);
+    if (!leaving.has(r.id)) el.removeAttribute('style');
+    return el;
+  }
+
+  // measure notes which controls have moved.
+  function measure() {
+    for (const box of controls.values()) {
+      const { top, left } = box.getBoundingClientRect(), was = places.get(box);
+      if (!was || Math.abs(was.top - top) > 3 || Math.abs(was.left - left) > 3) places.set(box, { top, left, since: performance.now() });
+    }
+  }
+
+  // settled reports whether a click is meant for where it goes: what is decided by it has not just moved there. A key is meant for
+  // what has the focus.
+  function settled(event, box) {
+    measure();
+    return !event.detail || performance.now() - places.get(box).since >= settles;
   }
 
   // decision is what decides about a record.
@@ -78,42 +126,48 @@ export function approvalsView(app) {
     const reason = h('input', { type: 'text', maxlength: '900', 'aria-label': 'Reason, for who made the call', placeholder: 'Reason, for who made the call' });
     const ttl = h('select', { 'aria-label': 'How long it is good' }, [['', `for ${short(r.ttl)}`], ['1h', 'for 1 hour'], ['8h', 'for 8 hours'], ['24h', 'for a day']].map(([value, text]) => h('option', { value }, text)));
     const fault = h('p', { class: 'fault', role: 'alert' });
-    const act = async (what, done) => {
+    const signs = h('p', { class: 'dim', role: 'status' });
+    const act = async (event, what, done) => {
+      if (!settled(event, box)) { toast('This has just moved. Look again, and then click.', true); return; }
       for (const b of box.querySelectorAll('button')) b.disabled = true;
       set(fault, '');
       try {
         const asked = what === 'deny' ? { reason: reason.value } : { ttl: ttl.value };
-        const { statement, record } = open.get(r.id);
+        const { statement, record, args } = cards.get(r.id).seen; // what is drawn
         asked.digest = record.digest;
-        if (what !== 'deny' && (!visitor.alone || !r.approvers.includes('operator'))) asked.proof = await proof(visitor, statement, what, ttl.value);
+        if (what !== 'deny' && (!visitor.alone || !r.approvers.includes('operator'))) {
+          set(signs, `Your passkey now signs: ${what} ${visible(r.tool)} ${(args || '').replace(/\s+/g, ' ').slice(0, 120)}`);
+          asked.proof = await proof(visitor, statement, what, ttl.value);
+        }
         await post(path(['approvals', r.id, what]), asked);
         toast(`${r.tool}: ${done}`);
       } catch (error) {
         set(fault, error.name === 'NotAllowedError' ? 'The passkey was not used. Nothing was decided.' : error.message + (error.hint ? ': ' + error.hint : ''));
         await look(r).catch(failed); // it may be another one by now
       }
+      set(signs, '');
       for (const b of box.querySelectorAll('button')) b.disabled = false;
       soon();
     };
     const needs = !visitor.alone || !r.approvers.includes('operator');
     const blocked = !r.approvers.some((a) => a !== 'client') ? 'The rule lets only the person at the client decide.' : needs ? obstacle(visitor) || (!visitor.passkeys.length && 'To approve here, add a passkey below.') : '';
     const box = h('div', { class: 'decide' },
-      h('div', { class: 'bar' }, button('approvals', needs ? 'Approve with a passkey' : 'Approve', () => act('approve', 'approved'), { class: 'primary', disabled: Boolean(blocked) }), ttl,
-        button('', 'Wait longer', () => { ttl.value ||= '1h'; act('extend', 'waits longer'); }, { disabled: Boolean(blocked) })),
-      h('div', { class: 'bar' }, button('close', 'Deny', () => act('deny', 'denied')), reason), fault,
+      h('div', { class: 'bar' }, button('approvals', needs ? 'Approve with a passkey' : 'Approve', (event) => act(event, 'approve', 'approved'), { class: 'primary', disabled: Boolean(blocked) }), ttl,
+        button('', 'Wait longer', (event) => { ttl.value ||= '1h'; act(event, 'extend', 'waits longer'); }, { disabled: Boolean(blocked) })),
+      h('div', { class: 'bar' }, button('close', 'Deny', (event) => act(event, 'deny', 'denied')), reason), signs, fault,
       blocked && h('p', { class: 'dim' }, blocked), blocked && command(`sudo orla approvals approve ${r.id}`));
     controls.set(r.id, box);
     return box;
   }
 
-  function card(r) {
+  function card(r, seen) {
     const [kind, word] = looks[r.phase] || ['stopped', r.phase];
-    const seen = open.get(r.id), full = seen?.record;
+    const full = seen?.record;
     const left = h('span', { class: 'left', 'data-until': r.expires_at });
-    return h('article', { class: 'item' + (r.phase === 'Pending' ? ' waits' : ' past') },
+    return h('article', { class: 'item' + (r.phase === 'Pending' ? ' waits' : ' past'), tabindex: '-1' },
       h('h2', {}, h('span', { class: 'badge ' + kind }, shape(kind), h('span', {}, word)), visible(r.tool), h('small', { class: 'dim' }, visible([r.operation_class, 'by ' + r.caller, r.agent && 'for ' + r.agent].filter(Boolean).join(' · ')))),
       h('dl', { class: 'details' }, [['Asked', day(r.created_at)], r.phase === 'Pending' && ['Time left', left], r.task && ['Task', r.task], r.why && ['Why', r.why], r.rule && ['Rule', r.rule], ['Runs', r.runs.join(', ')], ['May decide', r.approvers.join(', ')], r.phase === 'Pending' && ['Good for', short(r.ttl) + ' after an approval, unless you choose another time'], r.decided_by && ['Decided by', `${r.decided_by}, ${r.decided_how}, ${day(r.decided_at)}`], r.reason && ['Reason', r.reason], r.used_at && ['Used', day(r.used_at)], ['Record', r.id]].filter(Boolean).map(([key, value]) => [h('dt', {}, key), h('dd', {}, value instanceof Node ? value : visible(value))])),
-      full?.arguments !== undefined && h('div', { class: 'part' }, h('h3', {}, `Arguments, ${bytes(r.arguments_bytes)}`), h('pre', { tabindex: '0' }, seen.args), seen.args.length > 4000 && h('p', { class: 'dim' }, 'They are long. Scroll to their end before you decide.')),
+      full?.arguments !== undefined && h('div', { class: 'part' }, h('h3', {}, `Arguments, ${bytes(r.arguments_bytes)}`), h('pre', { tabindex: '0' }, seen.args)),
       seen?.input && h('div', { class: 'part' }, h('h3', {}, 'Input that the client adds'), h('pre', { tabindex: '0' }, seen.input)),
       full?.last_approved && h('div', { class: 'part' }, h('h3', {}, `Since ${full.last_approved.id}, which ${full.last_approved.decided_by} approved`), full.last_approved.changes.length ? h('ul', { class: 'diff' }, seen.changes.map((c) => h('li', {}, h('code', {}, visible(JSON.parse(c.path)) || 'all'), c.was !== undefined && h('del', {}, visible(c.was)), c.is !== undefined && h('ins', {}, visible(c.is)))), full.last_approved.more_changes > 0 && h('li', {}, `and ${plural(full.last_approved.more_changes, 'other place')}`)) : h('p', { class: 'dim' }, 'Nothing differs.')),
       r.phase === 'Pending' && full && decision(full));
@@ -123,12 +177,17 @@ export function approvalsView(app) {
     for (const left of body.querySelectorAll('[data-until]')) set(left, span(Date.parse(left.dataset.until) - Date.now()));
   }
 
+  const options = { signal: control.signal, passive: true, capture: true };
+  el.addEventListener('pointermove', measure, options);
+  addEventListener('scroll', measure, options);
+  addEventListener('resize', measure, options);
   load();
   return {
     el, title: 'Approvals', params: { lines: 0, event: ['a call needs an approval', 'an approval was decided', 'an approval was extended', 'a passkey was asked for', 'a passkey was not agreed to', 'a passkey was registered', 'a passkey was removed'] },
     change() { const now = app.status?.approvals_waiting || 0; if (now !== waiting) { waiting = now; soon(); } },
     lines() { soon(); },
-    tick() { tick(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < Date.now())) soon(); },
+    live: measure,
+    tick() { tick(); if ([...leaving.values()].some((until) => until < Date.now())) draw(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < Date.now())) soon(); },
     leave: () => control.abort(),
   };
 }

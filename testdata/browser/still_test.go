@@ -1,0 +1,82 @@
+package browser
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// SPEC-TOOLS 8.7: other calls and decisions do not take the place from who reads a call that waits, and move no button under the
+// pointer. Arguments are shown whole.
+func TestT87ApprovalsKeepTheirPlaces(t *testing.T) {
+	b := newTab(t)
+	tools := folder(t, map[string]string{
+		"wipe":      "#!/bin/sh\n# /// tool\n# input_schema: {type: object}\n# ///\necho wiped\n",
+		"rule.yaml": "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: wipe}\nspec: {operation_rules: [{verdict: approval_required}]}\n",
+	})
+	o := newOrla(t, tools, "version: 1\n", "approvals: {same_user: true}")
+	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
+	b.wait(`document.querySelector('nav a')`)
+	b.visit("#/approvals")
+	waiting := 0
+	call := func(arguments string) *exec.Cmd {
+		t.Helper()
+		cmd := o.command("call", "wipe", "--json", "-", "--tools-dir", tools)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(arguments), io.Discard, io.Discard
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		waiting++
+		b.wait(fmt.Sprintf(`document.querySelectorAll('.waits pre').length === %d`, waiting))
+		return cmd
+	}
+	first := call(`{"n":1}`)
+	second := call(`{"steps":[` + strings.Repeat(`"harmless",`, 300) + `"rm -rf /"]}`)
+	b.js(`(window.second = document.querySelectorAll('.waits')[1], window.pre = second.querySelector('pre'), pre.focus(), document.querySelector('main').scrollTop = 2500, getSelection().selectAllChildren(pre), 1)`)
+	place := `[pre.isConnected, document.activeElement === pre, document.querySelector('main').scrollTop > 2000, String(getSelection()).includes('rm -rf /')].join()`
+	third := call(`{"n":3}`)
+	if got := b.js(place); got != "true,true,true,true" {
+		t.Errorf("after another call: the text is there, has the focus, is scrolled, is selected: %s", got)
+	}
+	b.look(320, 700, "light")
+	if got := b.js(`[...document.querySelectorAll('.waits pre')].filter((e) => e.scrollHeight > e.clientHeight + 1).length`); got != "0" {
+		t.Errorf("the arguments of %s calls go on below an edge", got)
+	}
+	b.look(1280, 800, "light")
+	b.js(`(document.querySelector('main').scrollTop = 0, window.at = () => second.getBoundingClientRect().top, window.was = at(), 1)`)
+	o.run("approvals", "deny", id(b, 0))
+	_ = first.Wait()
+	waiting--
+	b.wait(`document.querySelectorAll('.waits').length === 2`)
+	if got := b.js(`[at() - was, document.querySelector('.past') === second.previousSibling, pre.isConnected].join()`); got != "0,true,true" {
+		t.Errorf("after a decision elsewhere: how far the next call moved, whether it is below the one that is decided, the same: %s", got)
+	}
+	// It leaves its place later. A click at once, where the next call has moved, counts for nothing.
+	click := `[...second.querySelectorAll('button')].find((e) => e.textContent === 'Approve').dispatchEvent(new MouseEvent('click', { bubbles: true, detail: 1 }))`
+	b.js(`(window.moved = 0, window.watching = setInterval(() => { if (was === at()) return; clearInterval(watching); ` + click + `; moved = 1; }, 1), 1)`)
+	b.wait(`moved`)
+	b.wait(`document.body.innerText.includes('This has just moved')`)
+	if got := b.js(`document.querySelectorAll('.waits').length`); got != "2" {
+		t.Fatalf("a click on what had just moved decided: %s calls wait", got)
+	}
+	time.Sleep(600 * time.Millisecond) // for as long as the page waits
+	b.js("(" + click + ", 1)")
+	if err := second.Wait(); err != nil {
+		t.Errorf("a click on what stands still: %v\n%s", err, b.js("document.body.innerText"))
+	}
+	b.wait(`document.querySelectorAll('.waits').length === 1`)
+	o.run("approvals", "deny", id(b, 0))
+	_ = third.Wait()
+	b.fine()
+}
+
+// id is that of the record of a card.
+func id(b *tab, n int) string {
+	b.t.Helper()
+	return b.text(fmt.Sprintf(`document.querySelectorAll('.waits')[%d].innerText.match(/ap-\w+/)[0]`, n))
+}
