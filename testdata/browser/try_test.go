@@ -167,3 +167,45 @@ func TestO2SchemasWithoutAWidget(t *testing.T) {
 	}
 	b.fine()
 }
+
+// asks is a capsule that asks for an account, and answers with the text of what it got.
+const asks = `#!/usr/bin/env python3
+import json, sys
+
+def say(text):
+    print(text, flush=True)
+
+say('{"jsonrpc": "2.0", "method": "orla.hello", "params": {"name": "asks", "version": "1.0.0"}}')
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message or "method" not in message:
+        continue
+    say('{"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": {"message": "Which?", "requestedSchema": {"type": "object", "properties": {"account": {"type": "integer"}}, "required": ["account"]}}}')
+    answer = sys.stdin.readline()
+    say('{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "text": %s}], "structuredContent": {"account": 9007199254740993, "much": 1e400}}}' % (json.dumps(message["id"]), json.dumps(answer)))
+`
+
+// O2: a number that a person types reaches the tool that asks for it, and one of the tool the person, with all digits.
+func TestO2NumbersOfQuestionsAndResults(t *testing.T) {
+	b := newTab(t)
+	o := newOrla(t, folder(t, map[string]string{
+		"asks/main.py": asks, "asks/tool.yaml": "name: asks\nversion: 1.0.0\ndescription: A tool.\nentrypoint: main.py\nruntime: {mode: capsule}\n",
+	}), "version: 1\n")
+	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
+	b.wait(`document.querySelector('.tools .badge')?.textContent === 'Ready'`)
+	b.visit("#/try/asks")
+	b.wait(`document.querySelector('.go .primary')`)
+	b.js(`(document.querySelector('.go .primary').click(), 1)`)
+	b.wait(`document.querySelector('.asked input')`)
+	b.js(`((e) => { e.value = '9007199254740993'; e.dispatchEvent(new Event('input')); document.querySelector('.asked .primary').click(); return 1; })(document.querySelector('.asked input'))`)
+	b.wait(`document.querySelectorAll('.result pre').length === 3`)
+	for n, want := range [][]string{{"9007199254740993"}, {"9007199254740993", "1e400"}, {"9007199254740993", "1e400"}} {
+		got := b.text(fmt.Sprintf(`document.querySelectorAll('.result pre')[%d].textContent`, n))
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%q has no %s", got, w)
+			}
+		}
+	}
+	b.fine()
+}

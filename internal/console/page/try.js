@@ -1,6 +1,6 @@
 // Try it: a form of the input schema, raw JSON beside it, the call, and its result as a client gets it.
 
-import { get, post, events, path, Refused } from './api.js';
+import { get, postText, events, path, Refused } from './api.js';
 import { indented, parts } from './json.js';
 import { h, set, replace, button, icon, took, empty, failed, toast, command, plain, bytes, copy } from './dom.js';
 
@@ -145,7 +145,7 @@ function question({ id, params }) {
     event?.preventDefault();
     try {
       const content = action === 'accept' ? '{' + fields.map((f) => [f.key, f.value()]).filter(([, v]) => v !== undefined).map(([k, v]) => JSON.stringify(k) + ':' + v).join(',') + '}' : undefined;
-      await post(path(['questions', id]), content === undefined ? { action } : { action, content: JSON.parse(content) });
+      await postText(path(['questions', id]), content === undefined ? JSON.stringify({ action }) : `{"action":"accept","content":${content}}`);
     } catch (error) { set(fault, error.message); }
   };
   return h('form', { class: 'item waits', 'data-id': id, onsubmit: say('accept') },
@@ -211,12 +211,13 @@ function field(key, s, required, changed, prefix = 'arg-') {
 // show draws a result as a client gets it.
 function show(raw, ms) {
   const result = JSON.parse(raw);
-  const text = /\d{16}/.test(raw) ? raw : JSON.stringify(result, null, 2); // a script does not hold so many digits
+  const exact = /\d{16}|\de\+?\d{3}/i.test(raw); // a script does not hold such numbers
+  const text = exact ? indented(raw) : JSON.stringify(result, null, 2);
   const meta = result._meta || {};
   return [
     h('div', { class: 'banner ' + (result.isError ? 'bad' : 'good') }, h('p', {}, result.isError ? 'The tool failed' : 'The tool answered', ` after ${took(ms)}`, meta.tool_code && h('code', {}, meta.tool_code), meta.retryable !== undefined && h('span', { class: 'dim' }, meta.retryable ? 'it may be tried again' : 'trying again does not help'))),
     (result.content || []).map(block),
-    result.structuredContent !== undefined && h('div', { class: 'part' }, h('h3', {}, 'structuredContent'), h('pre', { tabindex: '0' }, JSON.stringify(result.structuredContent, null, 2))),
+    result.structuredContent !== undefined && h('div', { class: 'part' }, h('h3', {}, 'structuredContent'), h('pre', { tabindex: '0' }, exact ? indented(parts(raw).structuredContent) : JSON.stringify(result.structuredContent, null, 2))),
     h('details', { class: 'whole' }, h('summary', {}, `The whole result, ${bytes(text.length)}`), h('pre', { tabindex: '0' }, text.slice(0, 200_000)), button('copy', 'Copy', () => copy(text), { class: 'quiet' })),
   ];
 }
