@@ -26,6 +26,7 @@ func TestShown(t *testing.T) {
 		{`{"account":9007199254740993}`, "", "9007199254740993"},
 		{`{"amount":1e400}`, "", "1e400"},
 		{"{\"a\":\"safe \u202e gnp.exe\",\"b\":\"<b>&amp;\",\"p\":\"/srv/\u200b\u200dold\"}", `{"a":"safe \u202e gnp.exe","b":"<b>&amp;","p":"/srv/\u200b\u200dold"}`, `\u202e`},
+		{"{\"blank\":\"/srv/tmp\u2800/..\",\"mark\":\"s\u0338u\u0336\u05bc \U0001d159\u0301\",\"words\":\"हिन्दी ที่นี่ مُحَمَّد e\u0301 בְּ\"}", `{"blank":"/srv/tmp\u2800/..","mark":"s\u0338u\u0336\u05bc \ud834\udd59\u0301","words":"हिन्दी ที่นี่ مُحَمَّد e` + "\u0301" + ` בְּ"}`, `\u2800`},
 		{`{"a":"` + strings.Repeat("harmless ", 13000) + `","z":"rm -rf /"}`, "", "rm -rf /"},
 	} {
 		if c.drawn == "" {

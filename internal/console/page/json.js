@@ -2,11 +2,16 @@
 // there twice.
 
 // unseen are characters that are drawn as nothing, or change how others are drawn.
-const unseen = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]|(?! )\p{Zs}/gu;
+const unseen = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\u{1d159}]|(?! )\p{Zs}/gu;
 const escaped = (c) => [...Array(c.length).keys()].map((i) => '\\u' + c.charCodeAt(i).toString(16).padStart(4, '0')).join('');
 
+// Marks are seen where they belong: on a letter with which they are one character, or a few on a letter of a script that has
+// marks of its own. Elsewhere they cover or strike what is before them.
+const marked = /([^\p{M}]?)(\p{M}+)/gu, bare = /[\p{scx=Zyyy}\p{scx=Latn}\p{scx=Grek}\p{scx=Cyrl}]/u, anywhere = /\p{scx=Zinh}/u;
+const belong = (letter, marks) => letter && (!/\p{M}/u.test((letter + marks).normalize('NFC')) || (/\p{L}/u.test(letter) && !bare.test(letter) && !anywhere.test(marks) && marks.length <= 6));
+
 // visible writes unseen characters as JSON escapes them.
-export const visible = (text) => String(text).replace(unseen, escaped);
+export const visible = (text) => String(text).replace(unseen, escaped).replace(marked, (all, letter, marks) => (belong(letter, marks) ? all : letter + escaped(marks)));
 
 const token = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/gs;
 

@@ -170,8 +170,8 @@ export function toolView(app, name = '', tab = 'activity') {
   async function loadOffers() {
     try { listed = (await get('/v1/tools', control.signal)).tools.filter((o) => o.of === name); } catch (error) { if (!control.signal.aborted) failed(error); return; }
     switches = listed.map((o) => keepSwitch(app, o.name));
-    replace(offers, listed.length ? h('ul', { class: 'offers' }, listed.map((o, i) => h('li', {}, h('div', {}, h('strong', {}, o.name), o.title && h('span', { class: 'dim' }, ' ' + o.title),
-      h('p', {}, o.description || 'It has no description.'), args(o.input_schema), switches[i].el), h('a', { class: 'button', href: `#/try/${encodeURIComponent(name)}/${encodeURIComponent(o.name)}` }, icon('start'), 'Try it'))))
+    replace(offers, listed.length ? h('ul', { class: 'offers' }, listed.map((o, i) => h('li', {}, h('div', {}, h('strong', {}, o.name), o.title && h('span', { class: 'dim' }, ' ' + plain(o.title)),
+      h('p', {}, plain(o.description || 'It has no description.')), args(o.input_schema), switches[i].el), h('a', { class: 'button', href: `#/try/${encodeURIComponent(name)}/${encodeURIComponent(o.name)}` }, icon('start'), 'Try it'))))
       : empty('It offers nothing now', 'What a capsule offers is known when it has been ready once.'));
     drawDetails(app.tools.get(name) || {});
   }
