@@ -1,9 +1,12 @@
 package browser
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -79,4 +82,33 @@ func TestT87ApprovalsKeepTheirPlaces(t *testing.T) {
 func id(b *tab, n int) string {
 	b.t.Helper()
 	return b.text(fmt.Sprintf(`document.querySelectorAll('.waits')[%d].innerText.match(/ap-\w+/)[0]`, n))
+}
+
+// O3: a page that Orla refuses says so, and from when its content is. It tries again, and says that the session is over.
+func TestO3TheConsoleIsTurnedOff(t *testing.T) {
+	b := newTab(t)
+	o := newOrla(t, folder(t, map[string]string{"hello": "#!/bin/sh\necho hi\n"}), "version: 1\n")
+	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
+	b.wait(`document.body.innerText.includes('hello')`)
+	config := filepath.Join(o.dir, "orla.yaml")
+	before, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, append(bytes.Clone(before), text...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o.run("reload")
+	}
+	turn("\nconsole: off\n")
+	b.wait(`!document.querySelector('.offline').hidden && document.querySelector('.offline').textContent.includes('the console is off. This is from ')`)
+	up := b.text(`document.querySelector('.where').textContent`)
+	time.Sleep(2100 * time.Millisecond) // two seconds of the page
+	if got := b.text(`document.querySelector('.where').textContent`); got != up {
+		t.Errorf("the page goes on to count: %q, %q", up, got)
+	}
+	turn("")
+	b.wait(`document.body.innerText.includes('This session is over')`)
 }

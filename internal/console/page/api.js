@@ -99,15 +99,16 @@ export class Stream {
 
   async run(control) {
     for (let pause = 300; !control.signal.aborted; pause = Math.min(pause * 2, 5000)) {
+      let why;
       try {
         await this.read(control, () => { pause = 300; });
       } catch (error) {
         if (error instanceof Ended) { this.on.ended(); return; }
-        if (error instanceof Refused && error.status < 500 && error.status !== 429) { this.on.state('refused', error); return; }
+        if (error instanceof Refused && error.status < 500) why = error;
       }
       if (control.signal.aborted) return;
-      this.on.state('lost');
-      await new Promise((done) => setTimeout(done, pause));
+      this.on.state(why ? 'refused' : 'lost', why);
+      await new Promise((done) => setTimeout(done, why && why.status !== 429 ? 5000 : pause));
     }
   }
 

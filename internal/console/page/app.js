@@ -19,7 +19,7 @@ const about = document.getElementById('about');
 
 // app is what all views share.
 export const app = { status: null, tools: new Map(), live: 'connecting', skew: 0, operates: true, go: (hash) => { location.hash = hash; }, watch };
-let view = null, heard = Date.now();
+let view = null, heard = Date.now(), refusal = '';
 
 const entries = [
   ['tools', 'Tools', () => problems() || ''], ['logs', 'Logs', () => ''], ['calls', 'Calls', () => ''], ['clients', 'Clients', () => ''],
@@ -51,10 +51,10 @@ function drawSide(name) {
   });
   about.dataset.live = app.live;
   set(liveText, { live: 'Live', lost: 'Not connected; trying again', refused: 'Refused', connecting: 'Connecting' }[app.live]);
-  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up\u00a0${span(Date.now() - Date.parse(app.status.started)).replace(/ (?=[a-z])/g, '\u00a0')}`);
+  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up\u00a0${span((app.live === 'live' ? Date.now() : heard) - Date.parse(app.status.started)).replace(/ (?=[a-z])/g, '\u00a0')}`);
   document.body.dataset.live = app.live;
-  offline.hidden = app.live !== 'lost' || !app.status;
-  if (!offline.hidden) set(offline, `Orla cannot be reached. This is from ${clock(heard)}; the page tries again by itself.`);
+  offline.hidden = !['lost', 'refused'].includes(app.live) || !app.status;
+  if (!offline.hidden) set(offline, `${app.live === 'lost' ? 'Orla cannot be reached' : 'Orla refuses this page: ' + refusal}. This is from ${clock(heard)}; the page tries again by itself.`);
 }
 
 const stream = new Stream({
@@ -73,7 +73,8 @@ const stream = new Stream({
   state(state, error) {
     app.live = state;
     if (state === 'live') app.tools.clear(); // the first change has all
-    if (error) failed(error);
+    if (error && error.message !== refusal) failed(error);
+    refusal = error ? error.message : '';
     drawSide();
     view?.live?.(state);
   },
