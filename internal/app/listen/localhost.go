@@ -60,9 +60,9 @@ func (w *Server) Owns(ctx context.Context, origin string) error {
 		return err
 	}
 	name, port := strings.TrimSuffix(page.Hostname(), "."), cmp.Or(page.Port(), map[string]string{"https": "443"}[page.Scheme], "80")
-	at, err := netip.ParseAddr(name)
+	at, _ := netip.ParseAddr(name) // a name is no address
 	local := strings.EqualFold(name, "localhost")
-	if !local && (err != nil || !at.Unmap().IsLoopback()) {
+	if !local && !at.Unmap().IsLoopback() {
 		return nil
 	}
 	w.mu.Lock()
