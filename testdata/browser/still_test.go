@@ -89,7 +89,7 @@ func TestO3TheConsoleIsTurnedOff(t *testing.T) {
 	b := newTab(t)
 	o := newOrla(t, folder(t, map[string]string{"hello": "#!/bin/sh\necho hi\n"}), "version: 1\n")
 	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
-	b.wait(`document.body.innerText.includes('hello')`)
+	b.wait(`document.body?.innerText.includes('hello')`)
 	config := filepath.Join(o.dir, "orla.yaml")
 	before, err := os.ReadFile(config)
 	if err != nil {
@@ -110,5 +110,5 @@ func TestO3TheConsoleIsTurnedOff(t *testing.T) {
 		t.Errorf("the page goes on to count: %q, %q", up, got)
 	}
 	turn("")
-	b.wait(`document.body.innerText.includes('This session is over')`)
+	b.wait(`document.body?.innerText.includes('This session is over')`)
 }
