@@ -79,6 +79,7 @@ func (f *logFile) moved(path string) bool {
 
 // ending is how a file ends.
 type ending struct {
+	from     io.ReaderAt // the file
 	size     int64
 	last     []byte // the last whole line, without its line end; nil for none
 	fragment []byte // what follows it
@@ -122,7 +123,7 @@ func openFile(path string, wait time.Duration) (_ *logFile, _ ending, err error)
 
 // readEnding reads how a file of size bytes ends.
 func readEnding(f io.ReaderAt, size int64) (ending, error) {
-	end := ending{size: size}
+	end := ending{from: f, size: size}
 	if size == 0 {
 		return end, nil
 	}

@@ -91,6 +91,8 @@ type writer struct {
 	spare    []byte      // room for lines
 	heads    *time.Timer // fires when a head is due
 	headSoon bool        // heads is running
+
+	elsewhere bool // the file is not at the path any more, and the log has said so
 }
 
 var errClosed = errors.New("it is closed")
@@ -183,10 +185,13 @@ func (l *Log) resume(end ending, head []byte) error {
 			return fmt.Errorf("%s: the last line: %w; move the file away", l.opts.Path, err)
 		}
 		switch {
+		case head == nil:
 		case last.seq < signed.seq:
 			gap = fmt.Sprintf("lines %d to %d are missing: Orla had signed line %d", last.seq+1, signed.seq, signed.seq)
-		case last.seq == signed.seq && last.hash != signed.hash:
-			gap = fmt.Sprintf("line %d is not the one that Orla had signed", last.seq)
+		default:
+			if gap, err = end.changed(signed, last); err != nil {
+				return fmt.Errorf("%s: %w", l.opts.Path, err)
+			}
 		}
 		l.chain = last
 	}

@@ -223,8 +223,7 @@ func (v *Verifier) unended(raw []byte) string {
 
 // torn reports whether a line that says that the one before it was cut is right.
 func (v *Verifier) torn(l *Line) bool {
-	sum := hash(sha256.Sum256(v.previous.text))
-	if l.Bytes != len(v.previous.text) || l.SHA256 != sum.String() {
+	if !l.describes(v.previous.text) {
 		return false
 	}
 	v.note("line %d was cut in the middle of a write; Orla noted it at its next start", v.line-1)
@@ -262,7 +261,9 @@ func (v *Verifier) follows(l *Line) {
 // begins checks the first line of all.
 func (v *Verifier) begins(l *Line, prev hash) {
 	begins := l.Event == eventTorn || l.Event == eventStart && (l.Why == whyNew || l.Why == whyRotated)
-	switch {
+	switch wanted := v.wanted; {
+	case wanted.seq > 0 && (l.Seq > wanted.seq+1 || l.Seq == wanted.seq+1 && prev != wanted.hash):
+		v.find(v.line, "the log begins with number %d here, and number %d, which Orla signed, is not before it; give the older files too", l.Seq, wanted.seq)
 	case l.Seq == 1 && prev != (hash{}):
 		v.find(v.line, "it is number 1, and says that a line is before it")
 	case !begins && !v.Stream:

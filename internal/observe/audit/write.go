@@ -20,6 +20,7 @@ func (l *Log) serve() {
 		case <-l.heads.C:
 			l.headSoon = false
 			l.flush(whyInterval)
+			l.lookAtPlace()
 		case answer := <-l.asked:
 			answer <- l.reopen()
 		case <-l.quit:
@@ -62,6 +63,16 @@ func (l *Log) flush(why string) {
 		l.headSoon = true
 		l.heads.Reset(headEvery)
 	}
+}
+
+// lookAtPlace says in the log, once, that the file at the path is not the one that is written.
+func (l *Log) lookAtPlace() {
+	f, ok := l.to.(*logFile)
+	elsewhere := ok && f.moved(l.opts.Path)
+	if elsewhere && !l.elsewhere {
+		l.opts.Log.Error("the audit log was moved, removed or replaced, and its lines go to the file that was there; whoever rotates it has to send SIGHUP", "path", l.opts.Path)
+	}
+	l.elsewhere = elsewhere
 }
 
 // takeLocked returns the lines that wait, which the caller writes. The caller holds mu.
