@@ -47,11 +47,17 @@ func (o *Offering) readTools(raw []json.RawMessage) []*mcp.Tool {
 	return list
 }
 
+// maxOwnName bounds a server's own name of a tool, in bytes: rules compare it, and records have it. Clients get a shorter one.
+const maxOwnName = 1024
+
 func readTool(item json.RawMessage) (*mcp.Tool, error) {
 	t := new(mcp.Tool)
 	input, output, err := read(item, t, &t.Meta)
 	if err != nil {
 		return nil, err
+	}
+	if len(t.Name) > maxOwnName {
+		return nil, fmt.Errorf("the name of a tool has %d bytes, and at most %d are served", len(t.Name), maxOwnName)
 	}
 	t.InputSchema = json.RawMessage(`{"type":"object"}`)
 	if input != nil {

@@ -50,3 +50,12 @@ func TestAnItemKeepsItsBytes(t *testing.T) {
 		}
 	}
 }
+
+// A tool whose own name is longer than any that a person reads is left out.
+func TestT84ALongOwnNameIsLeftOut(t *testing.T) {
+	for n, ok := range map[int]bool{maxOwnName: true, maxOwnName + 1: false} {
+		if _, err := readTool([]byte(`{"name":"` + strings.Repeat("_", n) + `"}`)); (err == nil) != ok {
+			t.Errorf("a name of %d bytes: %v", n, err)
+		}
+	}
+}

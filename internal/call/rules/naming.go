@@ -106,12 +106,13 @@ func (f Fault) File() string {
 // Folded makes a name comparable with others, whatever their case and Unicode form are.
 func Folded(name string) string { return fold(name) }
 
-// InProvider reports whether a name can be that of a tool of a provider: NAME__TOOL or NAME--TOOL.
+// InProvider reports whether a name can be that of a tool of a provider: NAME__TOOL or NAME--TOOL. It looks no further than names
+// of providers are long: whoever lists a tool chooses its name, which may be as long as a message.
 func InProvider(folded string, isProvider func(folded string) bool) bool {
 	for _, between := range []string{"__", "--"} {
 		for at := 0; ; {
 			i := strings.Index(folded[at:], between)
-			if i < 0 {
+			if i < 0 || at+i > manifest.MaxName {
 				break
 			}
 			if isProvider(folded[:at+i]) {

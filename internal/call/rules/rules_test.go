@@ -364,3 +364,24 @@ func TestN1PatternsOfToolsets(t *testing.T) {
 		}
 	}
 }
+
+// What an author of a server puts into a tool's name costs no more than the name is read: not each place of it as a whole.
+func TestT84NoProviderIsLookedForBehindTheLongestName(t *testing.T) {
+	const n = 100_000
+	looked := 0
+	rules.InProvider(strings.Repeat("_", n)+strings.Repeat("-", n), func(name string) bool {
+		if looked++; len(name) > manifest.MaxName {
+			t.Fatalf("a provider's name of %d bytes is looked for", len(name))
+		}
+		return false
+	})
+	if looked > 2*manifest.MaxName {
+		t.Errorf("%d names were looked for", looked)
+	}
+	longest := strings.Repeat("s", manifest.MaxName)
+	for _, between := range []string{"__", "--"} {
+		if !rules.InProvider(longest+between+"x", func(name string) bool { return name == longest }) {
+			t.Errorf("the longest name with %s is not found", between)
+		}
+	}
+}
