@@ -11,6 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -21,7 +22,8 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	b.asksLevel(ctx, r)
 	params := wire.OwnParams(r.Params)
 	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
-	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As, Caller: r.from.Caller, Groups: r.from.Groups}
+	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As, Caller: r.from.Caller, Groups: r.from.Groups, Meta: wire.OwnMetaOf(r.Params.Meta)}
+	asked.Task = client.TaskOf(asked.Meta, &r.from)
 	if r.newest {
 		of.Args = params
 		if rawjson.Get(params, "_meta") != nil {

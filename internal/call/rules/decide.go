@@ -35,14 +35,20 @@ func (s *Set) Decide(c Caller, t *Target) Decision {
 	if !who.speaksFor(c.Agent) {
 		return Decision{Verdict: manifest.Deny, Why: fmt.Sprintf("%s may not act for the agent %s: no entry in callers lists it in may_speak_for", c.Name, c.Agent)}
 	}
+	agent := s.agentOf(c, &who)
+	return stricter(d, s.judge(&agent, t, c.Agent))
+}
+
+// agentOf is the agent that a caller acts for.
+func (s *Set) agentOf(c Caller, who *identity) identity {
 	agent := s.identify(Caller{Name: c.Agent, Task: c.Task})
 	agent.started = who.started
-	return stricter(d, s.judge(&agent, t, c.Agent))
+	return agent
 }
 
 // DecideRequest says whether a caller may read from a capsule or a server, or get a prompt of it: what a rule
 // denies by the provider's own name it may not, and otherwise it needs to be allowed to call one of its tools,
-// if it has any (SPEC-TOOLS 8.6).
+// if it has any (SPEC-TOOLS 8.6). An agent that the caller acts for is judged as well.
 func (s *Set) DecideRequest(c Caller, t *Target) Decision {
 	switch {
 	case s == nil:
@@ -52,6 +58,10 @@ func (s *Set) DecideRequest(c Caller, t *Target) Decision {
 	}
 	who := s.identify(c)
 	own, _ := s.named(&who, t, c.Name)
+	if c.Agent != "" && own.Verdict != manifest.Deny {
+		agent := s.agentOf(c, &who)
+		own, _ = s.named(&agent, t, c.Agent)
+	}
 	if own.Verdict == manifest.Deny {
 		return own
 	}

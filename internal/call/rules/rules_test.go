@@ -290,6 +290,38 @@ func TestT86ReadsFollowCalls(t *testing.T) {
 	}
 }
 
+// SPEC N1, SPEC-TOOLS 8.6: who reads for an agent needs leave to do so, and the agent may read too.
+func TestT86AnAgentNarrowsWhatACallerReads(t *testing.T) {
+	srv := rules.NewTarget([]string{"srv"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+	srv.Members = []*rules.Target{rules.NewTarget([]string{"srv__a", "srv"}, nil, nil, nil)}
+	alone := rules.NewTarget([]string{"alone"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+	may := []rules.Binding{{Caller: "ci", MaySpeakFor: []string{"bot", "free"}}}
+	blocked := rules.New(manifest.Rules{Policies: []manifest.Policy{{Systems: refs("bot"), Blocked: refs("srv", "alone")}}}, may, nil)
+	// A scoped rule for the provider's own name is not one of its tools.
+	provider := rules.NewTarget([]string{"srv"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+	provider.Members = []*rules.Target{rules.NewTarget([]string{"tool"}, nil, nil, nil)}
+	task := rules.New(manifest.Rules{Policies: []manifest.Policy{{Tasks: refs("t"), Blocked: refs("srv")}}}, may, nil)
+	for _, c := range []struct {
+		set    *rules.Set
+		caller rules.Caller
+		target *rules.Target
+		want   bool
+	}{
+		{blocked, rules.Caller{Name: "ci"}, srv, true},
+		{blocked, rules.Caller{Name: "ci", Agent: "free"}, srv, true},
+		{blocked, rules.Caller{Name: "ci", Agent: "bot"}, srv, false},
+		{blocked, rules.Caller{Name: "ci", Agent: "bot"}, provider, false},
+		{blocked, rules.Caller{Name: "ci", Agent: "bot"}, alone, false},
+		{blocked, rules.Caller{Name: "ops", Agent: "root"}, srv, false},
+		{task, rules.Caller{Name: "ci", Task: "other"}, srv, true},
+		{task, rules.Caller{Name: "ci", Task: "t"}, srv, false},
+	} {
+		if got := c.set.Reads(c.caller, c.target); got != c.want {
+			t.Errorf("%+v reads from %v: %t", c.caller, c.target, got)
+		}
+	}
+}
+
 // SPEC-TOOLS 8.3: a rule that names nothing is told, with its place.
 func TestT83RulesThatNameNothing(t *testing.T) {
 	docs := manifest.Rules{

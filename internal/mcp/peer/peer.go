@@ -92,6 +92,8 @@ type Request struct {
 	Owner  turns.Owner     // see Call.Owner; zero for a request of Orla itself
 	Caller string          // see Call.Caller; "" for a request of Orla itself
 	Groups []string        // see Call.Groups
+	Meta   json.RawMessage // see Call.Meta; it is in Params too
+	Task   string          // see Call.Task
 	Input  Input           // see Call.Input
 	// Session is Client.Session for a request without a Client that is made for one; "" if it is
 	// made for none.
