@@ -24,7 +24,8 @@ func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Use:   "can CALLER TOOL",
 		Short: "Explain who may call a tool, rule by rule",
 		Long: "Say whether a caller may call a tool, and what each rule says of it: governance\n" +
-			"documents in the folders of tools, and callers in orla.yaml. Nothing is called or\n" +
+			"documents in the folders of tools, and callers in orla.yaml, as the files are now: a\n" +
+			"running Orla decides by the orla.yaml of its last reload. Nothing is called or\n" +
 			"started. The exit code is 1 when the call would be denied or needs an approval.\n\n" +
 			"A caller is the name of a token, oauth: and the subject of an access token, or stdio,\n" +
 			"cli or anonymous.",
