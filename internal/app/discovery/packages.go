@@ -30,6 +30,8 @@ type packages struct {
 	machine permission.Machine
 	records map[string]installed // by folder; of those that were asked for
 	doubts  []doubt
+	// warnings are of what holds less than a package says.
+	warnings []manifest.Problem
 }
 
 // installed is what the record in a folder says.
@@ -172,6 +174,7 @@ func (p *packages) restrict(found *manifest.Result, cfg *config.Loaded) {
 	}
 	clear(found.Tools[len(kept):])
 	found.Tools = kept
+	found.Problems = append(found.Problems, p.warnings...)
 	for i := range p.folders {
 		found.Problems = append(found.Problems, p.missing(&p.folders[i])...)
 	}
@@ -227,7 +230,11 @@ func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
 	case !was.record.Matches(entry):
 		return stale("it was installed as %s %s with another digest than %s has", was.record.Name, was.record.Version, in.file)
 	}
-	return p.grant(t, entry, cfg.PackageOf(name))
+	word := cfg.PackageOf(name, entry.Source)
+	if low := Lower(t, word, cfg); low != nil {
+		p.warnings = append(p.warnings, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: low})
+	}
+	return p.grant(t, entry, word)
 }
 
 // find returns the folder of the package that t is in, and the folder of tools that this is in; dir is "" if t was
@@ -265,7 +272,9 @@ func (p *packages) find(t manifest.Tool) (in *toolsIn, dir string, was installed
 // Grant makes the tool of a package, which an entry of a lock is about, what it is once it is installed.
 func Grant(t *manifest.Tool, entry *lockfile.Package, cfg *config.Loaded, home string) error {
 	p := &packages{machine: MachineOf(cfg, home)}
-	if err := p.grant(t, entry, cfg.PackageOf(entry.Name)); err != nil {
+	word := cfg.PackageOf(entry.Name, entry.Source)
+	_ = Lower(t, word, cfg) // who is to agree is told of it
+	if err := p.grant(t, entry, word); err != nil {
 		return err
 	}
 	withLimits(t, cfg)

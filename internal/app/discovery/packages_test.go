@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -191,7 +192,7 @@ func TestM7TheOperatorOverrides(t *testing.T) {
 	p := newProject(t)
 	p.add("a", "1.0.0", "runtime: {mode: capsule}\n", func(e *lockfile.Package) { e.Permissions = []string{"network"} })
 	p.add("b", "1.0.0", "", nil)
-	p.configure("packages:\n  - {name: a, permissions: [env:X], pin: warn, scripts: true}\n  - {name: b, isolation: none}\n")
+	p.configure("packages:\n  - {name: a, source: /x, permissions: [env:X], pin: warn, scripts: true}\n  - {name: b, source: /x, isolation: none}\n")
 	got, why := p.tool("a")
 	if got == nil || got.Isolation.Grants.Network || !slices.Equal(got.Isolation.Grants.Env, []string{"X"}) || got.Runtime.Pin != manifest.PinWarn || got.Run.Setup.NoScripts {
 		t.Errorf("a is %+v: %s", got, why)
@@ -199,7 +200,7 @@ func TestM7TheOperatorOverrides(t *testing.T) {
 	if got, why := p.tool("b"); got == nil || got.Isolation.Isolated() {
 		t.Errorf("b is %+v: %s", got, why)
 	}
-	p.configure("sandbox_backend: container\ntool_container_image: i\npackages:\n  - {name: a, permissions: [network]}\n")
+	p.configure("sandbox_backend: container\ntool_container_image: i\npackages:\n  - {name: a, source: /x, permissions: [network]}\n")
 	if got, why := p.tool("a"); got == nil || !strings.Contains(got.Isolation.Terms.Refused, "native sandbox") {
 		t.Errorf("in a container a is %+v: %s", got, why)
 	}
@@ -222,9 +223,68 @@ func TestM7SecretsThatWereGranted(t *testing.T) {
 	if got, why := p.tool("b"); got != nil || !strings.Contains(why, "secret:KEY, which was not granted") {
 		t.Errorf("b is %+v: %s", got, why)
 	}
-	p.configure("packages: [{name: b, permissions: ['secret:KEY']}]\n")
+	p.configure("packages: [{name: b, source: /x, permissions: ['secret:KEY']}]\n")
 	if got, why := p.tool("b"); got == nil {
 		t.Errorf("with what the operator grants: %s", why)
+	}
+}
+
+// SPEC M7: a package cannot choose more of Orla's memory and time than the operator lets packages have: neither max_output nor timeout.
+// Who serves tools of their own chooses freely.
+func TestM7LimitsOfAPackageAreTheOperators(t *testing.T) {
+	p := newProject(t)
+	greedy := "runtime: {max_output: 1000GiB, timeout: 10000h}\n"
+	p.add("a", "1.0.0", greedy, nil)
+	p.put("tools/own/tool.yaml", "name: own\nversion: 1.0.0\ndescription: d\nentrypoint: run\n"+greedy)
+	p.put("tools/own/run", "#!/bin/sh\n")
+	for _, c := range []struct {
+		name, config string
+		timeout      time.Duration
+		output       int64
+		warnings     int
+	}{
+		{"a", "", 30 * time.Second, 8 << 20, 2},
+		{"own", "", 10000 * time.Hour, 1000 << 30, 2},
+		{"a", "timeout: 1m\nmax_output: 1MiB\n", time.Minute, 1 << 20, 2},
+		{"a", "packages: [{name: a, source: /x, timeout: 2h, max_output: 64MiB}]\n", 2 * time.Hour, 64 << 20, 2},
+		{"a", "packages: [{name: a, source: /y, timeout: 2h, max_output: 64MiB}]\n", 30 * time.Second, 8 << 20, 2},
+		{"a", "packages: [{name: a, source: /x, timeout: 20000h, max_output: 1000GiB}]\n", 10000 * time.Hour, 1000 << 30, 0},
+	} {
+		p.configure(c.config)
+		got, why := p.tool(c.name)
+		if got == nil {
+			t.Fatalf("%s with %q is not served: %s", c.name, c.config, why)
+		}
+		warnings := 0
+		for _, problem := range p.find().Problems {
+			warnings += strings.Count(problem.Err.Error(), "which is the most for packages")
+		}
+		if got.Run.Timeout != c.timeout || got.Run.MaxOutput != c.output || warnings != c.warnings {
+			t.Errorf("%s with %q: timeout %s, max_output %d, %d warnings", c.name, c.config, got.Run.Timeout, got.Run.MaxOutput, warnings)
+		}
+	}
+}
+
+// SPEC M7: what the operator gives a package holds for the one from where they said, and not for another of the same name.
+func TestM7TheOperatorsWordIsAboutOneSource(t *testing.T) {
+	p := newProject(t)
+	p.add("a", "1.0.0", "", nil)
+	for source, isolated := range map[string]bool{"/x": false, "/y": true} {
+		p.configure("packages: [{name: a, source: " + source + ", isolation: none}]\n")
+		if got, why := p.tool("a"); got == nil || got.Isolation.Isolated() != isolated {
+			t.Errorf("with a word about %s, a is %+v: %s", source, got, why)
+		}
+	}
+	p.configure("packages: [{name: a, permissions: []}]\n") // which only takes away
+	if got, why := p.tool("a"); got == nil {
+		t.Errorf("a is not served: %s", why)
+	}
+	for _, more := range []string{"isolation: none", "permissions: [network]", "scripts: true", "pin: off", "timeout: 1h", "max_output: 1GiB"} {
+		p.configure("packages: [{name: a, " + more + "}]\n")
+		l := &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home")}
+		if _, err := l.Load(); err == nil || !strings.Contains(err.Error(), "needs source") {
+			t.Errorf("%s without a source: %v", more, err)
+		}
 	}
 }
 

@@ -315,3 +315,32 @@ func TestM7AnInstallSaysThatThereIsNoSandbox(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// SPEC M7: what the configuration gives a package is shown before the installation, and has to be agreed to; a package of the same
+// name from elsewhere gets nothing of it, and the text says so.
+func TestM7WhatTheConfigurationGivesIsShown(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\nls "+i.home+"\n", "runtime: {max_output: 1000GiB}\n")
+	i.write(i.home, "private", "")
+	for _, c := range []struct {
+		source, want string
+		asks         bool
+	}{
+		{i.src, "isolation: none: it runs as you do", true},
+		{"/elsewhere", "from /elsewhere, so nothing of that holds for this one", false},
+	} {
+		i.write(i.dir, "orla.yaml", "packages:\n  - {name: say, source: "+c.source+", isolation: none}\n")
+		out, err := i.orla("install", "--local", i.src)
+		if (err != nil) != c.asks || !strings.Contains(out, c.want) || strings.Contains(out, "no network") == c.asks || !strings.Contains(out, "chose 1000GiB") {
+			t.Errorf("with a word about %s: %v %s", c.source, err, out)
+		}
+		if c.asks {
+			i.must("install", "--yes", "--local", i.src)
+		}
+		if out, err := i.orla("call", "say"); strings.Contains(out, "private") != c.asks {
+			t.Errorf("with a word about %s, it sees: %v %s", c.source, err, out)
+		}
+		i.must("uninstall", "say")
+	}
+}

@@ -191,7 +191,7 @@ func (c command) installOne(ctx context.Context, p *place, word string, w wanted
 	if err := c.taken(p, candidate.Entry.Name); err != nil {
 		return err
 	}
-	agreed, err := c.consent(ctx, candidate, w.agreement)
+	agreed, err := c.consent(ctx, p, candidate, w.agreement)
 	if err != nil {
 		return err
 	}

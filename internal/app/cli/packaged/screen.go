@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/packages"
@@ -22,7 +23,7 @@ type agreement struct {
 }
 
 // describe is the text that a person agrees to. Everything in it that the package says is escaped.
-func describe(candidate *packages.Candidate) string {
+func describe(candidate *packages.Candidate, cfg *config.Loaded) string {
 	var text strings.Builder
 	e := candidate.Entry
 	line := func(format string, args ...any) {
@@ -49,6 +50,9 @@ func describe(candidate *packages.Candidate) string {
 		for i, p := range candidate.Unenforced {
 			line("  %s: %s", p, candidate.Reasons[i])
 		}
+	}
+	for _, one := range given(candidate, cfg) {
+		line("%s", one)
 	}
 	return text.String()
 }
@@ -77,7 +81,7 @@ func signature(e lockfile.Package) string {
 // asked writes permissions, and marks the new ones.
 func asked(text *strings.Builder, title string, list, more []permission.Permission) {
 	if len(list) == 0 {
-		text.WriteString("It asks for no permissions: it sees its own files, and has no network.\n")
+		text.WriteString("It asks for no permissions.\n")
 		return
 	}
 	text.WriteString(title + "\n")
@@ -98,15 +102,15 @@ func asked(text *strings.Builder, title string, list, more []permission.Permissi
 }
 
 // consent shows what a package asks for, and asks what the command line did not agree to.
-func (c command) consent(ctx context.Context, candidate *packages.Candidate, given agreement) (packages.Consent, error) {
-	agreed := packages.Consent{Permissions: given.yes, Unenforced: given.unenforced}
-	_, _ = io.WriteString(c.std.Err, describe(candidate)) // whoever cannot see it answers no
-	if len(candidate.More) > 0 && !agreed.Permissions {
+func (c command) consent(ctx context.Context, p *place, candidate *packages.Candidate, by agreement) (packages.Consent, error) {
+	agreed := packages.Consent{Permissions: by.yes, Unenforced: by.unenforced}
+	_, _ = io.WriteString(c.std.Err, describe(candidate, p.cfg)) // whoever cannot see it answers no
+	if (len(candidate.More) > 0 || isGivenMore(candidate, p.cfg)) && !agreed.Permissions {
 		if !c.asks() {
-			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s asks for permissions, and there is no terminal to ask on; nothing was changed", candidate.Entry.Name), Hint: "--yes agrees to them"}
+			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s %s, and there is no terminal to ask on; nothing was changed", candidate.Entry.Name, wantsMore(candidate)), Hint: "--yes agrees to them"}
 		}
 		if !c.ask(ctx, "Install it with these permissions? [y/N] ", "y", "yes") {
-			return agreed, fmt.Errorf("%w that %s gets the permissions that it asks for", packages.ErrConsent, candidate.Entry.Name)
+			return agreed, fmt.Errorf("%w that %s gets these permissions", packages.ErrConsent, candidate.Entry.Name)
 		}
 		agreed.Permissions = true
 	}

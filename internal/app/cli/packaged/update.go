@@ -121,7 +121,7 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 		u.State = "would update"
 		return u, nil
 	}
-	agreed, err := c.consent(ctx, candidate, w.agreement)
+	agreed, err := c.consent(ctx, p, candidate, w.agreement)
 	if err != nil {
 		return u, err
 	}
