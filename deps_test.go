@@ -78,7 +78,7 @@ var imports = map[string][]string{
 	"internal/deps/versions": {}, // compares numbers
 	"internal/deps/envlock":  {"internal/call/pace"},
 	"internal/deps/printed":  {"internal/observe/brief"},
-	"internal/deps/envfiles": {},
+	"internal/deps/envfiles": {"internal/call/recovered", "internal/file/yamldoc"},
 	"internal/deps":          {"internal/deps/printed", "internal/deps/envfiles", "internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).

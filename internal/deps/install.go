@@ -49,6 +49,9 @@ func (i *installer) install(ctx context.Context) error {
 	if err == nil && isConfined {
 		err = i.give(0) // nothing of it runs any more
 	}
+	if err == nil && i.isBounded() {
+		err = i.bound().Check()
+	}
 	if err == nil && i.need.source.Language == Node {
 		err = i.writeResolver()
 	}
@@ -97,6 +100,20 @@ type step struct {
 
 // run runs a program to its end and returns its stdout. The error has the program's last lines.
 func (i *installer) run(ctx context.Context, s step) ([]byte, error) {
+	if !i.isBounded() {
+		return i.runStep(ctx, s)
+	}
+	return i.bound().Run(ctx, func(ctx context.Context) ([]byte, error) { return i.runStep(ctx, s) })
+}
+
+// isBounded reports whether strangers chose what is installed.
+func (i *installer) isBounded() bool { return i.need.source.Package != "" || i.scratch != "" }
+
+func (i *installer) bound() envfiles.Bound {
+	return envfiles.Bound{Bytes: cmp.Or(i.store.opts.MaxBytes, envfiles.DefaultBytes), Files: envfiles.Files, Part: i.part, Scratch: i.scratch, Log: i.log}
+}
+
+func (i *installer) runStep(ctx context.Context, s step) ([]byte, error) {
 	name := filepath.Base(s.argv[0])
 	i.log.Info("installing dependencies", "step", strings.Join(s.argv, " "))
 	argv := s.argv

@@ -34,7 +34,7 @@ const (
 // package, version and reason.
 const Withdrawn = "an installed version was withdrawn by its publisher"
 
-// Options configures a Store. All but Confine are required.
+// Options configures a Store. All but Confine and MaxBytes are required.
 type Options struct {
 	Dir      string          // has the environments, absolute
 	Launcher launch.Launcher // starts the installers
@@ -44,6 +44,7 @@ type Options struct {
 	// is confined.
 	Confine      Confine
 	ConfinedUser int
+	MaxBytes     int64 // of the environment of an installed package; 0 for envfiles.DefaultBytes
 }
 
 // Store has the environments of a machine's user. Its methods may be called from any goroutine.

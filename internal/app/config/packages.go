@@ -15,6 +15,9 @@ import (
 // defaultMaxPackage is the default of max_package (SPEC M4).
 const defaultMaxPackage = 256 << 20
 
+// defaultMaxEnvironment is the default of max_environment (SPEC R6).
+const defaultMaxEnvironment = 2 << 30
+
 // PackageConfig is the operator's word about an installed package (SPEC M7).
 type PackageConfig struct {
 	Name        string   `json:"name,omitempty" jsonschema:"The name of the package."`
@@ -71,6 +74,9 @@ func (p PackageConfig) Gives() (list []string) {
 func (v *verdict) packages() {
 	if v.MaxPackage <= 0 {
 		v.wrong("max_package", "must be above 0")
+	}
+	if v.MaxEnvironment <= 0 {
+		v.wrong("max_environment", "must be above 0")
 	}
 	for i, text := range v.Registries {
 		if u, err := url.Parse(text); err != nil || text == "" || strings.HasPrefix(text, "-") || u.Scheme == "" && !strings.Contains(text, ":") {

@@ -40,7 +40,7 @@ func (p *Packages) open(cfg *config.Loaded, launcher launch.Launcher, confine de
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			dir = real // a sandbox shows paths without links
 		}
-		p.store = deps.NewStore(deps.Options{Dir: dir, Launcher: launcher, Environ: clean, Log: log, Confine: confine, ConfinedUser: sandbox.ID})
+		p.store = deps.NewStore(deps.Options{Dir: dir, Launcher: launcher, Environ: clean, Log: log, Confine: confine, ConfinedUser: sandbox.ID, MaxBytes: int64(cfg.MaxEnvironment)})
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package envfiles changes the files of an environment of packages that installers have made, before it is used.
+// Package envfiles changes the files of an environment of packages that installers have made, before it is used, and bounds
+// how large it becomes.
 package envfiles
 
 import (
