@@ -182,13 +182,17 @@ var (
 	content = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha256:[0-9a-f]{64}$`) })
 )
 
-// reserved are names of files and folders that mean something else in a folder of tools.
-var reserved = []string{Name, "orla.yaml", "tool.yaml", "tool.yml", "orla-tool.json", "node_modules", "__pycache__", "venv"}
+// reserved are names of files and folders that mean something else in a folder of tools, also beside a tool that is one file:
+// what declares its dependencies (SPEC R1). So does each name that ends with ".lock".
+var reserved = []string{
+	Name, "orla.yaml", "tool.yaml", "tool.yml", "orla-tool.json", "node_modules", "__pycache__", "venv",
+	"requirements.txt", "pyproject.toml", "package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "secret.yaml",
+}
 
 // ValidName reports whether a package may have a name: it is that of a folder in a folder of tools. It has no two of "_", "." and
 // "-" in a row, which stand between the name of a capsule or a server and that of its tool, and none at its end (SPEC M7).
 func ValidName(name string) bool {
-	return manifest.ValidName(name) && !strings.HasPrefix(name, ".") && !slices.Contains(reserved, strings.ToLower(name)) &&
+	return manifest.ValidName(name) && !strings.HasPrefix(name, ".") && !slices.Contains(reserved, strings.ToLower(name)) && !strings.HasSuffix(strings.ToLower(name), ".lock") &&
 		!strings.Contains(manifest.Dashed(name)+"-", "--")
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/manifest"
 )
 
 // RecordName is the file in the folder of an installed package. No package may bring it.
@@ -62,10 +63,11 @@ func ReadRecord(dir string) (Record, error) {
 // IsMissing reports whether the error of ReadRecord says that the folder was not installed.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// Inside returns the folder of the installed package that a folder is, or is in; "" if there is none.
+// Inside returns the folder of the installed package that a folder is, or is in; "" if there is none. A file with the name of a
+// record that is not in a folder NAME/VERSION is not one: anybody may write it, as in /tmp, and it would hold for all below that.
 func Inside(dir string) string {
 	for {
-		if _, err := os.Lstat(filepath.Join(dir, RecordName)); err == nil {
+		if _, err := os.Lstat(filepath.Join(dir, RecordName)); err == nil && manifest.ValidVersion(filepath.Base(dir)) && ValidName(filepath.Base(filepath.Dir(dir))) {
 			return dir
 		}
 		above := filepath.Dir(dir)
