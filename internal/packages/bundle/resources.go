@@ -17,9 +17,6 @@ import (
 // transport, such as oci-archive, and then the rest for a path of this machine.
 var imageName = regexp.MustCompile(`^((localhost|[A-Za-z0-9][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+)(:[0-9]+)?/)?([A-Za-z0-9][A-Za-z0-9._-]*/)+[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$`)
 
-// isHost reports whether the first part of an image's name is a host, as engines decide it.
-func isHost(part string) bool { return part == "localhost" || strings.ContainsAny(part, ".:") }
-
 // image makes an McpServer that an engine runs from an image.
 func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	image := p.Identifier
@@ -29,7 +26,7 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	if !imageName.MatchString(image) || len(image) > 500 {
 		return nil, fmt.Errorf("%q is not the name of an image", line(image, 100))
 	}
-	if host, _, _ := strings.Cut(image, "/"); !m.here && isHost(host) && origin.MayBeThisMachine("https://"+host) {
+	if !m.here && origin.ImageMayBeThisMachine(image) {
 		return nil, fmt.Errorf("its image %q may be on this machine, which a registry elsewhere cannot name", line(image, 100))
 	}
 	made := &Made{Name: m.opts.Name, Version: semantic(m.server.Version), Secrets: map[string]string{}}

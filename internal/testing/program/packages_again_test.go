@@ -344,3 +344,15 @@ func TestM7WhatTheConfigurationGivesIsShown(t *testing.T) {
 		i.must("uninstall", "say")
 	}
 }
+
+// SPEC M7: an image that a package names is shown, and has to be agreed to.
+func TestM7AnImageIsShown(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	i.version("1.0.0", "#!/bin/sh\n", "runtime: {isolation_mode: container, image: 'example.com/x:1'}\n")
+	out, err := i.orla("install", "--local", i.src)
+	if err == nil || !strings.Contains(out, "It runs in the image example.com/x:1") || !strings.Contains(out, "no terminal to ask on") {
+		t.Errorf("without an agreement: %v %s", err, out)
+	}
+	i.must("install", "--yes", "--local", i.src)
+}

@@ -25,6 +25,9 @@ func given(candidate *packages.Candidate, cfg *config.Loaded) (lines []string) {
 	} else if len(candidate.Asked) == 0 {
 		lines = append(lines, "It sees its own files, and has no network.")
 	}
+	if image := candidate.Tool.Isolation.Image; image != "" {
+		lines = append(lines, "It runs in the image "+image+", which a container engine or a cluster pulls, with its logins and without a bound of its size.")
+	}
 	tool := candidate.Tool
 	if low := discovery.Lower(&tool, word, cfg); low != nil {
 		lines = append(lines, strings.Split(low.Error(), "\n")...)
@@ -37,16 +40,19 @@ func given(candidate *packages.Candidate, cfg *config.Loaded) (lines []string) {
 	return lines
 }
 
-// isGivenMore reports whether the configuration gives a package more than it asks for, and nobody has agreed to that: there is no
-// version of it yet.
+// isGivenMore reports whether somebody has to agree to what no permission says: to an image, of which each version may name another, and
+// to what the configuration gives a package that there is no version of yet.
 func isGivenMore(candidate *packages.Candidate, cfg *config.Loaded) bool {
-	return candidate.Before == nil && len(cfg.PackageOf(candidate.Entry.Name, candidate.Entry.Source).Gives()) > 0
+	return candidate.Tool.Isolation.Image != "" || candidate.Before == nil && len(cfg.PackageOf(candidate.Entry.Name, candidate.Entry.Source).Gives()) > 0
 }
 
 // wantsMore says why somebody has to agree.
 func wantsMore(candidate *packages.Candidate) string {
 	if len(candidate.More) > 0 {
 		return "asks for permissions"
+	}
+	if candidate.Tool.Isolation.Image != "" {
+		return "has an image pulled"
 	}
 	return "is given permissions by your configuration"
 }
