@@ -302,7 +302,7 @@ func classOf(d rules.Decision, target *rules.Target) string {
 
 // AdmitRequest is for supervisor.Options.
 func (g *Gate) AdmitRequest(_ context.Context, req peer.Request, target func() *rules.Target) error {
-	return g.May(rules.Caller{Name: req.Caller, Groups: req.Groups, Task: req.Task, Agent: agentIn(req.Meta)}, target)
+	return g.May(rules.Caller{Name: req.Caller, Groups: req.Groups, Task: req.Task, Agent: AgentIn(req.Meta)}, target)
 }
 
 // May reports by its error whether a caller may use a provider, other than by a call. One that is not served
