@@ -201,6 +201,9 @@ func (s *Session) alone(t *manifest.Tool) error {
 			continue
 		}
 		if slices.ContainsFunc(manifest.RuleNames(&other), func(name string) bool { return slices.Contains(its, name) }) {
+			if other.Name == t.Name {
+				return fmt.Errorf("%s is a tool with this name already; remove or rename it first", other.Source)
+			}
 			return fmt.Errorf("%s has the tool %q, and rules of calls could not tell the name %q from it; remove or rename that tool first", other.Source, other.Name, t.Name)
 		}
 	}

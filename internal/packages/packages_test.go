@@ -296,10 +296,13 @@ func TestM4Names(t *testing.T) {
 	}
 	p.put(p.store.Dir, "zz.yaml", "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: git_hub}\nspec: {transport: stdio, command: sh}\n")
 	p.put(p.store.Dir, "deploy.sh", "#!/bin/sh\n")
-	for name, more := range map[string]string{"git-hub": "runtime: {mode: capsule, handshake: mcp}\n", "Git.Hub": "runtime: {mode: capsule, handshake: mcp}\n", "DEPLOY": "", "git_hub": ""} {
+	for name, more := range map[string]string{"git-hub": "runtime: {mode: capsule, handshake: mcp}\n", "Git.Hub": "runtime: {mode: capsule, handshake: mcp}\n", "DEPLOY": ""} {
 		if err := p.install(p.source(name, "1.0.0", more)); err == nil || !strings.Contains(err.Error(), "rules of calls could not tell") {
 			t.Errorf("%s, a name that rules give something to: %v", name, err)
 		}
+	}
+	if err := p.install(p.source("git_hub", "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "is a tool with this name already") {
+		t.Errorf("the name of an McpServer: %v", err)
 	}
 	for _, name := range []string{"orla.lock", "node_modules", ".hidden", "tool.yaml", "fs__delete", "fs--delete", "fs_-delete", "fs_"} {
 		if err := p.install(p.source(name, "1.0.0", "")); err == nil || !strings.Contains(err.Error(), "is not a name for a package") {
