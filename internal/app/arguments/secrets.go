@@ -17,14 +17,16 @@ import (
 const maxSecrets = 256 << 10
 
 // Secrets returns the values that are secrets of a configuration and of its tools, as they are now: tokens of callers, other
-// files of the configuration with secrets, Secret resources, and what manifests refer to. What cannot be read has no value.
-// The error says that there are too many to look for.
+// files of the configuration with secrets, Secret resources, and what manifests refer to. A Secret that is not there has no value.
+// The error says that a file cannot be read, or that there are too many to look for.
 func Secrets(cfg *config.Loaded, tools []supervisor.Served, store *secret.Store) ([]secret.Value, error) {
 	all := &found{seen: map[secret.Value]bool{}}
 	for _, path := range secretFiles(cfg) {
-		if text, err := config.ReadSmall(path); err == nil {
-			all.addFile(strings.TrimSpace(string(text)))
+		text, err := config.ReadSmall(path)
+		if err != nil {
+			return nil, fmt.Errorf("a secret cannot be hidden: %w", err)
 		}
+		all.addFile(strings.TrimSpace(string(text)))
 	}
 	for _, value := range store.Declared() {
 		all.add(value.Reveal())
@@ -64,12 +66,15 @@ func (f *found) add(text string) {
 	f.size += len(text)
 }
 
-// addFile adds the secret that a file holds, or those of its lines NAME: VALUE.
+// addFile adds the secret that a file holds, or those of its lines NAME: VALUE, where VALUE may be SCHEME SECRET.
 func (f *found) addFile(text string) {
 	f.add(text)
 	for line := range strings.Lines(text) {
 		if _, value, ok := strings.Cut(line, ": "); ok {
 			f.add(strings.TrimSpace(value))
+			if _, credentials, ok := strings.Cut(strings.TrimSpace(value), " "); ok {
+				f.add(strings.TrimSpace(credentials))
+			}
 		}
 	}
 }

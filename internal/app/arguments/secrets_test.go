@@ -29,7 +29,7 @@ func TestO2TheSecretsOfAConfiguration(t *testing.T) {
 		testkit.WriteTool(t, dir, name, text)
 	}
 	cfg := &config.Loaded{File: filepath.Join(dir, "orla.yaml")}
-	cfg.Auth.Tokens = []config.TokenConfig{{Name: "ci", File: "ci.token"}, {Name: "bob", Credential: "bob"}, {Name: "gone", File: "gone"}}
+	cfg.Auth.Tokens = []config.TokenConfig{{Name: "ci", File: "ci.token"}, {Name: "bob", Credential: "bob"}}
 	cfg.Auth.OAuth.ClientSecret = "client"
 	cfg.Approvals.Webhook.SecretFile, cfg.Tracing.HeadersFile = filepath.Join(dir, "hook"), "headers"
 	store := secret.New(secret.Options{Dir: filepath.Join(dir, "secrets")})
@@ -52,12 +52,18 @@ func TestO2TheSecretsOfAConfiguration(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"# none\nAuthorization: Bearer of-traces", "Bearer of-traces", "client-secret", "declared-a", "declared-b", "id-of-oauth", "of-a-module", "of-a-server", "of-a-variable",
+		"# none\nAuthorization: Bearer of-traces", "Bearer of-traces", "client-secret", "declared-a", "declared-b", "id-of-oauth", "of-a-module", "of-a-server", "of-a-variable", "of-traces",
 		"password-of-pair", "pull-password", "robot:pull-password", "secret-of-oauth", "somebody:password-of-pair", "token-of-bob", "token-of-ci", "whsec_hook",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant\n%q", got, want)
 	}
+
+	cfg.Tracing.HeadersFile = "gone"
+	if _, err := arguments.Secrets(cfg, tools, store); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("with a file that cannot be read: %v", err)
+	}
+	cfg.Tracing.HeadersFile = ""
 
 	many := map[string]secret.Value{}
 	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {

@@ -213,6 +213,9 @@ func (s *server) newArguments() *arguments.Keeper {
 	return arguments.New(arguments.Options{
 		Listed: operations{server: s}.listed, Audit: s.Audit, Log: s.log.Logger,
 		Secrets: func() ([]secret.Value, error) {
+			if err := s.tokensHaveChanged(); err != nil {
+				return nil, err
+			}
 			return arguments.Secrets(s.current(), s.Supervisor.Manifests(), s.Services.Secrets())
 		},
 	})

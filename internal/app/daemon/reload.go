@@ -235,6 +235,7 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 		return err
 	}
 	s.http.Configure(settings)
+	s.tokens.Store(&settings.Callers)
 	s.openConsole(cfg, &settings)
 	s.issuer.use(issued)
 	if cfg.Address() != s.current().Address() {

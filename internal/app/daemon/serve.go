@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -213,8 +214,9 @@ type httpFront struct {
 	http   *httpfront.Front
 	page   *console.Console
 	web    *listen.Server
-	issuer issuer         // of access tokens
-	given  []net.Listener // what systemd listens on
+	issuer issuer                            // of access tokens
+	tokens atomic.Pointer[map[string]string] // what Tokens returned for those that are accepted; nil on stdio
+	given  []net.Listener                    // what systemd listens on
 }
 
 // reloads are what the reloader reads, and what it waits for.
@@ -254,6 +256,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		return &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.http = httpfront.New(s.bridge, settings)
+	s.tokens.Store(&settings.Callers)
 	endReplicas, err := s.Shared.Open(ctx, cfg, s.http, s.Services.Callbacks)
 	if err != nil {
 		return &exit.Error{Code: exit.Failed, Err: err}

@@ -75,3 +75,21 @@ func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string
 		return nil, auth.ErrInvalidToken
 	}, callers, nil
 }
+
+// tokensHaveChanged returns an error if a file does not hold the token that is accepted: that one cannot be hidden.
+func (s *server) tokensHaveChanged() error {
+	accepted := s.tokens.Load()
+	if accepted == nil {
+		return nil
+	}
+	_, now, err := Tokens(s.current())
+	if err != nil {
+		return err
+	}
+	for name, hash := range now {
+		if (*accepted)[name] != hash {
+			return fmt.Errorf("auth.tokens %q: its file has another token than the one that is accepted; orla reload makes Orla accept the new one", name)
+		}
+	}
+	return nil
+}

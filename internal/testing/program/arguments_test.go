@@ -124,6 +124,14 @@ func TestO2ArgumentsOfCalls(t *testing.T) {
 		t.Errorf("the log has\n%s", text)
 	}
 
+	file, token := filepath.Join(a.dir, "anna.token"), tokenOf("anna")
+	testkit.WriteTool(t, a.dir, "anna.token", "another-token-of-anna\n")
+	if status, text, _ := otto.ask("POST", "/api/v1/tools/note/arguments", on); status == http.StatusOK || !strings.Contains(text, "orla reload") {
+		t.Errorf("while the token that is accepted is in no file: %d %s", status, text)
+	}
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	a.mustOrla("upgrade", "--socket", a.socket)
 	testkit.Eventually(t, "an upgrade forgets them", func() bool {
 		return !strings.Contains(a.orla("status", "--socket", a.socket).out, "arguments of")
