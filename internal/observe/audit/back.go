@@ -36,7 +36,7 @@ func (end *ending) changed(signed, last link) (gap string, _ error) {
 		case next == nil:
 			l.Seq = last.seq
 		case err != nil || l.Seq+1 != next.Seq || sum.String() != next.Prev:
-			return fmt.Sprintf("line %d does not follow what is before it: Orla had signed line %d", next.Seq, signed.seq), nil
+			return fmt.Sprintf("line %d does not follow what is before it: Orla had signed line %d", next.Seq, signed.seq), nil //nolint:nilerr // that is what is wrong with it
 		}
 		if l.Seq == signed.seq {
 			if sum != signed.hash {

@@ -76,7 +76,7 @@ func serveNeeding(t *testing.T, tools, state string) *running {
 func TestR4TheLifeOfACapsuleWithDependencies(t *testing.T) {
 	t.Parallel()
 	tools := t.TempDir()
-	n := newNeeding(t, tools, "")
+	n := newNeeding(t, tools, "hot_load: {debounce_ms: 500}\n") // on a busy machine two files are not saved within 20 ms
 	o := serveNeeding(t, tools, t.TempDir())
 	log := o.follow()
 	answered := make(chan string, 1)

@@ -46,7 +46,7 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 			h.endSessions(h.sessions.removeOne(u))
 			w.WriteHeader(http.StatusNoContent)
 		default:
-			h.serveStream(under(w), r, u, client.OwnerOf(from.subject, "", from.host))
+			h.serveStream(under(w), r, u, client.OwnerOf(from.subject, "", from.host)) //nolint:contextcheck // r has it
 		}
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
