@@ -88,7 +88,7 @@ func (h *Front) endEarlier(r *http.Request) bool {
 // resume goes on with a session that the same caller began in an earlier process (SPEC Q2). It returns nil if
 // there is none. The noRoom says why it cannot go on now.
 func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
-	if h.sessions.closing.Load() && (h.sessions.kept != nil || h.sessions.elsewhere != nil) {
+	if h.leaves() {
 		return nil, stopping
 	}
 	if h.home(r) != "" {
@@ -135,11 +135,19 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 // stopping refuses requests of sessions with which the next process goes on.
 var stopping = &noRoom{http.StatusServiceUnavailable, fault.NotReady, "Orla is stopping; the session goes on when it is started again"}
 
-// over refuses a request whose session there is not.
-func (s sender) over(w http.ResponseWriter) {
-	if s.full != nil {
+// leaves reports whether all sessions end here, and the next process or another replica goes on with them.
+func (h *Front) leaves() bool {
+	return h.sessions.closing.Load() && (h.sessions.kept != nil || h.sessions.elsewhere != nil)
+}
+
+// over refuses a request whose session there is not, or has just ended.
+func (h *Front) over(w http.ResponseWriter, s sender) {
+	switch {
+	case s.full != nil:
 		s.full.refuse(w, nil)
-		return
+	case h.leaves(): // since the session was looked for
+		stopping.refuse(w, nil)
+	default:
+		sessionOver(w)
 	}
-	sessionOver(w)
 }

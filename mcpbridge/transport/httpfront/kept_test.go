@@ -109,6 +109,33 @@ func TestQ2RequestsDuringTheStop(t *testing.T) {
 	}
 }
 
+// SPEC Q2: nor does one whose request has found its session when all sessions end.
+func TestQ2RequestsAtTheMomentOfTheStop(t *testing.T) {
+	for range 100 {
+		h, kill := keptFront(t, filepath.Join(t.TempDir(), "sessions.log"), nil)
+		id := begins(t, h, "ann/ops")
+		var clients sync.WaitGroup
+		for n := range 8 {
+			ping := strings.Replace(aPing, `"id":1`, fmt.Sprintf(`"id":%d`, n), 1)
+			clients.Go(func() {
+				for {
+					switch out := sendAs(h, "ann/ops", ping, session, id); out.Code {
+					case http.StatusOK:
+					case http.StatusServiceUnavailable:
+						return
+					default:
+						t.Errorf("%d %s", out.Code, out.Body)
+						return
+					}
+				}
+			})
+		}
+		h.CloseSessions()
+		clients.Wait()
+		kill()
+	}
+}
+
 // SPEC Q2: requests that come at the same moment resume one session.
 func TestQ2ResumedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.log")

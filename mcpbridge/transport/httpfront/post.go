@@ -41,7 +41,7 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 		u := from.own
 		switch {
 		case u == nil:
-			from.over(w)
+			h.over(w, from)
 		case r.Method == http.MethodDelete:
 			h.endSessions(h.sessions.removeOne(u))
 			w.WriteHeader(http.StatusNoContent)
@@ -164,7 +164,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 	case from.session == "":
 		by.Version = cmp.Or(by.Version, wire.VersionWithout)
 	case from.own == nil:
-		from.over(out)
+		h.over(out, from)
 		return
 	default:
 		h.sessions.enter(from.own)
@@ -188,7 +188,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 	}
 	switch {
 	case refused == errSessionOver:
-		sessionOver(out)
+		h.over(out, from)
 		return
 	case refused != nil:
 		h.refuseRequest(out, r, m.ID, refused)
@@ -309,7 +309,7 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 	var s *client.Session
 	switch {
 	case from.session != "" && from.own == nil:
-		from.over(out)
+		h.over(out, from)
 		return
 	case from.own != nil:
 		h.sessions.enter(from.own)
