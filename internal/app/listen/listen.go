@@ -129,16 +129,6 @@ func (w *Server) Listen(ctx context.Context, address string) error {
 	return nil
 }
 
-// Try says why an address cannot be listened on now.
-func Try(ctx context.Context, address string) error {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return listenError(address, err)
-	}
-	return l.Close()
-}
-
 // Accept serves sockets that were given, in place of the configured address.
 func (w *Server) Accept(address string, given []net.Listener) {
 	w.mu.Lock()
