@@ -148,6 +148,6 @@ func (h *Front) over(w http.ResponseWriter, s sender) {
 	case h.leaves(): // since the session was looked for
 		stopping.refuse(w, nil)
 	default:
-		sessionOver(w)
+		http.Error(w, "session not found", http.StatusNotFound) // so that the client begins a new one
 	}
 }

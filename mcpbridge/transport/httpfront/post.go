@@ -373,10 +373,6 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 // errSessionOver refuses a request of a session that has just ended.
 var errSessionOver = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session has ended"}
 
-// sessionOver refuses a request of a session that has ended, with 404, so that the client begins a
-// new one.
-func sessionOver(w http.ResponseWriter) { http.Error(w, "session not found", http.StatusNotFound) }
-
 func writeRefusal(w http.ResponseWriter, status int, id json.RawMessage, refused *jsonrpc.Error) {
 	writeJSON(w, status, string(wire.ErrorOf(id, refused)))
 }
