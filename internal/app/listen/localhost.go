@@ -60,7 +60,7 @@ func (w *Server) Owns(ctx context.Context, origin string) error {
 		return err
 	}
 	name, port := strings.TrimSuffix(page.Hostname(), "."), cmp.Or(page.Port(), map[string]string{"https": "443"}[page.Scheme], "80")
-	at, _ := netip.ParseAddr(name) // a name is no address
+	at, _ := netip.ParseAddr(name) // a name is not an address
 	local := strings.EqualFold(name, "localhost")
 	if !local && !at.Unmap().IsLoopback() {
 		return nil
