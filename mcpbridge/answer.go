@@ -35,7 +35,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	got, err := b.ask(callid.With(ctx, c.id), asked)
 	late := turns.AccountOf(ctx).Work(ctx, results.Weight(got), func() { a, c.how, rpcErr = b.answerTo(got, err, c) })
 	if late != nil {
-		a, c.how, rpcErr = b.answerTo(supervisor.Answer{}, late, c)
+		a, c.how, rpcErr = b.answerTo(peer.Answer{}, late, c)
 	}
 	if got.Ended != nil {
 		got.Ended(a.Outcome(c.how.ok, c.how.code))
@@ -47,7 +47,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 }
 
 // answerTo turns the answer of the catalog into what the client gets, and what the log says.
-func (b *Bridge) answerTo(got supervisor.Answer, err error, c *loggedCall) (results.Answer, outcome, *jsonrpc.Error) {
+func (b *Bridge) answerTo(got peer.Answer, err error, c *loggedCall) (results.Answer, outcome, *jsonrpc.Error) {
 	known, _ := b.listedTraits(c.tool)
 	if got.Raw != nil && err == nil {
 		p, ok := results.Look(rawjson.Compact(got.Raw), true)
@@ -94,11 +94,11 @@ func (c *loggedCall) keeper() results.Keeper {
 }
 
 // ask calls the catalog. A panic of a provider fails the call, and nothing else.
-func (b *Bridge) ask(ctx context.Context, call *peer.Call) (got supervisor.Answer, err error) {
+func (b *Bridge) ask(ctx context.Context, call *peer.Call) (got peer.Answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.log.Error("panic in a call", "tool", call.Tool, "call_id", callid.From(ctx), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			got, err = supervisor.Answer{}, fault.New(fault.ExecutionFailed, "%s failed inside Orla; its log has the details under call_id %s", call.Tool, callid.From(ctx))
+			got, err = peer.Answer{}, fault.New(fault.ExecutionFailed, "%s failed inside Orla; its log has the details under call_id %s", call.Tool, callid.From(ctx))
 		}
 	}()
 	return b.catalog.Call(ctx, *call)

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/supervisor"
@@ -41,7 +42,7 @@ func TestG5AnswerOfEveryCombination(t *testing.T) {
 		"unknown tool":      {err: fault.Wrap(fault.UnsupportedTool, supervisor.ErrUnknownTool, "no x"), rpc: -32602},
 	} {
 		before, _ := json.Marshal(c.res)
-		got, rpc := results.Of(supervisor.Answer{Result: c.res}, c.err)
+		got, rpc := results.Of(peer.Answer{Result: c.res}, c.err)
 		if after, _ := json.Marshal(c.res); string(after) != string(before) {
 			t.Errorf("%s: the provider's result became %s", name, after)
 		}
@@ -64,7 +65,7 @@ func TestG5AnswerOfEveryCombination(t *testing.T) {
 }
 
 func TestG5KeysOfTheProtocolDoNotPass(t *testing.T) {
-	got, _ := results.Of(supervisor.Answer{Result: &mcp.CallToolResult{Meta: mcp.Meta{"io.modelcontextprotocol/serverInfo": "me", "mine": 1}}}, nil)
+	got, _ := results.Of(peer.Answer{Result: &mcp.CallToolResult{Meta: mcp.Meta{"io.modelcontextprotocol/serverInfo": "me", "mine": 1}}}, nil)
 	if fmt.Sprint(got.Meta) != "map[mine:1]" {
 		t.Errorf("got %v", got.Meta)
 	}

@@ -38,7 +38,7 @@ import (
 // Catalog is what the bridge serves.
 type Catalog interface {
 	Catalog() *supervisor.Catalog
-	Call(ctx context.Context, call peer.Call) (supervisor.Answer, error)
+	Call(ctx context.Context, call peer.Call) (peer.Answer, error)
 	// Request passes on a request that is not a call. An error is a *fault.Error, or a
 	// *jsonrpc.Error for the client.
 	Request(ctx context.Context, req peer.Request) (json.RawMessage, error)

@@ -100,7 +100,7 @@ func (c *catalog) RequestOf(ctx context.Context, p supervisor.Peer, req peer.Req
 	return p.Request(ctx, req)
 }
 
-func (c *catalog) Call(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
+func (c *catalog) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c.mu.Lock()
@@ -118,15 +118,15 @@ func (c *catalog) Call(ctx context.Context, call peer.Call) (supervisor.Answer, 
 	c.mu.Unlock()
 	switch {
 	case !listed:
-		return supervisor.Answer{}, fault.Wrap(fault.UnsupportedTool, supervisor.ErrUnknownTool, "there is no tool %q", call.Tool)
+		return peer.Answer{}, fault.Wrap(fault.UnsupportedTool, supervisor.ErrUnknownTool, "there is no tool %q", call.Tool)
 	case r != nil:
 		raw, err := r(ctx, call)
-		return supervisor.Answer{Raw: raw, Attempts: attempts}, err
+		return peer.Answer{Raw: raw, Attempts: attempts}, err
 	case a == nil:
-		return supervisor.Answer{Result: text(string(call.Args))}, nil
+		return peer.Answer{Result: text(string(call.Args))}, nil
 	}
 	res, err := a(ctx, call.Args)
-	return supervisor.Answer{Result: res, Attempts: attempts}, err
+	return peer.Answer{Result: res, Attempts: attempts}, err
 }
 
 // offer makes add say what is listed beside the tools, from the next set on.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/results"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // FuzzPassed holds what is done to messages and results without decoding them
@@ -29,7 +29,7 @@ func FuzzPassed(f *testing.F) {
 		if !json.Valid(raw) {
 			return
 		}
-		_, _ = results.Of(supervisor.Answer{Raw: raw}, nil)
+		_, _ = results.Of(peer.Answer{Raw: raw}, nil)
 		for _, newest := range []bool{false, true} {
 			passed, ok := mcpbridge.Passed(raw, newest)
 			if !ok {

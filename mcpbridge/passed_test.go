@@ -14,7 +14,6 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // says makes echo a peer's tool that answers raw, or err.
@@ -201,7 +200,7 @@ func TestAnswerOfAPeerForTheCommandLine(t *testing.T) {
 		`{"content":[],"structuredContent":{"n":12345678901234567890},"_meta":{"n":1.0}}`:             `{"_meta":{"n":1.0},"content":[],"structuredContent":{"n":12345678901234567890}}`,
 		`{"content":[{"type":"hologram"}],"isError":true,"_meta":{"tool_code":"x","retryable":true}}`: `{"_meta":{"retryable":true,"tool_code":"x"},"content":[{"type":"text","text":"{\"content\":[{\"type\":\"hologram\"}],\"isError\":true,\"_meta\":{\"tool_code\":\"x\",\"retryable\":true}}"}],"isError":true}`,
 	} {
-		res, rpcErr := results.Of(supervisor.Answer{Raw: json.RawMessage(raw)}, nil)
+		res, rpcErr := results.Of(peer.Answer{Raw: json.RawMessage(raw)}, nil)
 		if rpcErr != nil {
 			t.Fatal(rpcErr)
 		}
@@ -209,10 +208,10 @@ func TestAnswerOfAPeerForTheCommandLine(t *testing.T) {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
 		}
 	}
-	if res, _ := results.Of(supervisor.Answer{Raw: json.RawMessage(`5`)}, nil); !res.IsError {
+	if res, _ := results.Of(peer.Answer{Raw: json.RawMessage(`5`)}, nil); !res.IsError {
 		t.Errorf("5 is a result: %v", res)
 	}
-	if res, rpcErr := results.Of(supervisor.Answer{}, &jsonrpc.Error{Code: -32000, Message: "no"}); res != nil || fmt.Sprint(rpcErr) != "no" {
+	if res, rpcErr := results.Of(peer.Answer{}, &jsonrpc.Error{Code: -32000, Message: "no"}); res != nil || fmt.Sprint(rpcErr) != "no" {
 		t.Errorf("a refusal: %v, %v", res, rpcErr)
 	}
 }

@@ -146,9 +146,9 @@ func BenchmarkCall(b *testing.B) {
 func TestTheAttemptsOfACallShareItsID(t *testing.T) {
 	w := newWorld(func(o *supervisor.Options) {
 		o.Wrap = func(_ manifest.Tool, _ *mcp.Tool, next supervisor.Attempt) supervisor.Attempt {
-			return func(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
+			return func(ctx context.Context, call peer.Call) (peer.Answer, error) {
 				if _, err := next(ctx, call); err != nil {
-					return supervisor.Answer{}, err
+					return peer.Answer{}, err
 				}
 				return next(ctx, call)
 			}

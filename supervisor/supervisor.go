@@ -84,11 +84,8 @@ type Follower interface {
 // Build makes the Provider for a manifest of one kind.
 type Build func(manifest.Tool) (Provider, error)
 
-// Answer is what a call gave.
-type Answer = peer.Answer
-
 // An Attempt answers a call. ctx ends with the call.
-type Attempt func(ctx context.Context, call peer.Call) (Answer, error)
+type Attempt func(ctx context.Context, call peer.Call) (peer.Answer, error)
 
 // Options configures a Supervisor.
 type Options struct {
@@ -106,7 +103,7 @@ type Options struct {
 	// Audit, if not nil, is called for each call before anything else is done for it. target is the name
 	// of the tool's manifest; "" if there is no such tool. An error refuses the call. Otherwise the call
 	// uses the context, and ended is called once with its answer, also after a panic.
-	Audit func(ctx context.Context, call peer.Call, target string) (_ context.Context, ended func(*Answer, error), _ error)
+	Audit func(ctx context.Context, call peer.Call, target string) (_ context.Context, ended func(*peer.Answer, error), _ error)
 	// Wrap may put something around the attempts of a tool's calls, such as a
 	// policy of retries. It gets the manifest, the tool as clients see it, which
 	// must not be modified, and what makes one attempt, within the tool's
@@ -235,7 +232,7 @@ func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
 // arguments, and makes the attempts that Wrap makes of it, each within the
 // tool's timeout. An error has a fault code, that of an unknown tool matches
 // ErrUnknownTool, or it is the *jsonrpc.Error with which a tool refuses.
-func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got Answer, err error) {
+func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got peer.Answer, err error) {
 	c := s.catalog.Load()
 	e := c.entries[call.Tool]
 	ctx = callid.Ensure(ctx) // one id for all attempts, also where nobody gave one
@@ -248,7 +245,7 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got Answer, err 
 	}
 	ctx, ended, err := s.opts.Audit(ctx, call, target)
 	if err != nil {
-		return Answer{}, err
+		return peer.Answer{}, err
 	}
 	err = errPanicked
 	defer func() { ended(&got, err) }()
@@ -260,40 +257,40 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got Answer, err 
 var errPanicked = fault.New(fault.ExecutionFailed, "it failed inside Orla")
 
 // answer answers a call of a tool; nil for one that is not there.
-func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer.Call) (got Answer, err error) {
+func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer.Call) (got peer.Answer, err error) {
 	if e == nil {
-		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
+		return peer.Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
 	one := &flight{owner: call.Owner}
 	ctx, leave, err := s.enterAs(ctx, one)
 	if err != nil {
-		return Answer{}, err
+		return peer.Answer{}, err
 	}
 	defer leave()
 	if c, e = s.settled(ctx, c, e); e == nil {
-		return Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q any more", call.Tool)
+		return peer.Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q any more", call.Tool)
 	}
 	var admitted Admitted
 	if s.opts.Admit != nil {
 		if admitted, err = s.opts.Admit(ctx, call, c.targetOf(e)); err != nil {
-			return Answer{}, err
+			return peer.Answer{}, err
 		}
 	}
 	if admitted.Done != nil {
 		defer func() { admitted.Done(got.Attempts > 1 || !fault.IsUnsent(err)) }()
 	}
 	if e.withheld != nil {
-		return Answer{}, fault.Unsent(e.withheld)
+		return peer.Answer{}, fault.Unsent(e.withheld)
 	}
 	if err := e.check(ctx, call.Args); err != nil {
-		return Answer{}, err
+		return peer.Answer{}, err
 	}
 	if admitted.Approve != nil {
 		if err := s.approved(ctx, one, &call, admitted.Approve); err != nil {
-			return Answer{}, err
+			return peer.Answer{}, err
 		}
 		if ctx, e, err = s.now(ctx, e, &call, admitted.Judge); err != nil {
-			return Answer{}, fault.Unsent(err)
+			return peer.Answer{}, fault.Unsent(err)
 		}
 	} else {
 		ctx = rejudge.With(ctx, admitted.Judge, c.targetOf(e))
@@ -319,7 +316,7 @@ func (e *entry) check(ctx context.Context, args json.RawMessage) error {
 // attempts is how an entry answers its calls: one attempt within the timeout,
 // and what Wrap puts around it.
 func (s *Supervisor) attempts(of manifest.Tool, listed *mcp.Tool, e *entry) Attempt {
-	once := func(ctx context.Context, call peer.Call) (Answer, error) {
+	once := func(ctx context.Context, call peer.Call) (peer.Answer, error) {
 		if e.timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.tooLate)
@@ -335,7 +332,7 @@ func (s *Supervisor) attempts(of manifest.Tool, listed *mcp.Tool, e *entry) Atte
 
 // ask asks a provider. When its manifest changes while the call waits for it,
 // its successor is asked, within the same deadline: nothing is lost (SPEC E1).
-func (s *Supervisor) ask(ctx context.Context, e *entry, call peer.Call) (Answer, error) {
+func (s *Supervisor) ask(ctx context.Context, e *entry, call peer.Call) (peer.Answer, error) {
 	for {
 		answer, err := e.provider.Call(ctx, call)
 		if err == nil || !errors.Is(err, peer.ErrGone) {
@@ -347,13 +344,13 @@ func (s *Supervisor) ask(ctx context.Context, e *entry, call peer.Call) (Answer,
 			return answer, err
 		}
 		if next.withheld != nil {
-			return Answer{}, fault.Unsent(next.withheld)
+			return peer.Answer{}, fault.Unsent(next.withheld)
 		}
 		if ctx, err = rejudge.Of(ctx, c.targetOf(next)); err != nil {
-			return Answer{}, err
+			return peer.Answer{}, err
 		}
 		if err := next.check(ctx, call.Args); err != nil {
-			return Answer{}, err
+			return peer.Answer{}, err
 		}
 		e = next
 	}

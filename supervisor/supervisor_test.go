@@ -395,7 +395,7 @@ func TestWrapMakesTheAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(func(o *supervisor.Options) {
 			o.Wrap = func(of manifest.Tool, listed *mcp.Tool, next supervisor.Attempt) supervisor.Attempt {
-				return func(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
+				return func(ctx context.Context, call peer.Call) (peer.Answer, error) {
 					if of.Name != "a" || listed.Name != "a" || call.Attempt != 1 || call.Caller != "eve" || call.Task != "job" {
 						t.Errorf("an attempt of %q, %q: %+v", of.Name, listed.Name, call)
 					}

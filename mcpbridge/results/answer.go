@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -39,7 +40,7 @@ func (a Answer) Failed() bool {
 	return a.Result.IsError
 }
 
-// Outcome returns how a call ended, for supervisor.Answer.Ended. code is the code of one that is not ok.
+// Outcome returns how a call ended, for peer.Answer.Ended. code is the code of one that is not ok.
 func (a Answer) Outcome(ok bool, code string) string {
 	switch {
 	case a.Passed != nil && a.Passed.Requires:
@@ -51,7 +52,7 @@ func (a Answer) Outcome(ok bool, code string) string {
 }
 
 // Weight returns about how many bytes there are to work on in an answer of a provider.
-func Weight(got supervisor.Answer) int { return len(got.Raw) + weight(got.Result) }
+func Weight(got peer.Answer) int { return len(got.Raw) + weight(got.Result) }
 
 // Weight is the same for what a client gets.
 func (a Answer) Weight() int {
@@ -89,7 +90,7 @@ func weight(res *mcp.CallToolResult) int {
 // and the error code in _meta. An unknown tool, and a JSON-RPC error of a peer, is a JSON-RPC
 // error (SPEC G5). The provider's result is not modified. A peer's result that cannot be
 // decoded becomes text.
-func Of(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
+func Of(got peer.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) {
 	if errors.Is(err, supervisor.ErrUnknownTool) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.From(err).Reason}
 	}
@@ -100,7 +101,7 @@ func Of(got supervisor.Answer, err error) (*mcp.CallToolResult, *jsonrpc.Error) 
 		p, ok := Look(got.Raw, true)
 		p.Tell(got.Attempts)
 		if !ok {
-			return Of(supervisor.Answer{}, fault.New(fault.ExecutionFailed, "the answer is not a result"))
+			return Of(peer.Answer{}, fault.New(fault.ExecutionFailed, "the answer is not a result"))
 		}
 		res, err := p.decoded()
 		if err != nil {

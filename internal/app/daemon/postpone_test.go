@@ -21,8 +21,8 @@ type idle struct{}
 
 func (idle) Tools() []*mcp.Tool { return nil }
 
-func (idle) Call(context.Context, peer.Call) (supervisor.Answer, error) {
-	return supervisor.Answer{}, nil
+func (idle) Call(context.Context, peer.Call) (peer.Answer, error) {
+	return peer.Answer{}, nil
 }
 
 // SPEC S1: a reload costs in proportion to the tools, whatever lives.

@@ -48,7 +48,7 @@ func (p *Parts) Refused() func(ctx context.Context, call peer.Call, err error) {
 type auditor struct{ to *audit.Log }
 
 // begin is for supervisor.Options.Audit. A call that cannot be recorded is not made (SPEC-TOOLS 8.8).
-func (a auditor) begin(ctx context.Context, call peer.Call, target string) (context.Context, func(*supervisor.Answer, error), error) {
+func (a auditor) begin(ctx context.Context, call peer.Call, target string) (context.Context, func(*peer.Answer, error), error) {
 	if why := a.to.Err(); why != nil {
 		a.to.Refused()
 		return ctx, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
@@ -63,7 +63,7 @@ func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
 		a.to.Refused()
 		return
 	}
-	a.line(ctx, &call, "").end(&supervisor.Answer{}, err)
+	a.line(ctx, &call, "").end(&peer.Answer{}, err)
 }
 
 // auditLine is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.
@@ -73,8 +73,8 @@ type auditLine struct {
 	call  audit.Call
 	began time.Time
 
-	ended  func(*supervisor.Answer, error) // end
-	record func(outcome string)            // write
+	ended  func(*peer.Answer, error) // end
+	record func(outcome string)      // write
 }
 
 var entries sync.Pool
@@ -96,7 +96,7 @@ func (a auditor) line(ctx context.Context, call *peer.Call, target string) *audi
 }
 
 // end records the call. Who reads what a peer has answered says later how it ended.
-func (e *auditLine) end(got *supervisor.Answer, err error) {
+func (e *auditLine) end(got *peer.Answer, err error) {
 	e.call.Ended = time.Now() // once: it costs a tenth of the line
 	e.call.Took = e.call.Ended.Sub(e.began)
 	if err == nil && got.Raw != nil {
@@ -135,7 +135,7 @@ func (a auditor) admit(admit admission) admission {
 type admission = func(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error)
 
 // outcomeOf returns how a call without a Raw ended, as the audit log has it: the code that the client gets.
-func outcomeOf(got *supervisor.Answer, err error) string {
+func outcomeOf(got *peer.Answer, err error) string {
 	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return strconv.FormatInt(rpc.Code, 10)
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // failureOf returns the failure of an attempt that may be repeated: its fault, or a result that says that
 // the tool failed and that trying again can help. It returns nil for a success and for every other
 // failure.
-func failureOf(answer supervisor.Answer, err error) *fault.Error {
+func failureOf(answer peer.Answer, err error) *fault.Error {
 	if err == nil {
 		return saidSo(answer)
 	}
@@ -33,7 +33,7 @@ func faultOf(err error) *fault.Error {
 
 // saidSo returns the failure of a result with isError whose _meta says that it is retryable
 // (SPEC-TOOLS 4.1); else nil.
-func saidSo(answer supervisor.Answer) *fault.Error {
+func saidSo(answer peer.Answer) *fault.Error {
 	failed, meta := answer.Result != nil && answer.Result.IsError, said{}
 	if failed {
 		meta.code, _ = answer.Result.Meta["tool_code"].(string)

@@ -72,7 +72,7 @@ type tries struct {
 }
 
 // answer makes attempts until one is the answer.
-func (t *tries) answer(ctx context.Context, call peer.Call) (supervisor.Answer, error) {
+func (t *tries) answer(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	if call.Client != nil {
 		call.Client = peer.Rising(call.Client)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // recorder is a catalog that notes the calls of its tool.
@@ -28,11 +27,11 @@ type recorder struct {
 	calls []peer.Call
 }
 
-func (r *recorder) Call(_ context.Context, c peer.Call) (supervisor.Answer, error) {
+func (r *recorder) Call(_ context.Context, c peer.Call) (peer.Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, c)
-	return supervisor.Answer{Result: &mcp.CallToolResult{}}, nil
+	return peer.Answer{Result: &mcp.CallToolResult{}}, nil
 }
 
 func (*recorder) End(func(turns.Owner) bool) {}

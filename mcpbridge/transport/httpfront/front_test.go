@@ -31,8 +31,8 @@ func (echo) Catalog() *supervisor.Catalog {
 	return &supervisor.Catalog{Tools: []*mcp.Tool{{Name: "echo", InputSchema: map[string]any{"type": "object"}}}}
 }
 
-func (echo) Call(context.Context, peer.Call) (supervisor.Answer, error) {
-	return supervisor.Answer{Result: &mcp.CallToolResult{}}, nil
+func (echo) Call(context.Context, peer.Call) (peer.Answer, error) {
+	return peer.Answer{Result: &mcp.CallToolResult{}}, nil
 }
 
 func (echo) Settle(context.Context) {}
