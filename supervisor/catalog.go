@@ -351,7 +351,7 @@ func (s *Supervisor) Manifests() []Served {
 func (s *Supervisor) Living() []manifest.Tool {
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	var living []manifest.Tool
+	living := make([]manifest.Tool, 0, len(s.living)) // they are large
 	for _, l := range s.living {
 		if l.peer != nil {
 			living = append(living, l.tool)

@@ -16,18 +16,18 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// idle serves nothing.
-type idle struct{}
+// idle lives and offers nothing.
+type idle struct{ supervisor.Peer }
 
-func (idle) Tools() []*mcp.Tool { return nil }
-
-func (idle) Call(context.Context, peer.Call) (peer.Answer, error) {
-	return peer.Answer{}, nil
-}
+func (idle) Tools() []*mcp.Tool              { return nil }
+func (idle) Offers() *peer.Offers            { return &peer.Offers{} }
+func (idle) Life() peer.Life                 { return peer.Life{} }
+func (idle) Updated() <-chan string          { return nil }
+func (idle) Serve(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 
 // SPEC S1: a reload costs in proportion to the tools, whatever lives.
 func TestS1AReloadLooksForLivingToolsInProportion(t *testing.T) {
-	costtest.Check(t, 8000, func(n int) func() {
+	costtest.Check(t, 500, func(n int) func() {
 		s := &server{Parts: &wiring.Parts{Supervisor: supervisor.New(supervisor.Options{
 			Build: map[manifest.Kind]supervisor.Build{manifest.Simple: func(manifest.Tool) (supervisor.Provider, error) { return idle{}, nil }},
 			Log:   slog.New(slog.DiscardHandler),
@@ -37,6 +37,9 @@ func TestS1AReloadLooksForLivingToolsInProportion(t *testing.T) {
 			found.Tools[i] = manifest.Tool{Name: fmt.Sprintf("tool%06d", i), Kind: manifest.Simple}
 		}
 		s.Supervisor.Apply(found.Tools)
+		if living := s.Supervisor.Living(); len(living) != n {
+			t.Fatalf("%d of %d tools live", len(living), n)
+		}
 		cfg := &config.Loaded{}
 		return func() {
 			s.postpone(&found, cfg)
