@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,6 +148,14 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	s.Approving.Announcer.Use(webhook)
+	if !cfg.Stdio {
+		if s.given = givenSockets(log.Logger); before != nil {
+			s.given = before.Sockets(log.Logger)
+		}
+		if err := s.mayListen(ctx, cfg, before); err != nil {
+			return nil, err
+		}
+	}
 	s.folders = sources.New(p.Hub, log.Logger)
 	searching, searched := signals.untilEnd(ctx)
 	s.folders.Point(searching, cfg, from.Home) // before the folders are read, so that no change slips between
@@ -244,10 +251,6 @@ func (s *server) refusing() string {
 
 // runHTTP serves HTTP until a signal.
 func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signals, before *upgrade.Document) error {
-	s.given = givenSockets(s.log.Logger)
-	if before != nil {
-		s.given = before.Sockets(s.log.Logger)
-	}
 	settings, issued, err := s.httpSettings(cfg)
 	if err != nil {
 		return &exit.Error{Code: exit.Invalid, Err: err}
@@ -303,28 +306,6 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 // clusterTime is how long the start waits for the resources of a cluster. After that Orla serves what it knows; a rule
 // that it does not know denies every call.
 const clusterTime = 10 * time.Second
-
-// open listens where systemd does, or else where cfg says.
-func (s *server) open(ctx context.Context, cfg *config.Loaded, before *upgrade.Document) error {
-	if before != nil {
-		if err := s.web.Take(before.HTTP, s.given); err != nil {
-			s.log.Warn("not all sockets of the program before can be used", "err", err)
-		}
-		return s.web.Listen(ctx, cfg.Address()) // if it is another one
-	}
-	if len(s.given) == 0 {
-		err := s.web.Listen(ctx, cfg.Address())
-		if errors.Is(err, listen.ErrInUse) {
-			err = cmp.Or(inUseByOrla(ctx, s.from, cfg), err)
-		}
-		return err
-	}
-	if err := refuseExposed(cfg, s.given); err != nil {
-		return err
-	}
-	s.web.Accept(cfg.Address(), s.given)
-	return nil
-}
 
 // serving tells the log and systemd that Orla serves. It does not wait for capsules: one that does not
 // start must not affect the others.

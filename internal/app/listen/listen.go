@@ -129,6 +129,18 @@ func (w *Server) Listen(ctx context.Context, address string) error {
 	return nil
 }
 
+// InUse returns an error that is ErrInUse if somebody accepts connections at address now. It connects and
+// does not listen, because a process that is started in that moment would hold a listener a while longer.
+func InUse(ctx context.Context, address string) error {
+	dialer := net.Dialer{Timeout: 200 * time.Millisecond}
+	c, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil // to listen decides
+	}
+	_ = c.Close()
+	return listenError(address, syscall.EADDRINUSE)
+}
+
 // Accept serves sockets that were given, in place of the configured address.
 func (w *Server) Accept(address string, given []net.Listener) {
 	w.mu.Lock()

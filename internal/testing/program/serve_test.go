@@ -393,17 +393,22 @@ func TestKilledOrlaLeavesNothing(t *testing.T) {
 	t.Logf("all gone %s after kill -9", time.Since(began).Round(time.Millisecond))
 }
 
+// The error comes before any tool is read, so that nobody has to look for it.
 func TestOccupiedPortIsOneClearError(t *testing.T) {
 	t.Parallel()
+	tools := t.TempDir()
+	if err := os.WriteFile(filepath.Join(tools, "hello"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	cmd := exec.Command(orlaBinary(t), "--port", port, "--tools-dir", t.TempDir())
+	cmd := exec.Command(orlaBinary(t), "--port", port, "--tools-dir", tools)
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != int(exit.Failed) || !strings.Contains(string(out), "127.0.0.1:"+port+" is in use") || !strings.Contains(string(out), "hint:") {
+	if cmd.ProcessState.ExitCode() != int(exit.Failed) || strings.Contains(string(out), "hello") || !strings.Contains(string(out), "127.0.0.1:"+port+" is in use") || !strings.Contains(string(out), "hint:") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
