@@ -37,12 +37,12 @@ func (v *Verifier) check(payload []byte) (*Caller, *Refusal) {
 		return nil, refused
 	}
 	subject, ok := claim(claims, v.settings.SubjectClaim).(string)
-	if subject = norm.NFC.String(subject); !ok || !isName(subject) {
-		return nil, unusable(v.settings.SubjectClaim, "a text of printable characters")
+	if !ok || !isName(subject) {
+		return nil, unusable(v.settings.SubjectClaim, "a text of printable characters in the Unicode form NFC")
 	}
 	groups, ok := groupsIn(claim(claims, v.settings.GroupsClaim))
 	if !ok {
-		return nil, unusable(v.settings.GroupsClaim, "a text or a list of texts of printable characters")
+		return nil, unusable(v.settings.GroupsClaim, "a text or a list of texts of printable characters in the Unicode form NFC")
 	}
 	scopes := scopesIn(claims)
 	for _, scope := range v.settings.Scopes {
@@ -139,9 +139,10 @@ func claim(claims map[string]any, name string) any {
 	return claim(within, rest)
 }
 
-// isName reports whether a text in NFC can be the name of a caller or a group: it is shown in the log.
+// isName reports whether a text can be the name of a caller or a group: it is shown in the log. Rules compare names in NFC, so one in
+// another form would be that of somebody else (RFC 7519 section 7.3).
 func isName(text string) bool {
-	return text != "" && len(text) <= maxName && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+	return text != "" && norm.NFC.IsNormalString(text) && len(text) <= maxName && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // groupsIn returns the groups in a claim, and whether it has the form of groups.
@@ -150,9 +151,6 @@ func groupsIn(value any) ([]string, bool) {
 		return nil, true
 	}
 	groups, ok := texts(value)
-	for i, group := range groups {
-		groups[i] = norm.NFC.String(group)
-	}
 	return groups, ok && len(groups) <= maxGroups && !slices.ContainsFunc(groups, func(g string) bool { return !isName(g) })
 }
 
