@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/costtest"
+	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -45,4 +47,29 @@ func TestS1AReadCompilesNoTemplate(t *testing.T) {
 	if allocs > 100 {
 		t.Errorf("a read among 10000 templates allocates %.0f times", allocs)
 	}
+}
+
+// SPEC S1: what the aliases of one tool may do is judged in proportion to their number, in each catalog, also if a caller may call none.
+func TestS1AliasesOfOneToolCostInProportion(t *testing.T) {
+	within := rules.New(manifest.Rules{}, []rules.Binding{{Caller: "ann", Toolsets: []manifest.Reference{{Name: "few"}}}},
+		[]rules.Toolset{{Name: "few", Tools: []string{"x*y", "*-z"}}})
+	costtest.Check(t, 400, func(n int) func() {
+		s := governing(nil, nil)
+		tools := make([]manifest.Tool, n)
+		for i := range tools {
+			tools[i] = aliasOf(fmt.Sprint("alias", i), "t0")
+		}
+		s.Apply(tools)
+		return func() {
+			s.Refresh()
+			for _, name := range servedNames(s) {
+				if within.Calls(rules.Caller{Name: "ann"}, s.Catalog().Target(name)) {
+					t.Errorf("a toolset without it has %s", name)
+				}
+			}
+			if got := allowed(s, "another"); len(got) > 0 || !s.Catalog().Named("alias1") {
+				t.Errorf("a role for another tool allows %s", got)
+			}
+		}
+	})
 }

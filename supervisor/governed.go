@@ -26,6 +26,7 @@ type governed struct {
 	names   func() map[string]bool // made when it is used
 	number  uint64                 // of the catalog
 	servers map[string]*living     // that have tools of their own, by their names
+	lists   nameLists
 	naming
 }
 
@@ -60,6 +61,7 @@ func (s *Supervisor) KnowOthers(tools []manifest.Tool, faulty []string) {
 func (c *Catalog) govern(others others, claims map[claim][]string) {
 	c.governed.number = catalogs.Add(1)
 	c.governed.aliases, c.governed.shown = map[original][]string{}, map[original]string{}
+	c.governed.lists.of = map[original]*rules.NameList{}
 	for name, e := range c.entries {
 		tool := &e.of.tool
 		if tool.Kind == manifest.MCP {
@@ -120,8 +122,14 @@ func (c *Catalog) Named(folded string) bool { return c.governed.names()[folded] 
 // allNames returns the folded names by which rules know tools and providers.
 func (c *Catalog) allNames() map[string]bool {
 	all := make(map[string]bool, 4*len(c.entries))
+	seen := make(map[*rules.NameList]bool, len(c.entries))
 	for _, e := range c.entries {
-		for _, name := range c.targetOf(e).Names() {
+		list := c.governedOf(e).names
+		if seen[list] {
+			continue
+		}
+		seen[list] = true
+		for _, name := range list.Names() {
 			all[name] = true
 		}
 	}
@@ -133,10 +141,10 @@ func (c *Catalog) Told() bool { return c.known && len(c.silent) == 0 }
 
 // governedEntry is what rules have to know of an entry.
 type governedEntry struct {
-	names, own []string // as for rules.NewTarget
-	calls      called
-	target     *rules.Target
-	in         uint64 // the number of the catalog in which it was so last
+	names  *rules.NameList
+	calls  called
+	target *rules.Target
+	in     uint64 // the number of the catalog in which it was so last
 }
 
 // called is what an alias calls.
@@ -156,15 +164,15 @@ func (c *Catalog) governedOf(e *entry) *governedEntry {
 		return before
 	}
 	g := &governedEntry{calls: c.calledBy(e), in: c.governed.number}
-	g.names, g.own = c.namesOf(e)
-	if before != nil && before.calls == g.calls && slices.Equal(before.names, g.names) && slices.Equal(before.own, g.own) {
+	g.names = c.namesOf(e, before)
+	if before != nil && before.calls == g.calls && before.names.Equal(g.names) {
 		g.target = before.target
 	} else {
 		var capabilities []string
 		if e.of.tool.Resource != nil {
 			capabilities = e.of.tool.Resource.Capabilities
 		}
-		g.target = rules.NewTarget(g.names, g.own, classes(e, g.calls), capabilities)
+		g.target = g.names.Target(e.listed.Name, classes(e, g.calls), capabilities)
 	}
 	e.target.Store(g)
 	return g

@@ -157,33 +157,64 @@ func (of original) forms() []string {
 	return []string{of.provider + "__" + of.tool, of.provider + "--" + of.tool, manifest.Dashed(of.provider) + "--" + manifest.Dashed(of.tool)}
 }
 
-// namesOf returns the names of a tool, and the own ones: those by which roles give nothing, since they are another's, or may be.
-func (c *Catalog) namesOf(e *entry) (names, own []string) {
+// nameLists are the names of tools that several entries may call.
+type nameLists struct {
+	mu sync.Mutex // guards of
+	of map[original]*rules.NameList
+}
+
+// namesOf returns the names of the tool of an entry. They are made once for all entries of the tool, and are those of before if nothing is
+// different.
+func (c *Catalog) namesOf(e *entry, before *governedEntry) *rules.NameList {
 	its := e.original(e.listed.Name)
+	if its.tool == "" {
+		return c.listOf(its, e.listed.Name)
+	}
+	lists := &c.governed.lists
+	lists.mu.Lock()
+	defer lists.mu.Unlock()
+	list := lists.of[its]
+	if list == nil {
+		if list = c.listOf(its); before != nil && before.names.Equal(list) {
+			list = before.names
+		}
+		lists.of[its] = list
+	}
+	return list
+}
+
+// listOf returns the names of a tool: those of its provider and of its aliases, its forms, and more. Roles give nothing by those that are
+// another's, or may be.
+func (c *Catalog) listOf(its original, more ...string) *rules.NameList {
 	aliases := c.governed.aliases[its]
-	all := append([]string{e.listed.Name, e.of.tool.Name, its.provider}, aliases...)
-	all = append(all, its.forms()...)
+	all := slices.Concat(more, []string{its.provider}, aliases, its.forms())
 	if shown := c.governed.shown[its]; shown != "" {
 		all = append(all, shown)
 	}
+	var names, own []string
 	if its.tool != "" {
 		own = append(own, its.tool)
 	}
+	manifests := make(map[string]bool, len(aliases)+1)
+	manifests[its.provider] = true
+	for _, name := range aliases {
+		manifests[name] = true
+	}
 	for _, name := range all {
-		if c.has(its, name, append(slices.Clip(aliases), e.of.tool.Name)) {
+		if c.has(its, name, manifests) {
 			names = append(names, name)
 		} else {
 			own = append(own, name)
 		}
 	}
-	return names, own
+	return rules.NewNameList(names, own)
 }
 
-// has reports whether a name is that of a tool, or of what has it: its provider or one of other manifests.
-func (c *Catalog) has(tool original, name string, others []string) bool {
+// has reports whether a name is that of a tool, or of one of the manifests by which it is called.
+func (c *Catalog) has(tool original, name string, manifests map[string]bool) bool {
 	n, folded := &c.governed.naming, rules.Folded(name)
 	if of, isManifest := n.manifests[folded]; isManifest {
-		return of == tool.provider && of != "" || slices.Contains(others, of)
+		return of != "" && manifests[of]
 	}
 	provider, begins := n.prefixOf(folded)
 	switch {

@@ -144,7 +144,7 @@ func (s *Set) judge(who *identity, t *Target, name string) Decision {
 		return d
 	}
 	for _, b := range who.bindings {
-		if b.toolset != nil && !b.toolset.match(t.names) {
+		if b.toolset != nil && !t.isOf(b.toolset) {
 			return Decision{Verdict: manifest.Deny, Rule: "callers, " + b.At, Why: fmt.Sprintf("%s is in no toolset of %s", t.name(), name)}
 		}
 	}

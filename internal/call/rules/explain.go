@@ -50,7 +50,7 @@ func (s *Set) explain(who *identity, t *Target, name string) (steps []Step) {
 			continue
 		}
 		one := Step{Rule: "callers, " + b.At, Applies: true, Verdict: manifest.Allow, Why: t.name() + " is in a toolset of " + name}
-		if !b.toolset.match(t.names) {
+		if !t.isOf(b.toolset) {
 			one.Verdict, one.Why = manifest.Deny, fmt.Sprintf("%s is in no toolset of %s", t.name(), name)
 		}
 		steps = append(steps, one)

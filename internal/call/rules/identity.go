@@ -147,7 +147,7 @@ func inOrder[T comparable](list []T, order func(T) int) []T {
 
 // isMet reports whether a caller has what is required, whatever the target is called.
 func (p *permission) isMet(who *identity) bool {
-	_, lacks := p.missing(who, &Target{})
+	_, lacks := p.missing(who, &Target{NameList: &NameList{}})
 	return !lacks
 }
 
@@ -195,7 +195,7 @@ func (who *identity) permissionsFor(j *judgement, t *Target, each func(ruling) (
 		return
 	}
 	for _, p := range who.rules.permissions {
-		if slices.Contains(t.ruled, p.tool) && !each(ruling{p, slices.Contains(t.names, p.tool)}) {
+		if slices.Contains(t.ruled, p.tool) && !each(ruling{p, t.isCalled(p.tool)}) {
 			return
 		}
 	}

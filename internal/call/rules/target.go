@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,14 +19,30 @@ type Target struct {
 	// Members are the targets of the tools of a provider, for DecideRequest; nil for a tool.
 	Members []*Target
 
-	shown        string   // its name, as clients have it
-	names        []string // folded
-	ruled        []string // folded: names, and those by which rules hold and roles grant nothing
+	*NameList
+	shown        string // its name, as clients have it
 	classes      []manifest.OperationClass
 	capabilities []string // folded
 
-	judged atomic.Pointer[judgement]
-	reads  reads
+	reads reads
+}
+
+// NameList is what a target is called, as rules compare it. Targets that are the same tool share one. It may be used from any goroutine.
+type NameList struct {
+	names []string // folded
+	ruled []string // folded: names, and those by which rules hold and roles grant nothing
+	first string   // as it was given
+	// among has names, if they are many, so that a few rights are looked up in them and not they in the rights.
+	among map[string]bool
+
+	judged  atomic.Pointer[judgement]
+	matched atomic.Pointer[match] // the toolset that was asked last, of many names
+}
+
+// match says whether a toolset has a target.
+type match struct {
+	toolset *globs
+	has     bool
 }
 
 // judgement is what a Set says by the name of a target.
@@ -43,36 +60,95 @@ type ruling struct {
 	decides bool // it names the target by what is its name alone, and so decides in place of roles
 }
 
-// NewTarget returns a Target. The first of its names is the one that it is told by, or the first of own, if it has no name. own are names that
-// others may have as well, such as what its provider calls it: rules for them hold, no role grants anything
-// by them, and no ToolPermission for them decides in place of roles.
-func NewTarget(names, own []string, classes []manifest.OperationClass, capabilities []string) *Target {
-	t := &Target{shown: slices.Concat(names, own)[0], classes: classes}
-	for _, name := range names {
-		t.names = appendNew(t.names, fold(name))
+// NewNameList returns the names of a target. own are names that others may have as well, such as what its provider calls it: rules for
+// them hold, no role grants anything by them, and no ToolPermission for them decides in place of roles. It costs in proportion to the names.
+func NewNameList(names, own []string) *NameList {
+	l := &NameList{first: slices.Concat(names, own)[0]}
+	there := make(map[string]bool, len(names)+len(own))
+	add := func(all []string) {
+		for _, name := range all {
+			if name = fold(name); !there[name] {
+				there[name] = true
+				l.ruled = append(l.ruled, name)
+			}
+		}
 	}
-	t.ruled = t.names
-	for _, name := range own {
-		t.ruled = appendNew(slices.Clip(t.ruled), fold(name))
+	add(names)
+	l.names = slices.Clip(l.ruled)
+	if len(l.names) > few {
+		l.among = maps.Clone(there)
+	}
+	add(own)
+	return l
+}
+
+// Equal reports whether rules hold for two lists in the same way.
+func (l *NameList) Equal(other *NameList) bool {
+	return l == other || len(l.names) == len(other.names) && l.first == other.first && slices.Equal(l.ruled, other.ruled)
+}
+
+// isCalled reports whether a folded name is one of names.
+func (l *NameList) isCalled(name string) bool {
+	if l.among != nil {
+		return l.among[name]
+	}
+	return slices.Contains(l.names, name)
+}
+
+// isIn reports whether one of names is there, or all are meant.
+func (l *NameList) isIn(all map[string]bool) bool {
+	if len(all) >= len(l.among) {
+		return anyOf(all, l.names)
+	}
+	if all["*"] {
+		return true
+	}
+	for name := range all {
+		if l.among[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// isOf reports whether a toolset has the target.
+func (l *NameList) isOf(toolset *globs) bool {
+	if l.among == nil {
+		return toolset.match(l.names)
+	}
+	m := l.matched.Load()
+	if m == nil || m.toolset != toolset {
+		m = &match{toolset, toolset.match(l.names)}
+		l.matched.Store(m)
+	}
+	return m.has
+}
+
+// Target returns the target with these names that clients call shown. It is told by its first name if shown is none of them.
+func (l *NameList) Target(shown string, classes []manifest.OperationClass, capabilities []string) *Target {
+	t := &Target{NameList: l, shown: shown, classes: classes}
+	if !l.isCalled(fold(shown)) {
+		t.shown = l.first
 	}
 	for _, c := range capabilities {
-		t.capabilities = appendNew(t.capabilities, fold(c))
+		if c = fold(c); !slices.Contains(t.capabilities, c) {
+			t.capabilities = append(t.capabilities, c)
+		}
 	}
 	return t
 }
 
-func appendNew(list []string, one string) []string {
-	if slices.Contains(list, one) {
-		return list
-	}
-	return append(list, one)
+// NewTarget returns a target that shares its names with no other, and is told by the first of them.
+func NewTarget(names, own []string, classes []manifest.OperationClass, capabilities []string) *Target {
+	l := NewNameList(names, own)
+	return l.Target(l.first, classes, capabilities)
 }
 
 // Classes returns what a call of the target does.
 func (t *Target) Classes() []manifest.OperationClass { return t.classes }
 
 // Names returns all names that rules know it by, folded. They must not be changed.
-func (t *Target) Names() []string { return t.ruled }
+func (l *NameList) Names() []string { return l.ruled }
 
 // Name returns the name that clients have for it.
 func (t *Target) Name() string { return t.shown }
@@ -80,21 +156,21 @@ func (t *Target) Name() string { return t.shown }
 func (t *Target) name() string { return t.shown }
 
 // judgementOf returns what a Set says by name, which is looked up once.
-func (t *Target) judgementOf(s *Set) *judgement {
-	if j := t.judged.Load(); j != nil && j.set == s {
+func (l *NameList) judgementOf(s *Set) *judgement {
+	if j := l.judged.Load(); j != nil && j.set == s {
 		return j
 	}
 	j := &judgement{set: s, policies: s.blocked["*"]}
-	for i, name := range t.ruled {
+	for i, name := range l.ruled {
 		if name != "*" {
 			j.policies = append(slices.Clip(j.policies), s.blocked[name]...)
-			j.add(s.required[name], i < len(t.names)) // ruled begins with names
+			j.add(s.required[name], i < len(l.names)) // ruled begins with names
 		}
 	}
 	if i := slices.IndexFunc(j.policies, func(p *policy) bool { return p.Global }); i >= 0 {
 		j.global = j.policies[i]
 	}
-	t.judged.Store(j)
+	l.judged.Store(j)
 	return j
 }
 
@@ -144,7 +220,7 @@ func (r *rights) add(other rights) {
 
 // covers reports whether the rights allow to call a target.
 func (r *rights) covers(t *Target) bool {
-	return anyOf(r.tools, t.names) || len(t.capabilities) > 0 && anyOf(r.capabilities, t.capabilities)
+	return t.isIn(r.tools) || len(t.capabilities) > 0 && anyOf(r.capabilities, t.capabilities)
 }
 
 // anyOf reports whether one of the names is there, or all are meant.
@@ -165,8 +241,8 @@ func (r *rights) grants(required manifest.Right, t *Target) bool {
 	switch {
 	case required.Tool == "":
 		return r.capabilities["*"] || r.capabilities[required.Capability]
-	case slices.Contains(t.names, required.Tool):
-		return anyOf(r.tools, t.names)
+	case t.isCalled(required.Tool):
+		return t.isIn(r.tools)
 	}
 	return r.tools["*"] || r.tools[required.Tool]
 }
