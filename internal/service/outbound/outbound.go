@@ -198,10 +198,11 @@ func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // newPool returns a pool without connections, for connections under a policy.
 func (c *Client) newPool(private Private) *pool {
-	return newPool(func(k kind) *http.Transport { return c.transport(k, private) })
+	return newPool(func(k kind, opened func() (closed func())) *http.Transport { return c.transport(k, private, opened) })
 }
 
-func (c *Client) transport(k kind, private Private) *http.Transport {
+// transport makes what sends requests of a kind. It calls opened for each connection, and closed when that is closed.
+func (c *Client) transport(k kind, private Private, opened func() (closed func())) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!k.h2c)
 	protocols.SetHTTP2(!k.h2c)
@@ -222,14 +223,14 @@ func (c *Client) transport(k kind, private Private) *http.Transport {
 		if err != nil {
 			return nil, err
 		}
-		return newPaced(conn), nil
+		return newPaced(conn, opened()), nil
 	}
 	return &http.Transport{
 		Proxy:                  nil, // a proxy would hide the address from the guard
 		DialContext:            dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
 		TLSHandshakeTimeout:    handshakeTimeout,
-		MaxIdleConns:           0, // bounded per host instead
+		MaxIdleConns:           0, // bounded per host, and by the pool
 		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,

@@ -23,14 +23,15 @@ type paced struct {
 	net.Conn
 	closed    chan struct{}
 	closeOnce sync.Once
+	over      func() // called once, when it is closed
 
 	mu   sync.Mutex // guards the fields that follow
 	left int64      // bytes that may be read without a pause; negative if more were read
 	at   time.Time  // when left was computed
 }
 
-func newPaced(conn net.Conn) *paced {
-	return &paced{Conn: conn, closed: make(chan struct{}), left: perRequest, at: time.Now()}
+func newPaced(conn net.Conn, over func()) *paced {
+	return &paced{Conn: conn, closed: make(chan struct{}), over: over, left: perRequest, at: time.Now()}
 }
 
 // pacedOf returns the paced connection of a request; nil if there is none.
@@ -56,7 +57,10 @@ func (p *paced) Read(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (p *paced) Close() error {
-	p.closeOnce.Do(func() { close(p.closed) })
+	p.closeOnce.Do(func() {
+		close(p.closed)
+		p.over()
+	})
 	return p.Conn.Close()
 }
 

@@ -17,7 +17,7 @@ import (
 func TestS2AConnectionReadsAFloodSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service, client := net.Pipe()
-		p := newPaced(client)
+		p := newPaced(client, func() {})
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for frame := make([]byte, 4<<10); ; {

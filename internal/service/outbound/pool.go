@@ -2,7 +2,9 @@ package outbound
 
 import (
 	"container/list"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/orla-project/orla/internal/call/turns"
@@ -11,14 +13,19 @@ import (
 // maxIdle bounds the transports without a request whose connections are kept.
 const maxIdle = 256
 
+// maxKept bounds the connections of a pool that no request has: each is a descriptor and its buffers.
+const maxKept = 512
+
 // pool has the connections that were made under one policy. Callers do not share any: an answer whose
 // header is too long ends the HTTP/2 connection that it came on, and each request on it (SPEC N2).
 type pool struct {
-	open func(kind) *http.Transport
+	open func(k kind, opened func() (closed func())) *http.Transport
 
-	mu   sync.Mutex // guards the fields that follow
-	of   map[kind]*transport
-	idle list.List // the *transport without a request, the one that was used last at the front
+	mu       sync.Mutex // guards the fields that follow
+	of       map[kind]*transport
+	idle     list.List // the *transport without a request, the one that was used last at the front
+	conns    int       // of all transports
+	requests int       // under way
 }
 
 // kind says which requests may share connections.
@@ -32,11 +39,12 @@ type kind struct {
 type transport struct {
 	*http.Transport
 	kind     kind
-	requests int           // those under way
+	requests int           // those under way; the pool's mu guards it, and the next two
+	conns    int           // those that are open
 	idle     *list.Element // nil while there are requests
 }
 
-func newPool(open func(kind) *http.Transport) *pool {
+func newPool(open func(k kind, opened func() (closed func())) *http.Transport) *pool {
 	return &pool{open: open, of: map[kind]*transport{}}
 }
 
@@ -46,7 +54,11 @@ func (p *pool) begin(k kind) *transport {
 	defer p.mu.Unlock()
 	t := p.of[k]
 	if t == nil {
-		t = &transport{Transport: p.open(k), kind: k}
+		t = &transport{kind: k}
+		t.Transport = p.open(k, func() func() {
+			p.count(t, 1)
+			return func() { p.count(t, -1) }
+		})
 		p.of[k] = t
 	}
 	if t.idle != nil {
@@ -54,13 +66,23 @@ func (p *pool) begin(k kind) *transport {
 		t.idle = nil
 	}
 	t.requests++
+	p.requests++
 	return t
 }
 
-// end ends a request that began.
+// count notes that connections of a transport were opened or closed.
+func (p *pool) count(t *transport, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.conns += n
+	p.conns += n
+}
+
+// end ends a request that began. If too many connections are kept then, those are closed of who keeps the most.
 func (p *pool) end(t *transport) {
 	p.mu.Lock()
-	var old *transport
+	var old, most *transport
+	p.requests--
 	if t.requests--; t.requests == 0 {
 		t.idle = p.idle.PushFront(t)
 	}
@@ -68,17 +90,30 @@ func (p *pool) end(t *transport) {
 		old = p.idle.Remove(p.idle.Back()).(*transport)
 		delete(p.of, old.kind)
 	}
+	if p.conns-p.requests > maxKept {
+		for _, one := range p.of {
+			if most == nil || one.kept() > most.kept() {
+				most = one
+			}
+		}
+	}
 	p.mu.Unlock()
-	if old != nil {
-		old.CloseIdleConnections()
+	for _, one := range []*transport{old, most} {
+		if one != nil {
+			one.CloseIdleConnections()
+		}
 	}
 }
+
+// kept is how many connections of a transport have no request, if each has one at most.
+func (t *transport) kept() int { return t.conns - t.requests }
 
 // closeIdle closes the connections without a request.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, t := range p.of {
+	all := slices.Collect(maps.Values(p.of))
+	p.mu.Unlock()
+	for _, t := range all {
 		t.CloseIdleConnections()
 	}
 }

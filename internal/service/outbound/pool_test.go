@@ -150,3 +150,48 @@ func TestS2AnAnswersFieldsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// SPEC N2, S2: connections that no request has are bounded for all callers together. Those are closed of who keeps the most.
+func TestN2FewConnectionsAreKept(t *testing.T) {
+	var open atomic.Int32
+	const callers, each = 10, 80
+	var asked sync.WaitGroup // until all requests of one caller are there, so that each has a connection
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked.Done()
+		asked.Wait()
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	client, room := newClient(t, outbound.Options{}).HTTPClient(), turns.NewRoom(1<<20)
+	for i := range callers {
+		name := strconv.Itoa(i)
+		ctx, end := room.Open(t.Context(), turns.Owner{Caller: name, Session: name})
+		asked.Add(each)
+		var wg sync.WaitGroup
+		for range each {
+			wg.Go(func() {
+				resp, err := client.Do(request(t, http.MethodPost, server.URL, "{}").WithContext(ctx))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			})
+		}
+		wg.Wait()
+		end()
+	}
+	testkit.Eventually(t, "most connections are closed", func() bool { return open.Load() <= 512 })
+	if open.Load() < each {
+		t.Errorf("%d connections are kept, fewer than those of one caller", open.Load())
+	}
+}
