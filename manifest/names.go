@@ -31,8 +31,10 @@ func AllowedName(name string) string {
 // Dashed returns a name as it stands in the names of an McpServer's tools: with - for everything but letters,
 // digits and dashes (SPEC-TOOLS 3.5).
 func Dashed(name string) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(AllowedName(name))
+	return dashes.Replace(AllowedName(name))
 }
+
+var dashes = strings.NewReplacer("_", "-", ".", "-")
 
 // RuleNames returns what rules know a manifest by, which is of one manifest alone (SPEC-TOOLS 8.4): its name, whatever the case is, and for
 // what has tools of its own, the form in which it stands before their names.

@@ -17,6 +17,7 @@ import (
 // publish replaces the catalog by a new one of the present providers. The caller holds applying, or is
 // New.
 func (s *Supervisor) publish() {
+	s.published = s.asked.Load()
 	changed := make(chan struct{})
 	warn, warned := s.warner()
 	next := &Catalog{

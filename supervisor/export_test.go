@@ -15,3 +15,6 @@ func (s *Supervisor) Refresh() {
 	}
 	s.refresh()
 }
+
+// Asked returns how many times somebody wanted a new catalog.
+func (s *Supervisor) Asked() uint64 { return s.asked.Load() }

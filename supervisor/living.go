@@ -292,7 +292,11 @@ func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan tim
 
 // refresh publishes what the providers offer now.
 func (s *Supervisor) refresh() {
+	asked := s.asked.Add(1)
 	s.applying.Lock()
 	defer s.applying.Unlock()
+	if s.published >= asked {
+		return // a catalog was made while this waited
+	}
 	s.publish()
 }

@@ -38,6 +38,9 @@ func (c *Catalog) own(others others, claims map[claim][]string) {
 		n.add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
 	}
 	for k, line := range claims {
+		if k.sort == aProvider && c.named[k.key] != nil {
+			continue // it is there
+		}
 		if k.sort == aProvider || k.isManifest(line) {
 			n.add(k.key, k.sort == aProvider)
 		}

@@ -176,17 +176,19 @@ type Supervisor struct {
 	opts    Options
 	tree    *suture.Supervisor
 	catalog atomic.Pointer[Catalog]
+	asked   atomic.Uint64 // how many times somebody wanted a new catalog
 
-	updated  chan string
-	applying sync.Mutex // guards what follows until gates; taken before nothing else
-	others   others     // see KnowOthers
-	stale    bool       // they have changed since the last catalog
-	living   map[string]*living
-	warned   warned             // of the last catalog
-	claims   map[claim][]string // who served first what several offer, by the names of manifests
-	kept     *claimFile         // of claims; nil if they are not kept
-	disputed []manifest.Problem // what is not served, since it belongs to another
-	gates    map[string]gate    // by the name of a manifest whose provider lives, or lived
+	updated   chan string
+	applying  sync.Mutex // guards what follows until gates; taken before nothing else
+	published uint64     // the asked that the last catalog is for
+	others    others     // see KnowOthers
+	stale     bool       // they have changed since the last catalog
+	living    map[string]*living
+	warned    warned             // of the last catalog
+	claims    map[claim][]string // who served first what several offer, by the names of manifests
+	kept      *claimFile         // of claims; nil if they are not kept
+	disputed  []manifest.Problem // what is not served, since it belongs to another
+	gates     map[string]gate    // by the name of a manifest whose provider lives, or lived
 
 	stopping chan struct{} // closed when new calls are refused
 	idle     chan struct{} // closed when, beyond that, no call is in flight
