@@ -41,15 +41,41 @@ type orla struct {
 	cmd     *exec.Cmd
 }
 
+// built is the program, linked once for all tests, in a folder that TestMain removes.
+var (
+	built    = sync.OnceValues(build)
+	builtDir string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if builtDir, err = os.MkdirTemp("", "orla-browser-*"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(builtDir) // a temporary folder
+	os.Exit(code)
+}
+
+// build compiles the program as make build does.
+func build() (string, error) {
+	program := filepath.Join(builtDir, "orla")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/orla")
+	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return program, nil
+}
+
 // newOrla serves tools, with an orla.lock and more settings.
 func newOrla(t *testing.T, tools, locked string, settings ...string) *orla {
 	t.Helper()
-	o := &orla{t: t, tools: tools, dir: t.TempDir(), program: filepath.Join(t.TempDir(), "orla"), port: "0"}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", o.program, "./cmd/orla") // compiled as make build does
-	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
+	o := &orla{t: t, tools: tools, dir: t.TempDir(), program: program, port: "0"}
 	for name, text := range map[string]string{"orla.yaml": "audit_log: " + filepath.Join(o.dir, "audit.log") + "\n" + strings.Join(settings, ""), "orla.lock": locked} {
 		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
