@@ -45,6 +45,10 @@ PLAIN := ./internal/mcp/schema ./internal/service/remote ./internal/wasm/wasmfue
 # Compiled as build does, the packages are compiled once for both.
 PLAINLY := CGO_ENABLED=0 $(GO) test -trimpath -vet=off -ldflags='-s -w'
 
+# These tests start the program and look at it from outside. They are compiled without the race detector, which makes them
+# slower and looks at nothing but the tests; the program that they start has it, as ORLA_TEST_RACE says. "make long" compiles both with it.
+WHOLE := ./internal/testing/program
+
 # The other processor and the other system of a release. What compiles for both
 # compiles for darwin/amd64. What only tests and measurements use is vetted for darwin, and not compiled for linux/arm64.
 TARGETS := linux/arm64 darwin/arm64
@@ -95,10 +99,15 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 	ORLA_VERSION=$(VERSION) ORLA_LDFLAGS='$(LDFLAGS)' $(GO) tool -modfile=tools/release/go.mod goreleaser release --snapshot --clean
 	cp dist/packages/*.deb dist/packages/*.rpm dist/release
 
+# What has the race detector is compiled before two of them want it at once.
 test: clients ## run all tests with the race detector, those with foreign clients included
-	status=0; \
-	$(if $(RACE),$(PLAINLY) -p $(JOBS) -shuffle=on $(TESTFLAGS) $(PLAIN) || status=1;) \
-	$(GO) test $(RACE) -trimpath -vet=off -ldflags='-s -w' -p $(JOBS) -shuffle=on -timeout=20m $(TESTFLAGS) $(SLOW) ./... || status=1; \
+	status=0; said=$$(mktemp); \
+	$(if $(RACE),$(GO) list -export $(RACE) -trimpath ./... >/dev/null || status=1;) \
+	ORLA_TEST_RACE=$(RACE) $(PLAINLY) -p 2 -shuffle=on -timeout=20m $(TESTFLAGS) $(WHOLE) $(if $(RACE),$(PLAIN)) >$$said 2>&1 & whole=$$!; \
+	$(GO) test $(RACE) -trimpath -vet=off -ldflags='-s -w' -p $$(($(JOBS) - 1)) -shuffle=on -timeout=20m $(TESTFLAGS) \
+		$(filter-out $(WHOLE),$(SLOW)) $$($(GO) list ./... | grep -v '$(WHOLE:.%=%)$$') || status=1; \
+	wait $$whole || status=1; \
+	cat $$said; rm -f $$said; \
 	exit $$status
 
 # Tests that need a Kubernetes use it, and are skipped without it.

@@ -68,14 +68,18 @@ func waitlog(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // plainBinary and racingBinary build the program once for all tests that start
-// it as a whole: as make does, and as these tests are compiled, with the race detector.
+// it as a whole: as make does, and with the race detector, from what "make test" has compiled.
 var (
 	plainBinary  = sync.OnceValues(func() (string, error) { return buildOrla([]string{"CGO_ENABLED=0"}, "-trimpath") })
-	racingBinary = sync.OnceValues(func() (string, error) { return buildOrla(nil, testkit.BuildFlags()...) })
+	racingBinary = sync.OnceValues(func() (string, error) { return buildOrla([]string{"CGO_ENABLED=1"}, "-race", "-trimpath") })
 
 	buildMu sync.Mutex // guards built
 	built   []string   // the folders that TestMain removes
 )
+
+// detectsRaces reports whether the program is to look for races in itself: if these tests do, or with ORLA_TEST_RACE,
+// which "make test" sets. It compiles the tests without, since they mostly wait for the program.
+func detectsRaces() bool { return compiledForRaces || os.Getenv("ORLA_TEST_RACE") != "" }
 
 func buildOrla(env []string, flags ...string) (string, error) {
 	return goBuild("orla", "github.com/orla-project/orla/cmd/orla", env, flags...)
@@ -109,11 +113,11 @@ func orlaBinary(t *testing.T) string {
 	return path
 }
 
-// checkedBinary is the program with the race detector, if these tests have it
-// as well. A race that it finds in itself fails the test (see startCommand).
+// checkedBinary is the program with the race detector, if races are looked for.
+// A race that it finds in itself fails the test (see startCommand).
 func checkedBinary(t *testing.T) string {
 	t.Helper()
-	if !detectsRaces {
+	if !detectsRaces() {
 		return orlaBinary(t)
 	}
 	path, err := racingBinary()

@@ -87,8 +87,15 @@ func TestScript(t *testing.T) {
 			env.Setenv("NO_COLOR", "1")
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
+			// Without races to look for, "orla" is this program of tests itself (see TestMain).
+			var binary func() (string, error)
 			if slices.Contains(alone, strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")) && !needs.More() {
-				orla, err := plainBinary()
+				binary = plainBinary
+			} else if detectsRaces() {
+				binary = racingBinary
+			}
+			if binary != nil {
+				orla, err := binary()
 				if err != nil {
 					return err
 				}

@@ -2,4 +2,4 @@
 
 package program
 
-const detectsRaces = false
+const compiledForRaces = false

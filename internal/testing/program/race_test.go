@@ -2,5 +2,5 @@
 
 package program
 
-// detectsRaces says that these tests run with the race detector.
-const detectsRaces = true
+// compiledForRaces says that these tests run with the race detector.
+const compiledForRaces = true
