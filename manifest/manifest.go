@@ -12,11 +12,14 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/url"
+	"reflect"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -37,8 +40,7 @@ const (
 // Values lists what runtime.mode may be.
 func (Kind) Values() []string { return []string{string(Simple), string(Capsule)} }
 
-// Tool is the checked description of one tool. Two Tools that are equal by reflect.DeepEqual behave the same,
-// so that a reload keeps the present one.
+// Tool is the checked description of one tool. Two Tools that are the same behave the same, so that a reload keeps the present one.
 type Tool struct {
 	Name string // as clients call it: [A-Za-z0-9_.-]{1,64}, unique in a Result
 	Kind Kind
@@ -77,6 +79,14 @@ type Tool struct {
 	// Resource is what a Tool resource says in addition; nil for other tools.
 	Resource *Resource
 }
+
+// Same reports whether two tools are equal by reflect.DeepEqual. Of a tool and its copy it does not look at what they share.
+func (t *Tool) Same(other *Tool) bool {
+	return bytes.Equal(t.memory(), other.memory()) || reflect.DeepEqual(t, other)
+}
+
+// memory is the memory of t itself, without what it points to.
+func (t *Tool) memory() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(t)), unsafe.Sizeof(*t)) }
 
 // Listed is the tool as clients see it.
 func (t Tool) Listed() *mcp.Tool {

@@ -2,7 +2,7 @@ package supervisor
 
 import (
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 
 	"github.com/thejerf/suture/v4"
@@ -31,53 +31,69 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 	defer s.applying.Unlock()
 
 	diff := Diff{Failed: map[string]error{}}
-	next := make(map[string]*living, len(tools))
+	made := map[string]*living{}
 	for i := range tools {
-		tool := &tools[i] // a copy of each, and of each before, would take longer than all else
+		tool := &tools[i] // a copy of each would take longer than all else
 		old, was := s.living[tool.Name]
-		if was && reflect.DeepEqual(&old.tool, tool) {
-			next[tool.Name] = old
+		if was && old.tool.Same(tool) {
 			diff.Kept++
 			continue
 		}
-		made, err := s.build(*tool)
+		built, err := s.build(*tool)
 		if err != nil {
 			diff.Failed[tool.Name] = err
 			continue
 		}
-		next[tool.Name] = made
+		made[tool.Name] = built
 		if was {
 			diff.Changed = append(diff.Changed, tool.Name)
 		} else {
 			diff.Added = append(diff.Added, tool.Name)
 		}
 	}
-	var gone []*living
-	for name, old := range s.living {
-		if next[name] == old {
-			continue
-		}
-		gone = append(gone, old)
-		if _, still := next[name]; !still {
-			diff.Removed = append(diff.Removed, name)
-		}
-	}
+	diff.Removed = s.removed(tools, &diff)
 	slices.Sort(diff.Added)
 	slices.Sort(diff.Changed)
-	slices.Sort(diff.Removed)
-	if len(diff.Added)+len(diff.Changed)+len(diff.Removed) == 0 && !s.stale {
+	if len(made)+len(diff.Removed) == 0 && !s.stale {
 		return diff
 	}
-	s.living = next
-	s.publish() // nobody finds the old ones before they are stopped
-	for _, l := range gone {
-		why := "its description has changed"
-		if next[l.tool.Name] == nil {
-			why = "it is not among the tools any more"
-		}
-		s.stop(l, why)
+	before := s.living
+	s.living = maps.Clone(before)
+	maps.Copy(s.living, made)
+	for _, name := range diff.Removed {
+		delete(s.living, name)
+	}
+	if c := s.exchange(before, made); c != nil {
+		s.install(c)
+	} else {
+		s.publish()
+	}
+	for _, name := range diff.Changed { // nobody finds the old ones any more
+		s.stop(before[name], "its description has changed")
+	}
+	for _, name := range diff.Removed {
+		s.stop(before[name], "it is not among the tools any more")
 	}
 	return diff
+}
+
+// removed returns the names of the manifests that are not served any more, sorted. diff has what was kept, changed and failed.
+func (s *Supervisor) removed(tools []manifest.Tool, diff *Diff) (names []string) {
+	if diff.Kept+len(diff.Changed) == len(s.living) {
+		return nil
+	}
+	stays := make(map[string]bool, len(tools))
+	for i := range tools {
+		_, failed := diff.Failed[tools[i].Name]
+		stays[tools[i].Name] = !failed
+	}
+	for name := range s.living {
+		if !stays[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // build makes the provider of one manifest, and starts its service if it has one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -74,6 +75,11 @@ func (s *Supervisor) publish() {
 	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
 	next.govern(s.others, s.claims)
 	s.stale = false
+	s.install(next)
+}
+
+// install makes a catalog the one that is served. The caller holds applying, or is New.
+func (s *Supervisor) install(next *Catalog) {
 	if s.opts.Published != nil {
 		s.opts.Published(next)
 	}
@@ -118,8 +124,7 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 			}
 			e := before[t.Name]
 			if e == nil || e.of != l || e.listed != t || e.input != input || e.withheld != nil {
-				e = &entry{of: l, provider: l.provider, listed: t, input: input, timeout: l.tool.Run.Timeout, tooLate: tooLate(t.Name, l.tool.Run.Timeout)}
-				e.attempt = s.attempts(l.tool, t, e)
+				e = s.entry(l, t, input)
 			}
 			next.entries[t.Name], served[folded] = e, true
 			next.Tools = append(next.Tools, t)
@@ -128,6 +133,13 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 			}
 		}
 	}
+}
+
+// entry makes the entry of a tool.
+func (s *Supervisor) entry(l *living, t *mcp.Tool, input *schema.Schema) *entry {
+	e := &entry{of: l, provider: l.provider, listed: t, input: input, timeout: l.tool.Run.Timeout, tooLate: tooLate(t.Name, l.tool.Run.Timeout)}
+	e.attempt = s.attempts(l.tool, t, e)
+	return e
 }
 
 // serveOthers adds the resources, templates and prompts of all peers to a catalog.

@@ -59,7 +59,6 @@ func (s *Supervisor) KnowOthers(tools []manifest.Tool, faulty []string) {
 
 // govern notes what has several names, and whose they are (SPEC-TOOLS 8.4). claims are those of this catalog.
 func (c *Catalog) govern(others others, claims map[claim][]string) {
-	c.governed.number = catalogs.Add(1)
 	c.governed.aliases, c.governed.shown = map[original][]string{}, map[original]string{}
 	c.governed.lists.of = map[original]*rules.NameList{}
 	for name, e := range c.entries {
@@ -82,6 +81,13 @@ func (c *Catalog) govern(others others, claims map[claim][]string) {
 		c.governed.aliases[of] = slices.Compact(names)
 	}
 	c.own(others, claims)
+	c.later()
+}
+
+// later sets what is made of the catalog when it is used.
+func (c *Catalog) later() {
+	c.governed.number = catalogs.Add(1)
+	c.governed.tools = sync.OnceValue(c.toolNames)
 	c.governed.names = sync.OnceValue(c.allNames)
 	c.governed.peers = sync.OnceValue(c.peerTargets)
 }

@@ -1,10 +1,16 @@
 package supervisor_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -37,8 +43,47 @@ func changing(tb testing.TB, n int) func() {
 // SPEC L3, S1: a reload makes nothing again of the tools that have not changed.
 func TestL3AReloadMakesNothingOfUnchangedToolsAgain(t *testing.T) {
 	const n = 2000
-	if got := testing.AllocsPerRun(5, changing(t, n)) / n; got > 3 {
-		t.Errorf("%.1f allocations for each tool that has not changed", got)
+	if got := testing.AllocsPerRun(5, changing(t, n)) / n; got > 0.2 {
+		t.Errorf("%.2f allocations for each tool that has not changed", got)
+	}
+}
+
+// SPEC H2, N2: after a reload of one tool everything is served as if all had been looked at again.
+func TestH2AChangedToolTakesThePlaceOfTheOldOne(t *testing.T) {
+	box := newFakePeer("box", peer.Offers{Known: true, Tools: listed("shared", "twice", "packed")})
+	s := governing(map[string]supervisor.Provider{"box": box}, nil)
+	tools := []manifest.Tool{tool("a"), capsuleTool("box", ""), tool("shared"), tool("Twice"), aliasOf("z", "shared"), tool("packed", func(t *manifest.Tool) { t.Run.Setup.Package = "p" })}
+	shown := func() string {
+		var text strings.Builder
+		c := s.Catalog()
+		for _, name := range servedNames(s) {
+			answer, err := s.Call(t.Context(), peer.Call{Tool: name})
+			said, _ := json.Marshal(answer.Result)
+			fmt.Fprintln(&text, name, c.Of(name), string(said), err, c.Target(name).Names(), c.Target(name).Classes(), allowed(s, name))
+		}
+		return fmt.Sprint(text.String(), c.Tools, c.Known(), s.Problems()) // of tools, where they are
+	}
+	for i := range tools {
+		s.Apply(tools)
+		before := s.Catalog()
+		tools[i].Description = "new"
+		tools[i].Annotations = &mcp.ToolAnnotations{ReadOnlyHint: true}
+		if diff := s.Apply(tools); !slices.Equal(diff.Changed, []string{tools[i].Name}) {
+			t.Fatalf("%s: %+v", tools[i].Name, diff)
+		}
+		select {
+		case <-before.Changed:
+		default:
+			t.Error("the old catalog does not know that it is old")
+		}
+		got := shown()
+		s.Refresh()
+		if whole := shown(); got != whole {
+			t.Errorf("%s has changed, and served is:\n%s\nwant:\n%s", tools[i].Name, got, whole)
+		}
+		if !strings.Contains(got, "new") && tools[i].Name == "a" {
+			t.Errorf("the old tool is served: %s", got)
+		}
 	}
 }
 

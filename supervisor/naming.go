@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
@@ -55,7 +54,6 @@ func (c *Catalog) own(others others, claims map[claim][]string) {
 			}
 		}
 	}
-	n.tools = sync.OnceValue(c.toolNames)
 }
 
 // serve notes the name of a manifest that is there.
