@@ -99,21 +99,10 @@ func WithLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
 }
 
 func (s Search) withLimits(found manifest.Result, cfg *config.Loaded) manifest.Result {
-	served := 0
-	for i := range found.Tools {
-		t := &found.Tools[i]
+	keep(&found, func(t *manifest.Tool) error {
 		withLimits(t, cfg)
-		if err := ApplyTerms(t, cfg); err != nil {
-			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
-			continue
-		}
-		if served < i { // they are large
-			found.Tools[served] = *t
-		}
-		served++
-	}
-	clear(found.Tools[served:])
-	found.Tools = found.Tools[:served]
+		return ApplyTerms(t, cfg)
+	})
 	warnOfUnlocked(&found, &cmp.Or(s.Seen, &Seen{}).declared)
 	slices.SortStableFunc(found.Problems, func(a, b manifest.Problem) int { return strings.Compare(a.Path, b.Path) })
 	return found

@@ -29,6 +29,7 @@ type packages struct {
 	folders []toolsIn
 	machine permission.Machine
 	records map[string]installed // by folder; of those that were asked for
+	places  map[string]place     // by the folder of a file as it is written; of those that were asked for
 	doubts  []doubt
 	// warnings are of what holds less than a package says.
 	warnings []manifest.Problem
@@ -118,7 +119,7 @@ func programs() (folders []string) {
 }
 
 func readPackages(cfg *config.Loaded, home string) *packages {
-	p := &packages{folders: foldersOf(cfg, home), machine: MachineOf(cfg, home), records: map[string]installed{}}
+	p := &packages{folders: foldersOf(cfg, home), machine: MachineOf(cfg, home), records: map[string]installed{}, places: map[string]place{}}
 	for i := range p.folders {
 		in := &p.folders[i]
 		in.lock, in.err = lockfile.Read(in.file)
@@ -164,20 +165,29 @@ func (p *packages) installedAt(dir string) installed {
 // restrict gives installed tools the isolation and what was granted, and removes those that nothing is granted to
 // because no lock knows them.
 func (p *packages) restrict(found *manifest.Result, cfg *config.Loaded) {
-	kept := found.Tools[:0]
-	for _, t := range found.Tools {
-		if err := p.limit(&t, cfg); err != nil {
-			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
-			continue
-		}
-		kept = append(kept, t)
-	}
-	clear(found.Tools[len(kept):])
-	found.Tools = kept
+	keep(found, func(t *manifest.Tool) error { return p.limit(t, cfg) })
 	found.Problems = append(found.Problems, p.warnings...)
 	for i := range p.folders {
 		found.Problems = append(found.Problems, p.missing(&p.folders[i])...)
 	}
+}
+
+// keep changes tools in place, and removes those that may not be served.
+func keep(found *manifest.Result, change func(*manifest.Tool) error) {
+	kept := 0
+	for i := range found.Tools {
+		t := &found.Tools[i]
+		if err := change(t); err != nil {
+			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: err})
+			continue
+		}
+		if kept < i { // they are large
+			found.Tools[kept] = *t
+		}
+		kept++
+	}
+	clear(found.Tools[kept:])
+	found.Tools = found.Tools[:kept]
 }
 
 // missing are warnings about versions that are to serve and are not there.
@@ -200,7 +210,7 @@ func (p *packages) missing(in *toolsIn) (list []manifest.Problem) {
 
 // limit restricts t if it was installed. The error says why it is not served.
 func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
-	in, dir, was := p.find(*t)
+	in, dir, was := p.find(t)
 	if dir == "" {
 		return nil
 	}
@@ -237,36 +247,56 @@ func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
 	return p.grant(t, entry, word)
 }
 
+// place is the folder of a package, and the folder of tools that this is in. dir is "" for what was not installed.
+type place struct {
+	in  *toolsIn
+	dir string
+	was installed
+}
+
 // find returns the folder of the package that t is in, and the folder of tools that this is in; dir is "" if t was
 // not installed.
-func (p *packages) find(t manifest.Tool) (in *toolsIn, dir string, was installed) {
-	for _, file := range []string{t.Source, t.Path} {
-		if file == "" || !strings.Contains(file, "/") {
+func (p *packages) find(t *manifest.Tool) (in *toolsIn, dir string, was installed) {
+	for _, file := range [...]string{t.Source, t.Path} {
+		end := strings.LastIndexByte(file, '/')
+		if end < 0 {
 			continue
 		}
-		for folder := filepath.Dir(config.Absolute(file)); ; folder = filepath.Dir(folder) {
-			above := slices.IndexFunc(p.folders, func(in toolsIn) bool {
-				return in.dir == filepath.Dir(filepath.Dir(folder)) || in.real == filepath.Dir(filepath.Dir(folder))
-			})
-			if was := p.installedAt(folder); was.is {
-				if above < 0 {
-					return nil, folder, was
-				}
-				return &p.folders[above], folder, was
-			}
-			if above >= 0 && p.folders[above].lock != nil && p.folders[above].lock.Find(filepath.Base(filepath.Dir(folder)), filepath.Base(folder)) != nil {
-				return &p.folders[above], folder, installed{}
-			}
-			at := slices.IndexFunc(p.folders, func(in toolsIn) bool { return in.dir == folder || in.real == folder })
-			if at >= 0 && p.folders[at].inside != "" {
-				return nil, p.folders[at].inside, p.installedAt(p.folders[at].inside)
-			}
-			if at >= 0 || folder == filepath.Dir(folder) {
-				break
-			}
+		at, known := p.places[file[:end]]
+		if !known {
+			at = p.above(filepath.Dir(config.Absolute(file)))
+			p.places[file[:end]] = at
+		}
+		if at.dir != "" {
+			return at.in, at.dir, at.was
 		}
 	}
 	return nil, "", installed{}
+}
+
+// above finds the package that a folder is in, or is.
+func (p *packages) above(folder string) place {
+	for ; ; folder = filepath.Dir(folder) {
+		above := slices.IndexFunc(p.folders, func(in toolsIn) bool {
+			return in.dir == filepath.Dir(filepath.Dir(folder)) || in.real == filepath.Dir(filepath.Dir(folder))
+		})
+		if was := p.installedAt(folder); was.is {
+			if above < 0 {
+				return place{nil, folder, was}
+			}
+			return place{&p.folders[above], folder, was}
+		}
+		if above >= 0 && p.folders[above].lock != nil && p.folders[above].lock.Find(filepath.Base(filepath.Dir(folder)), filepath.Base(folder)) != nil {
+			return place{&p.folders[above], folder, installed{}}
+		}
+		at := slices.IndexFunc(p.folders, func(in toolsIn) bool { return in.dir == folder || in.real == folder })
+		if at >= 0 && p.folders[at].inside != "" {
+			return place{nil, p.folders[at].inside, p.installedAt(p.folders[at].inside)}
+		}
+		if at >= 0 || folder == filepath.Dir(folder) {
+			return place{}
+		}
+	}
 }
 
 // Grant makes the tool of a package, which an entry of a lock is about, what it is once it is installed.

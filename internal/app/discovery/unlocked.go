@@ -13,11 +13,12 @@ import (
 // versions (SPEC R2). It reads only files that have changed since files read them.
 func warnOfUnlocked(found *manifest.Result, files *deps.Files) {
 	clean := environ.Clean(os.Environ())
-	for _, t := range found.Tools {
+	for i := range found.Tools {
+		t := &found.Tools[i]
 		if t.Interpreter.Name != "node" {
 			continue
 		}
-		source, ok := environ.Dependencies(t, clean)
+		source, ok := environ.Dependencies(*t, clean)
 		if !ok {
 			continue
 		}

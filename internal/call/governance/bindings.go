@@ -37,6 +37,9 @@ func Bindings(cfg *config.Loaded) (bindings []rules.Binding, toolsets []rules.To
 func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
 	bindings, toolsets := Bindings(cfg)
 	set := rules.New(found.Rules, bindings, toolsets)
+	if set == nil {
+		return
+	}
 	all, any := namesOf(found.Tools, others), mayBeOfCapsule(found.Tools) || mayBeOfCapsule(others)
 	for _, p := range found.Problems {
 		all.tools[rules.Folded(p.Tool)] = true // it is there, and has a fault

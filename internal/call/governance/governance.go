@@ -155,7 +155,7 @@ func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
 	}
 	g.documents = documents
 	g.unnamed, g.referenced, g.known = map[string]rules.Fault{}, map[string]bool{}, g.known && g.now().closed // what is closed opens in Listed
-	if !g.Partial {
+	if !g.Partial && next.set != nil {
 		all := namesOf(found.Tools)
 		for _, f := range next.set.Nameless(rules.Known{Tool: func(name string) bool {
 			g.referenced[name] = true
