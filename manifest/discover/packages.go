@@ -42,7 +42,7 @@ func (w *walker) readFolder(abs, display string, r *reading) {
 	if before, known := w.known.packages[abs]; known && before.display == display && before.holds() {
 		if t, ok := before.lasts.Tool(w.resolve); ok {
 			w.keepPackage(abs, before)
-			r.of = &readPackage{folders: before.folders, tool: t}
+			r.of = &readPackage{folders: before.folders, tool: t, err: before.lasts.Err()}
 			return
 		}
 	}

@@ -102,7 +102,14 @@ func changePackages(t *testing.T, n int) {
 	}
 	writeTool(t, dir, "p004/tool.yaml", "name: p004\nversion: 2.0.0\ndescription: x\n")
 	search(3)
-	search(1) // what is at fault is read again
+	search(1) // the entrypoint is at fault, so that it is read again
+	fault := "name: p007\nversion: 2.0.0\ndescription: x\nentrypoint: lib/run\nmisspelt: 1\n"
+	writeTool(t, dir, "p007/tool.yaml", fault)
+	search(3)
+	search(1) // and the other one is not
+	writeTool(t, dir, "p007/tool.yaml", strings.ReplaceAll(fault, "misspelt: 1", "author: x"))
+	search(2)
+	search(1)
 	if err := os.Rename(filepath.Join(dir, "p005"), filepath.Join(dir, "p905")); err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func (w *walker) takePackage(at, file string, t manifest.Tool, warnings []error,
 		unread = w.readRules(at, file)
 	}
 	if unread == nil || isGone(file, unread) {
-		w.take(at, t, warnings, manifest.Fault, err)
+		w.take(at, &t, warnings, manifest.Fault, err)
 		return
 	}
 	for _, warning := range warnings {

@@ -390,12 +390,12 @@ func (w *walker) executable(in *listing, name, file string, sidecars []string) t
 }
 
 // take keeps a tool, or says why it is not served.
-func (w *walker) take(at string, t manifest.Tool, warnings []error, severity manifest.Severity, err error) {
+func (w *walker) take(at string, t *manifest.Tool, warnings []error, severity manifest.Severity, err error) {
 	for _, warning := range warnings {
 		w.problem(at, t.Name, manifest.Warning, warning)
 	}
 	if err == nil {
-		w.found = append(w.found, found{tool: &t, location: location{entry: at, id: t.Path}})
+		w.found = append(w.found, found{tool: t, location: location{entry: at, id: t.Path}})
 		return
 	}
 	w.problem(at, t.Name, severity, err)

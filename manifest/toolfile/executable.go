@@ -61,19 +61,18 @@ var ErrModule = errors.New("is a WebAssembly module")
 
 // Parsed is what an executable and its description say, whatever else there is on this machine.
 type Parsed struct {
-	of          Executable
-	tool        manifest.Tool // without the path of its interpreter
-	interpreter manifest.Interpreter
-	warnings    []error
-	err         error
-	broken      bool // its head could not be read, or says that it cannot be run
-	script      bool
+	of       Executable
+	tool     manifest.Tool // its interpreter is as the file names it
+	warnings []error
+	err      error
+	broken   bool // its head could not be read, or says that it cannot be run
+	read     bool // its head could be read
 }
 
 // Lasts reports whether the file would be parsed in the same way again, as long as it is not changed and is the
-// same Executable: nothing else was read, and nothing is wrong with it.
+// same Executable: nothing else was read.
 func (p *Parsed) Lasts() bool {
-	return p.script && p.err == nil && len(p.of.Sidecars) == 0 && p.of.Misnamed == ""
+	return p.read && len(p.of.Sidecars) == 0 && p.of.Misnamed == ""
 }
 
 // Is reports whether p was parsed for the same Executable, which no sidecar describes.
@@ -104,6 +103,7 @@ func (e Executable) parse(p *Parsed) (t manifest.Tool, warnings []error, err err
 		warnings = append(warnings, fmt.Errorf("is served as %q: the name %q %s", name, Stem(e.Base), unfit(Stem(e.Base))))
 	}
 	h, err := readHead(e.Path, e.Display)
+	p.read = h.read
 	if h.module && len(e.Sidecars) == 0 {
 		return t, nil, ErrModule
 	}
@@ -111,7 +111,6 @@ func (e Executable) parse(p *Parsed) (t manifest.Tool, warnings []error, err err
 		p.broken = true
 		return t, warnings, err
 	}
-	p.interpreter, p.script = h.interpreter, h.script
 	if h.windows != nil {
 		warnings = append(warnings, h.windows)
 	}
@@ -119,21 +118,26 @@ func (e Executable) parse(p *Parsed) (t manifest.Tool, warnings []error, err err
 		warnings = append(warnings, fmt.Errorf("line %d looks like a metadata block and is not read: a block stands above all code, and opens with \"# /// tool\" (or //, --, ;) at the left edge", h.stray))
 	}
 	more, err := e.describe(&t, h.block)
+	t.Interpreter = h.interpreter
 	if h.foreign != nil && !t.Isolation.Isolated() { // elsewhere may be another machine
 		more = append(more, h.foreign)
 	}
 	return t, append(warnings, more...), err
 }
 
-// Tool makes the Tool, for which resolve looks its interpreter up. The name is filled in even if there is an error,
-// which is ErrModule for a file that is not an executable.
-func (p *Parsed) Tool(resolve func(manifest.Interpreter) error) (t manifest.Tool, warnings []error, err error) {
-	t, warnings = p.tool, slices.Clip(p.warnings)
+// Tool returns the Tool, for which resolve looks its interpreter up. It must not be changed. The name is filled in even if there is an
+// error, which is ErrModule for a file that is not an executable.
+func (p *Parsed) Tool(resolve func(manifest.Interpreter) error) (t *manifest.Tool, warnings []error, err error) {
+	t, warnings = &p.tool, slices.Clip(p.warnings)
 	if p.broken || errors.Is(p.err, ErrModule) {
 		return t, warnings, p.err
 	}
-	t.Interpreter = beside(p.interpreter, !t.Isolation.Isolated(), filepath.Dir(p.of.Path), p.of.Dir)
-	absent, missing := keys.MissingInterpreter(t.Isolation, find(&t, resolve))
+	i := beside(t.Interpreter, !t.Isolation.Isolated(), filepath.Dir(p.of.Path), p.of.Dir)
+	if i.Path != t.Interpreter.Path || i.Local != t.Interpreter.Local {
+		with := p.tool
+		with.Interpreter, t = i, &with
+	}
+	absent, missing := keys.MissingInterpreter(t.Isolation, find(t, resolve))
 	if absent != nil {
 		warnings = append(warnings, absent)
 	}

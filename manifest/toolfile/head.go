@@ -28,8 +28,8 @@ type head struct {
 	windows error
 	// foreign warns of a program of another machine; nil if it is not one.
 	foreign error
-	script  bool // it begins with a shebang
 	module  bool // it is WebAssembly
+	read    bool // the file could be read
 }
 
 // readHead reads the shebang and the metadata block of a regular file, and no
@@ -51,7 +51,7 @@ func readHead(file, display string) (head, error) {
 	}
 	first, _, _ := bytes.Cut(buf, []byte("\n"))
 	interpreter, script, serr := parseShebang(first)
-	h := head{interpreter: interpreter, block: b, windows: windowsLines(interpreter, display, buf), script: script, module: module}
+	h := head{interpreter: interpreter, block: b, windows: windowsLines(interpreter, display, buf), module: module, read: true}
 	if !script {
 		h.foreign = foreignTo(runtime.GOOS, runtime.GOARCH, buf, size)
 		err = errors.Join(cannotRun(file, buf), err)

@@ -30,7 +30,11 @@ const maxManifest = yamldoc.MaxFile + 1
 type Package struct {
 	tool        manifest.Tool        // without its interpreter
 	interpreter manifest.Interpreter // as the entrypoint names it
+	err         error                // what is wrong with its tool.yaml
 }
+
+// Err returns what is wrong with the description of the package.
+func (p *Package) Err() error { return p.err }
 
 // Entrypoint is the path of the entrypoint, without links.
 func (p *Package) Entrypoint() string { return p.tool.Path }
@@ -62,7 +66,7 @@ func find(t *manifest.Tool, resolve func(manifest.Interpreter) error) error {
 // its interpreter up; if nil, PATH says where it is. The tool's name is filled in even if there is an error, where
 // it is known. lasts is nil unless the package would be read in the same way again, as
 // long as name and the entrypoint are not changed and are no links: nothing else was
-// read, and nothing is wrong with it.
+// read, and nothing is wrong with the entrypoint.
 func ReadPackage(dir, name, display string, resolve func(manifest.Interpreter) error) (t manifest.Tool, lasts *Package, warnings []error, err error) {
 	file, err := regularfile.ResolveBelow(dir, name)
 	if err != nil {
@@ -90,11 +94,12 @@ func ReadPackage(dir, name, display string, resolve func(manifest.Interpreter) e
 	d.CheckWatched(dir)
 	t.Runtime.HotLoad.Outside = d.WatchedOutside(dir)
 	looked := d.Runtime.Mode == manifest.Capsule && !slices.Equal(d.Runtime.HotLoad.Watch, keys.RuntimeDefaults().HotLoad.Watch) // by CheckWatched
-	if lasts == nil || looked || d.Doc.Err() != nil || len(d.Warnings) > 0 {
-		return t, nil, d.Warnings, d.Doc.Err()
+	err = d.Doc.Err()
+	if lasts == nil || looked || len(d.Warnings) > 0 {
+		return t, nil, d.Warnings, err
 	}
-	lasts.tool = t
-	return t, lasts, nil, nil
+	lasts.tool, lasts.err = t, err
+	return t, lasts, nil, err
 }
 
 // parseToolYAML reads a tool.yaml as far as that goes without looking at the
@@ -204,6 +209,7 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string, re
 		}
 		if err != nil {
 			wrong("%q: %w", entrypoint, err)
+			read = nil
 		}
 	}
 	t.Path, t.Interpreter = file, interpreter
