@@ -38,13 +38,45 @@ type Inbox struct {
 	mu      sync.Mutex // guards the fields that follow
 	Wants   [Lists]bool
 	changed [Lists]bool
-	updated list.List                // URIs of resources, in the order in which they changed
-	at      map[string]*list.Element // of updated
-	by      *Notifier                // gives it turns; nil while nobody passes its news on
-	caller  turns.Owner              // whose turns these are
-	waits   bool                     // it is waiting for a turn, or has one
-	reader  *rules.Caller            // who follows resources by it; nil for nobody
-	told    *told                    // of a session; nil before the first news
+	waits   bool          // it is waiting for a turn, or has one
+	updated *updates      // nil before the first
+	by      *Notifier     // gives it turns; nil while nobody passes its news on
+	caller  turns.Owner   // whose turns these are
+	reader  *rules.Caller // who follows resources by it; nil for nobody
+	told    *told         // of a session; nil before the first news
+}
+
+// updates are the URIs of resources that have changed.
+type updates struct {
+	list.List                          // in the order in which they changed
+	at        map[string]*list.Element // in the list
+}
+
+// add adds a URI that is not there. It reports false if it is.
+func (u *updates) add(uri string) bool {
+	if u.at[uri] != nil {
+		return false
+	}
+	u.at[uri] = u.PushBack(uri)
+	return true
+}
+
+// drop removes a URI, if it is there.
+func (u *updates) drop(uri string) {
+	if u == nil || u.at[uri] == nil {
+		return
+	}
+	u.Remove(u.at[uri])
+	delete(u.at, uri)
+}
+
+// first returns the URI that changed first.
+func (u *updates) first() (uri string, ok bool) {
+	if u == nil || u.Len() == 0 {
+		return "", false
+	}
+	uri, ok = u.Front().Value.(string)
+	return uri, ok
 }
 
 // SetReader says who follows resources by it.
@@ -83,30 +115,25 @@ func (i *Inbox) ListChanged(which [Lists]bool) {
 func (i *Inbox) ResourceUpdated(uri string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.at[uri] != nil {
-		return
+	if i.updated == nil {
+		i.updated = &updates{at: map[string]*list.Element{}}
 	}
-	if i.at == nil {
-		i.at = map[string]*list.Element{}
+	if i.updated.add(uri) {
+		i.queueLocked()
 	}
-	i.at[uri] = i.updated.PushBack(uri)
-	i.queueLocked()
 }
 
 // Forget drops the news of a resource that the client does not follow any more.
 func (i *Inbox) Forget(uri string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if at := i.at[uri]; at != nil {
-		i.updated.Remove(at)
-		delete(i.at, uri)
-	}
+	i.updated.drop(uri)
 	i.told.forget(uri)
 }
 
 // queueLocked has the client wait for its next turn if there is news, and somebody to pass it on.
 func (i *Inbox) queueLocked() {
-	if i.by != nil && !i.waits && (i.changed != [Lists]bool{} || i.updated.Len() > 0) {
+	if _, updated := i.updated.first(); i.by != nil && !i.waits && (updated || i.changed != [Lists]bool{}) {
 		i.waits = true
 		i.by.add(i.caller, i)
 	}
@@ -135,12 +162,11 @@ func (i *Inbox) next() json.RawMessage {
 			return wire.Notification(changedBy[l], i.params(""))
 		}
 	}
-	first := i.updated.Front()
-	if first == nil {
+	uri, updated := i.updated.first()
+	if !updated {
 		return nil
 	}
-	uri, _ := i.updated.Remove(first).(string)
-	delete(i.at, uri)
+	i.updated.drop(uri)
 	i.noteLocked(change{uri: uri})
 	return wire.Notification(wire.MethodUpdated, i.params(uri))
 }

@@ -27,19 +27,32 @@ type Session struct {
 	ID        string
 	Inbox     *Inbox
 	Questions questions
-	Done      chan struct{} // closed at its end
 
-	mu     sync.Mutex // guards the fields that follow
-	opened bool       // its client has been introduced
+	mu     sync.Mutex    // guards the fields that follow
+	done   chan struct{} // closed at its end; made when it is asked for
 	says   wire.Declared
 	level  string            // the least level of log messages that it wants; "" for none
 	calls  map[string]func() // requests in flight, by wire.IDKey; of Streamable HTTP
+	opened bool              // its client has been introduced
 	ended  bool
 }
 
 // New returns a session with an id.
 func New(id string) *Session {
-	return &Session{ID: id, Inbox: NewInbox(), Done: make(chan struct{})}
+	return &Session{ID: id, Inbox: NewInbox()}
+}
+
+// Done returns a channel that is closed at the end of the session.
+func (s *Session) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil { // most sessions have no stream
+		s.done = make(chan struct{})
+		if s.ended {
+			close(s.done)
+		}
+	}
+	return s.done
 }
 
 // Introduce keeps what the client has declared in its initialize. It reports false if it was
@@ -132,7 +145,9 @@ func (s *Session) End() bool {
 	for _, stop := range s.calls {
 		stop()
 	}
-	close(s.Done)
+	if s.done != nil {
+		close(s.done)
+	}
 	return true
 }
 

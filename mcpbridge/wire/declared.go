@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unique"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -39,8 +40,10 @@ type Declared struct {
 	Name    string // of its program, cut to maxName
 	Task    string // a name for its session, by client.SessionTask; "" without one
 
-	Capabilities                json.RawMessage // its capabilities as JSON; nil for none
+	Capabilities                json.RawMessage // its capabilities as JSON, which must not be modified; nil for none
 	samples, elicits, listsRoot bool            // it can be asked these questions
+
+	shared unique.Handle[string] // has the bytes of Name and Capabilities, once for all sessions of one program
 }
 
 // Takes reports whether the client has declared the capability for a question.
@@ -96,11 +99,10 @@ func (d *Declared) setCapabilities(raw json.RawMessage) bool {
 // only the names.
 const maxCapabilities = 1 << 10
 
-// keptCapabilities returns a copy of the capabilities for a session, so that it does not keep the
-// whole message in memory.
+// keptCapabilities returns the capabilities as a session keeps them.
 func (d *Declared) keptCapabilities() json.RawMessage {
 	if len(d.Capabilities) <= maxCapabilities {
-		return slices.Clone(d.Capabilities)
+		return d.Capabilities
 	}
 	var names []string
 	for _, c := range []struct {
@@ -136,12 +138,24 @@ func ReadInitialize(params json.RawMessage) (d Declared, ok bool) {
 		case "clientInfo":
 			ok = isImplementation(value)
 			name, _ := TextOf(rawjson.Get(value, "name"))
-			d.Name = strings.Clone(name[:min(len(name), maxName)])
+			d.Name = name[:min(len(name), maxName)]
 		}
 		return ok
 	})
-	d.Capabilities = d.keptCapabilities()
+	d.share()
 	return d, plain && ok
+}
+
+// share makes the texts of d those that other sessions have too, so that it does not keep the whole message in memory, and ten
+// thousand sessions of one program keep them once.
+func (d *Declared) share() {
+	capabilities := d.keptCapabilities()
+	d.shared = unique.Make(d.Name + string(capabilities))
+	texts := d.shared.Value()
+	d.Name = texts[:len(d.Name)]
+	if capabilities != nil {
+		d.Capabilities = rawjson.Bytes(texts[len(d.Name):])
+	}
 }
 
 // isImplementation reports whether a value is null or can be an Implementation of the protocol.

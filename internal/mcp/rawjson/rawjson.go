@@ -113,6 +113,9 @@ func String(value []byte) string {
 // View returns bytes as a text, without a copy: nobody may change them while it is used.
 func View(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
 
+// Bytes returns the bytes of a text, without a copy: nobody may change them.
+func Bytes(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
+
 // Quote returns a text as a JSON string, byte for byte as encoding/json writes it.
 func Quote(text string) stdjson.RawMessage {
 	return AppendQuote(make([]byte, 0, QuotedSize(len(text))), text)

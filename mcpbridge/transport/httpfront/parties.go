@@ -112,6 +112,7 @@ func (p *parties) remove(m *member, of *program) {
 // addSession counts a session.
 func (p *parties) addSession(u *usage) {
 	u.member, u.program = p.add(u.party)
+	u.party.who = u.member.who // the same text, kept once
 	p.used(u)
 }
 

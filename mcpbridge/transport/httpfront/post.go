@@ -77,7 +77,7 @@ func (h *Front) serveStream(out *response, r *http.Request, u *usage, as turns.O
 		return // the client has left
 	}
 	out.keepAlive(false)
-	h.bridge.PassNews(ctx, u.Inbox, u.Done, news{out, u.Inbox}, as)
+	h.bridge.PassNews(ctx, u.Inbox, u.Done(), news{out, u.Inbox}, as)
 }
 
 // servePost serves a POST: one message, or a batch in the versions that have batches.

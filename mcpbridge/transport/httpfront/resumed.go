@@ -87,7 +87,7 @@ func (h *Front) goOn(out *response, r *http.Request, u *usage, event string) {
 		return
 	}
 	out.keepAlive(false)
-	_ = stream.Pass(r.Context(), u.Done, after, held.Outlet{Write: out.writeNow, GiveUp: out.giveUp})
+	_ = stream.Pass(r.Context(), u.Done(), after, held.Outlet{Write: out.writeNow, GiveUp: out.giveUp})
 }
 
 // writeNow writes and sends events that are complete.
