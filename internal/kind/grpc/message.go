@@ -70,12 +70,12 @@ func (a *answer) Read(p []byte) (int, error) {
 	case a.err != nil:
 		return 0, a.err
 	}
-	return bounded{a}.Read(p)
+	return bounded{a, a.from}.Read(p)
 }
 
 // first reads the first message. Of a broken one, connect gets what there is.
 func (a *answer) first() {
-	n, err := io.ReadFull(bounded{a}, a.head[:])
+	n, err := io.ReadFull(bounded{a, a.from}, a.head[:])
 	a.shown = a.head[:n]
 	size := int64(binary.BigEndian.Uint32(a.head[1:]))
 	if err != nil || a.head[0] != 0 || size == 0 || size > a.most { // the last one breaks off at the bound
@@ -95,12 +95,10 @@ func (a *answer) first() {
 func (a *answer) message(size int64) ([]byte, error) {
 	if size <= turns.Little {
 		text := make([]byte, size)
-		n, err := io.ReadFull(bounded{a}, text)
+		n, err := io.ReadFull(bounded{a, a.from}, text)
 		return text[:n], err
 	}
-	ctx := a.to.Context
-	reading := outbound.Reading{Length: size, Turn: func(n int, work func()) error { return turns.AccountOf(ctx).Work(ctx, n, work) }}
-	return reading.Exactly(bounded{a}, size)
+	return outbound.Counted(a.to.Context, size).Exactly(bounded{a, a.body}, size)
 }
 
 // cutOff returns the error of a body that ends too early, as the body itself gives it.
@@ -112,7 +110,11 @@ func cutOff(err error) error {
 }
 
 // bounded reads the body of an answer up to its bound.
-type bounded struct{ *answer }
+type bounded struct {
+	*answer
+
+	from io.Reader // body, or answer.from
+}
 
 // Read implements io.Reader.
 func (b bounded) Read(p []byte) (int, error) {

@@ -133,9 +133,7 @@ func (a *Attempt) Send(ctx context.Context, r Request) (*Reply, error) {
 		}
 		return nil, fault.New(fault.ExecutionFailed, "%s sent an answer with an unexpected encoding (Content-Encoding: %q)", a.sender.name, coding)
 	}
-	account := turns.AccountOf(ctx)
-	reading := outbound.Reading{Length: resp.ContentLength, Turn: func(n int, work func()) error { return account.Work(ctx, n, work) }}
-	reply.Said, err = reading.Body(account.Reader(ctx, resp.Body), a.sender.max)
+	reply.Said, err = outbound.Counted(ctx, resp.ContentLength).Body(resp.Body, a.sender.max)
 	return reply, err
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -113,92 +112,6 @@ func unquoted(err error) string {
 		text = strings.TrimRight(text, " :=") + " (…)"
 	}
 	return text
-}
-
-// Body reads an answer's body. A body over max bytes is an error, and never truncated. The error is
-// a *fault.Error.
-func Body(r io.Reader, max int64) ([]byte, error) { return Reading{}.Body(r, max) }
-
-// Reading is how the body of an answer that may be large is read.
-type Reading struct {
-	Length int64 // how many bytes the answer has, as it says; 0 or less if it does not
-	// Turn does work, which makes room for a body of n bytes and copies what is there, when it may: SPEC N2. Without
-	// it, work is done at once.
-	Turn func(n int, work func()) error
-}
-
-const (
-	// firstRoom is how many bytes a body has room for at first.
-	firstRoom = 4 << 10
-	// ahead is how many times as much as has come there may be room for, if the answer is said to be as long.
-	ahead = 4
-)
-
-// Body reads a body as Body does.
-func (g Reading) Body(r io.Reader, max int64) ([]byte, error) {
-	max = min(max, math.MaxInt-2)
-	var b []byte
-	var err error
-	for int64(len(b)) <= max && err == nil { // one byte more shows that the body is too long
-		if len(b) == cap(b) {
-			if err = g.grow(&b, max+1); err != nil {
-				break
-			}
-		}
-		var n int
-		n, err = r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	switch f, ok := errors.AsType[*fault.Error](err); {
-	case ok:
-		return nil, f
-	case err != nil:
-		reason, again := transportReason(err, true)
-		f := fault.New(fault.ExecutionFailed, "%s", reason)
-		f.Retry = &again
-		return nil, f
-	case int64(len(b)) > max:
-		return nil, fault.New(fault.ExecutionFailed, "the answer is over %d bytes, which is the limit (max_output)", max)
-	}
-	return b, nil
-}
-
-// Exactly reads n bytes. An error is the reader's own, and what has come by then is returned with it.
-func (g Reading) Exactly(r io.Reader, n int64) ([]byte, error) {
-	var b []byte
-	for int64(len(b)) < n {
-		if len(b) == cap(b) {
-			if err := g.grow(&b, n); err != nil {
-				return b, err
-			}
-		}
-		got, err := r.Read(b[len(b):cap(b)])
-		if b = b[:len(b)+got]; err != nil && int64(len(b)) < n {
-			return b, err
-		}
-	}
-	return b, nil
-}
-
-// grow makes room for more of a body, up to most bytes.
-func (g Reading) grow(b *[]byte, most int64) error {
-	room := int64(max(2*cap(*b), firstRoom))
-	if g.Length > 0 { // one byte more shows the end
-		room = min(g.Length+1, int64(max(ahead*cap(*b), firstRoom)))
-		if room <= int64(cap(*b)) { // it is longer than it said
-			room = 2 * int64(cap(*b))
-		}
-	}
-	room = min(room, most)
-	work := func() { *b = append(make([]byte, 0, room), *b...) }
-	if g.Turn == nil {
-		work()
-		return nil
-	}
-	return g.Turn(int(room), work)
 }
 
 // StatusFault is the error for an answer with a status other than 2xx (SPEC-TOOLS §4). The reason

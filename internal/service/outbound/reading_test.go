@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/outbound"
 )
 
@@ -42,12 +46,18 @@ func TestN2ABodyIsCopiedInTurns(t *testing.T) {
 		{"much shorter than it says", 16 << 20, 100_000, 16 << 20, 7},
 		{"empty", 0, 0, 16 << 20, 0},
 	} {
-		inTurn, room := false, 0
+		inTurn, room, counted := false, 0, 0
 		got, err := outbound.Reading{Length: c.length, Turn: func(n int, work func()) error {
+			if n > counted {
+				t.Errorf("%s: room for %d bytes is made, and %d are counted", c.what, n, counted)
+			}
 			inTurn = true
 			work()
 			inTurn = false
 			room += n
+			return nil
+		}, Room: func(n int64) error {
+			counted += int(n)
 			return nil
 		}}.Body(watched{t, iotest.HalfReader(bytes.NewReader(whole[:c.sent])), &inTurn}, c.most)
 		if err != nil || !bytes.Equal(got, whole[:c.sent]) {
@@ -64,4 +74,44 @@ func TestN2ABodyIsCopiedInTurns(t *testing.T) {
 	if _, err := (outbound.Reading{Turn: func(int, func()) error { return late }}).Body(bytes.NewReader(whole), 16<<20); err == nil {
 		t.Error("a body is read without a turn")
 	}
+}
+
+// SPEC S2: of answers that wait for room, only the beginning is in memory.
+func TestS2AnswersThatWaitAreNotRead(t *testing.T) {
+	const mebi = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		room := turns.NewRoom(16 * mebi)
+		var large atomic.Int32 // of which more than the beginning was read
+		var all sync.WaitGroup
+		read := make(chan struct{})
+		for range 64 {
+			all.Go(func() {
+				ctx, release := room.Open(t.Context(), turns.Owner{Caller: "ann"})
+				defer release()
+				whole := bytes.Repeat([]byte("x"), 4*mebi)
+				body := io.MultiReader(bytes.NewReader(whole[:100_000]), waiting{&large, read}, bytes.NewReader(whole[100_000:]))
+				if got, err := outbound.Counted(ctx, 4*mebi).Body(body, 16*mebi); err != nil || !bytes.Equal(got, whole) {
+					t.Errorf("%d bytes, %v", len(got), err)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := large.Load(); got == 0 || got > 3 {
+			t.Errorf("%d answers of 4 MiB are being read in a room of 16 MiB, of which one caller has half; want 2, and one more", got)
+		}
+		close(read)
+		all.Wait()
+	})
+}
+
+// waiting is a reader of nothing that counts who has come as far, and waits.
+type waiting struct {
+	here *atomic.Int32
+	end  <-chan struct{}
+}
+
+func (w waiting) Read([]byte) (int, error) {
+	w.here.Add(1)
+	<-w.end
+	return 0, io.EOF
 }
