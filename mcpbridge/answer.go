@@ -33,9 +33,9 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
 	c.trace = trace.From(ctx)
 	got, err := b.ask(callid.With(ctx, c.id), asked)
-	late := turns.AccountOf(ctx).Work(ctx, results.Weight(got), func() { a, c.how, rpcErr = b.answerTo(got, err, c) })
+	late := turns.AccountOf(ctx).WorkInParts(ctx, results.Weight(got), func(rest func()) { a, c.how, rpcErr = b.answerTo(got, err, c, rest) })
 	if late != nil {
-		a, c.how, rpcErr = b.answerTo(peer.Answer{}, late, c)
+		a, c.how, rpcErr = b.answerTo(peer.Answer{}, late, c, nil)
 	}
 	if got.Ended != nil {
 		got.Ended(a.Outcome(c.how.ok, c.how.code))
@@ -46,8 +46,8 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	return a, c, rpcErr
 }
 
-// answerTo turns the answer of the catalog into what the client gets, and what the log says.
-func (b *Bridge) answerTo(got peer.Answer, err error, c *loggedCall) (results.Answer, outcome, *jsonrpc.Error) {
+// answerTo turns the answer of the catalog into what the client gets, and what the log says. rest may be nil.
+func (b *Bridge) answerTo(got peer.Answer, err error, c *loggedCall, rest func()) (results.Answer, outcome, *jsonrpc.Error) {
 	known, _ := b.listedTraits(c.tool)
 	if got.Raw != nil && err == nil {
 		p, ok := results.Look(rawjson.Compact(got.Raw), true)
@@ -60,7 +60,7 @@ func (b *Bridge) answerTo(got peer.Answer, err error, c *loggedCall) (results.An
 		case c.from.Whole || int64(len(p.Raw)) <= b.inline():
 			return results.Answer{Passed: &p}, outcome{ok: !p.Failed, answerBytes: len(p.Raw), code: p.Code}, nil
 		default:
-			cut := results.NewCutter(b.large.store, b.inline(), c.keeper())
+			cut := b.cutter(c, rest)
 			res := cut.Passed(&p, known.Structured)
 			return results.Answer{Result: res}, outcome{ok: !res.IsError, answerBytes: results.Payload(res), code: cmp.Or(p.Code, string(fault.ExecutionFailed))}, nil
 		}
@@ -76,7 +76,7 @@ func (b *Bridge) answerTo(got peer.Answer, err error, c *loggedCall) (results.An
 		return results.Answer{}, how, rpcErr
 	}
 	if !c.from.Whole {
-		cut := results.NewCutter(b.large.store, b.inline(), c.keeper())
+		cut := b.cutter(c, rest)
 		res = cut.Bound(res, known.Structured)
 	}
 	how := outcome{ok: !res.IsError, answerBytes: results.Payload(res), fault: f}
@@ -88,9 +88,12 @@ func (b *Bridge) answerTo(got peer.Answer, err error, c *loggedCall) (results.An
 	return results.Answer{Result: res}, how, nil
 }
 
-// keeper returns for whom parts of the answer are kept.
-func (c *loggedCall) keeper() results.Keeper {
-	return results.Keeper{Owner: c.from.Owner(), Caller: c.from.Caller, Groups: c.from.Groups, Call: c.id}
+// cutter returns what makes the answer small enough. It keeps what is too large for the caller.
+func (b *Bridge) cutter(c *loggedCall, rest func()) results.Cutter {
+	by := results.Keeper{Owner: c.from.Owner(), Caller: c.from.Caller, Groups: c.from.Groups, Call: c.id}
+	cut := results.NewCutter(b.large.store, b.inline(), by)
+	cut.Rest = rest
+	return cut
 }
 
 // ask calls the catalog. A panic of a provider fails the call, and nothing else.

@@ -91,7 +91,10 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 			"the answer is too large for one message of this transport; read it in parts of %d bytes, at %s%s/OFFSET/LENGTH", most/results.Sixfold, results.Prefix, id)}
 	}
 	var result wire.Parts
-	if err := turns.AccountOf(ctx).Work(ctx, a.Size(), func() { result, err = a.Read(uri, size, r.self()) }); err != nil {
+	if err := turns.AccountOf(ctx).WorkInParts(ctx, a.Size(), func(rest func()) {
+		a.Rest = rest
+		result, err = a.Read(uri, size, r.self())
+	}); err != nil {
 		return nil, b.refused(ctx, wire.MethodRead, err)
 	}
 	if err != nil { // it was dropped since
@@ -105,7 +108,10 @@ func (b *Bridge) readLarge(ctx context.Context, r *Request, uri string) (wire.Pa
 func (b *Bridge) roomToRead(ctx context.Context, a results.Kept, most int64) (size int64, err error) {
 	err = b.awaitRoom(ctx, errNoRoomToRead, func(ctx context.Context, account *turns.Account) error {
 		var gone error
-		if err := account.Work(ctx, a.Size(), func() { size, gone = a.EncodedSize() }); err != nil || gone != nil || size > most {
+		if err := account.WorkInParts(ctx, a.Size(), func(rest func()) {
+			a.Rest = rest
+			size, gone = a.EncodedSize()
+		}); err != nil || gone != nil || size > most {
 			return cmp.Or(err, gone)
 		}
 		return account.Need(ctx, size)

@@ -109,6 +109,9 @@ type Cutter struct {
 	budget int64  // of the whole answer, as JSON
 	keep   int    // of a head or a tail, as text
 	by     Keeper // of its call
+
+	// Rest is called between parts of the work, as turns.Account.WorkInParts wants it. If nil, nothing is.
+	Rest func()
 }
 
 // NewCutter returns a Cutter that makes the answer of a call fit a budget in bytes.
@@ -281,6 +284,7 @@ func (c *Cutter) link(a Large, name string) keptPart {
 		a.mime = "application/octet-stream"
 	}
 	size := int64(a.Size())
+	a.rest = c.Rest
 	uri, most, ok := c.large.keep(a, c.by)
 	if !ok {
 		return keptPart{why: fmt.Sprintf("not kept, since %s may have %d bytes of answers kept", c.by.Caller, most)}

@@ -66,6 +66,7 @@ type Large struct {
 	text string // non-empty, or
 	blob []byte
 	mime string
+	rest func() // see Cutter.Rest
 }
 
 // Size returns its size in bytes.

@@ -21,15 +21,18 @@ type Kept struct {
 	blob     bool // it is not text
 	mime     string
 	encoded  *atomic.Int64 // what EncodedSize has returned; 0 before. It is nil for a part.
+
+	// Rest is called between portions that are read, as turns.Account.WorkInParts wants it. If nil, nothing is.
+	Rest func()
 }
 
 // put keeps the bytes of an answer.
 func (l *Store) put(a Large) Kept {
 	k := Kept{to: a.Size(), blob: a.blob != nil, mime: a.mime, encoded: new(atomic.Int64)}
 	if k.blob {
-		k.bytes = memfile.Keep(&l.area, a.blob)
+		k.bytes = memfile.Keep(&l.area, a.blob, a.rest)
 	} else {
-		k.bytes = memfile.Keep(&l.area, a.text)
+		k.bytes = memfile.Keep(&l.area, a.text, a.rest)
 	}
 	return k
 }
@@ -70,7 +73,9 @@ func (k Kept) portions(each func([]byte)) error {
 			n = wholeRunes(buf[:n])
 		}
 		each(buf[:n])
-		at += n
+		if at += n; k.Rest != nil && at < k.to {
+			k.Rest()
+		}
 	}
 	return nil
 }

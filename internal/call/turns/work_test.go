@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/orla-project/orla/internal/call/turns"
 )
@@ -122,6 +124,82 @@ func TestN2WorkOnLargeAnswersIsDoneInTurn(t *testing.T) {
 	})
 }
 
+// SPEC N2: who works in parts hands its turn on to another caller that waits, and gets the next one.
+func TestN2WorkInPartsHandsItsTurnOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := turns.NewRoom(1 << 20)
+		ends := heldTurns(t, room)
+		ends[0]()
+		var order []string // of what has the only turn
+		var done sync.WaitGroup
+		for _, caller := range []string{"ann", "bob"} {
+			done.Go(func() {
+				ctx, release := room.Open(t.Context(), turns.Owner{Caller: caller})
+				defer release()
+				if err := turns.AccountOf(ctx).WorkInParts(ctx, turns.Heavy, func(rest func()) {
+					for range 4 {
+						order = append(order, caller)
+						time.Sleep(3 * time.Millisecond) // it works
+						rest()
+					}
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		done.Wait()
+		if got := strings.Join(order, " "); got != "ann ann bob bob ann ann bob bob" {
+			t.Errorf("they work in the order %s", got)
+		}
+		for _, end := range ends[1:] {
+			end()
+		}
+		if room.Waiting() != 0 {
+			t.Error("somebody waits")
+		}
+	})
+}
+
+// Work in parts whose call ends while it waits for its next turn goes on without one, and gives none back.
+func TestWorkInPartsOfACallThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := turns.NewRoom(1 << 20)
+		ends := heldTurns(t, room)
+		ends[0]()
+		ctx, cancel := context.WithCancel(t.Context())
+		ctx, release := room.Open(ctx, turns.Owner{Caller: "ann"})
+		defer release()
+		parts := 0
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = turns.AccountOf(ctx).WorkInParts(ctx, turns.Heavy, func(rest func()) {
+				for ; parts < 4; parts++ {
+					time.Sleep(6 * time.Millisecond)
+					rest()
+				}
+			})
+		}()
+		synctest.Wait()
+		other, releaseOther := room.Open(t.Context(), turns.Owner{Caller: "bob"})
+		defer releaseOther()
+		if err := turns.AccountOf(other).BeginWork(other); err != nil { // at the first rest
+			t.Fatal(err)
+		}
+		cancel()
+		<-done
+		if parts != 4 {
+			t.Errorf("%d parts were done, want 4", parts)
+		}
+		turns.AccountOf(other).EndWork()
+		for _, end := range ends[1:] {
+			end()
+		}
+		holdTurns(t, room)() // each turn is there once
+	})
+}
+
 // Who leaves waits no longer, and work that panics gives its turn back.
 func TestWorkEndsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -157,6 +235,7 @@ func TestN2SmallWorkAllocatesNothing(t *testing.T) {
 	n := 0
 	if got := testing.AllocsPerRun(100, func() {
 		_ = turns.AccountOf(ctx).Work(ctx, 1000, func() { n++ })
+		_ = turns.AccountOf(ctx).WorkInParts(ctx, 1000, func(func()) { n++ })
 	}); got > 0 || n == 0 {
 		t.Errorf("%v allocations", got)
 	}

@@ -34,8 +34,9 @@ type Bytes struct {
 	heap []byte       // nil if they are in file, or dropped
 }
 
-// Keep keeps a copy of a text. It never fails.
-func Keep[T string | []byte](a *Area, text T) *Bytes {
+// Keep keeps a copy of a text. It never fails. Between its parts it calls rest, if that is not nil: the kernel is busy
+// with each, and so is the processor, for which others wait.
+func Keep[T string | []byte](a *Area, text T, rest func()) *Bytes {
 	b := &Bytes{size: len(text), area: a}
 	if b.size == 0 {
 		return b
@@ -51,12 +52,14 @@ func Keep[T string | []byte](a *Area, text T) *Bytes {
 			b.file, b.heap = nil, []byte(text)
 			return b
 		}
-		done += n
+		if done += n; rest != nil && done < b.size {
+			rest()
+		}
 	}
 	return b
 }
 
-// piece is how many bytes are written at once, so that the rest of the program need not wait long for the end of a write.
+// piece is how many bytes are written at once.
 const piece = 128 << 10
 
 // bytesOf returns the bytes of a text without a copy. They are only read.
@@ -118,14 +121,19 @@ func (a *Area) take(size int64) (*os.File, int64) {
 	return a.file, at
 }
 
-// give frees a place. Without any in use the file is closed.
+// give frees a place. Without any in use the file is closed. That takes the kernel a while, in which others take places.
 func (a *Area) give(at, size int64) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.live--; a.live == 0 {
-		_ = a.file.Close() // nobody needs what is in it
+	file := a.file
+	a.live--
+	last := a.live == 0
+	if last {
 		a.file = nil
+	}
+	a.mu.Unlock()
+	if last {
+		_ = file.Close() // nobody needs what is in it
 		return
 	}
-	punch(a.file, at, size)
+	punch(file, at, size) // it does nothing if another one was the last meanwhile
 }

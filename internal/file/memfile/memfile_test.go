@@ -14,7 +14,7 @@ import (
 func TestL4WhatIsKeptIsRead(t *testing.T) {
 	var a Area
 	text := strings.Repeat("0123456789abcdef", 10_001)
-	kept, other, empty := Keep(&a, text), Keep(&a, []byte(text[1:])), Keep(&a, "")
+	kept, other, empty := Keep(&a, text, nil), Keep(&a, []byte(text[1:]), nil), Keep(&a, "", nil)
 	p := make([]byte, 1000)
 	for from := 0; from < len(text); from += 997 {
 		n, err := kept.Read(p, from)
@@ -46,6 +46,20 @@ func TestL4WhatIsKeptIsRead(t *testing.T) {
 	}
 }
 
+// SPEC N2: a large text is kept in parts, between which others may work.
+func TestN2ALargeTextIsKeptInParts(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has files in memory")
+	}
+	var a Area
+	rests := 0
+	b := Keep(&a, bytes.Repeat([]byte("x"), 10*piece+1), func() { rests++ })
+	defer b.Drop()
+	if rests != 10 {
+		t.Errorf("there were %d rests, want 10", rests)
+	}
+}
+
 // SPEC L4: on Linux neither the heap nor the file has the memory of what was dropped, and the heap has nothing of what
 // is kept.
 func TestL4NothingIsInTheHeap(t *testing.T) {
@@ -55,16 +69,16 @@ func TestL4NothingIsInTheHeap(t *testing.T) {
 	var a Area
 	const each = 1 << 20
 	text := bytes.Repeat([]byte("x"), each+1)
-	first := Keep(&a, text)
+	first := Keep(&a, text, nil)
 	defer first.Drop()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 64 {
-		Keep(&a, text).Drop()
+		Keep(&a, text, nil).Drop()
 	}
 	kept := make([]*Bytes, 8)
 	for i := range kept {
-		kept[i] = Keep(&a, text)
+		kept[i] = Keep(&a, text, nil)
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 72*4<<10 {
@@ -112,7 +126,7 @@ func TestS2ReadsWhileOthersAreDropped(t *testing.T) {
 		all.Go(func() {
 			text := bytes.Repeat([]byte{byte('a' + i)}, 100_000)
 			for range 50 {
-				b := Keep(&a, text)
+				b := Keep(&a, text, nil)
 				var reader sync.WaitGroup
 				reader.Go(func() {
 					p := make([]byte, len(text))
