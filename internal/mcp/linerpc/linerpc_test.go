@@ -96,6 +96,9 @@ func inBubble(t *testing.T, test func(t *testing.T, p *process)) {
 	})
 }
 
+// readsMuch lets a process that has read nothing yet read many bytes at a time: many megabytes take long otherwise.
+func (p *process) readsMuch() { p.lines = bufio.NewReaderSize(p.theirIn, 64<<10) }
+
 // gets returns the next line that the process is sent.
 func (p *process) gets() (m struct {
 	ID     int64

@@ -264,6 +264,7 @@ func TestPostsAreBounded(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, p *process) {
+				p.readsMuch()
 				params := sized(test.bytes)(0)[0]
 				for range test.sent {
 					p.Post(turns.Owner{}, "notifications/x", params)
@@ -296,6 +297,7 @@ func TestPostsAreBounded(t *testing.T) {
 func TestPostsGiveTheirRoomBack(t *testing.T) {
 	needs.Time(t, "sends many megabytes")
 	inBubble(t, func(t *testing.T, p *process) {
+		p.readsMuch()
 		params := sized(1 << 20)(0)[0]
 		waiting := func() int {
 			synctest.Wait()
@@ -338,6 +340,7 @@ func TestNothingIsSentAfterTheEnd(t *testing.T) {
 func TestN2PostsAreSharedByCaller(t *testing.T) {
 	needs.Time(t, "sends many megabytes")
 	inBubble(t, func(t *testing.T, p *process) {
+		p.readsMuch()
 		large := sized(1 << 20)(0)[0]
 		for range 5 * maxPostBytes / 4 >> 20 {
 			p.Reply(turns.Owner{Caller: "ann", Session: "1"}, json.RawMessage(`"a"`), large, nil)
