@@ -26,7 +26,7 @@ type governed struct {
 	names   func() map[string]bool // made when it is used
 	number  uint64                 // of the catalog
 	servers map[string]*living     // that have tools of their own, by their names
-	lists   nameLists
+	lists   *nameLists
 	naming
 }
 
@@ -60,7 +60,6 @@ func (s *Supervisor) KnowOthers(tools []manifest.Tool, faulty []string) {
 // govern notes what has several names, and whose they are (SPEC-TOOLS 8.4). claims are those of this catalog.
 func (c *Catalog) govern(others others, claims map[claim][]string) {
 	c.governed.aliases, c.governed.shown = map[original][]string{}, map[original]string{}
-	c.governed.lists.of = map[original]*rules.NameList{}
 	for name, e := range c.entries {
 		tool := &e.of.tool
 		if tool.Kind == manifest.MCP {
@@ -87,6 +86,7 @@ func (c *Catalog) govern(others others, claims map[claim][]string) {
 // later sets what is made of the catalog when it is used.
 func (c *Catalog) later() {
 	c.governed.number = catalogs.Add(1)
+	c.governed.lists = &nameLists{of: map[original]*rules.NameList{}}
 	c.governed.tools = sync.OnceValue(c.toolNames)
 	c.governed.names = sync.OnceValue(c.allNames)
 	c.governed.peers = sync.OnceValue(c.peerTargets)

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
@@ -171,7 +172,7 @@ func (c *Catalog) namesOf(e *entry, before *governedEntry) *rules.NameList {
 	if its.tool == "" {
 		return c.listOf(its, e.listed.Name)
 	}
-	lists := &c.governed.lists
+	lists := c.governed.lists
 	lists.mu.Lock()
 	defer lists.mu.Unlock()
 	list := lists.of[its]
