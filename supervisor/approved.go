@@ -60,9 +60,10 @@ func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call,
 // now returns the tool of a call that has waited, and a context with which the call is made. It may be another tool than
 // the one that somebody has approved a call of, so that it is judged.
 func (s *Supervisor) now(ctx context.Context, before *entry, call *peer.Call, judge rejudge.Judge) (context.Context, *entry, error) {
-	c := s.catalog.Load()
-	e := c.entries[call.Tool]
+	c, e, err := s.successor(ctx, before)
 	switch {
+	case err != nil:
+		return ctx, nil, err
 	case e == nil:
 		return ctx, nil, fault.New(fault.UnsupportedTool, "there is no tool %q any more", call.Tool)
 	case e.withheld != nil:
@@ -73,7 +74,7 @@ func (s *Supervisor) now(ctx context.Context, before *entry, call *peer.Call, ju
 		}
 	}
 	target := c.targetOf(e)
-	ctx, err := rejudge.Of(rejudge.With(ctx, judge, target), target)
+	ctx, err = rejudge.Of(rejudge.With(ctx, judge, target), target)
 	return ctx, e, err
 }
 

@@ -32,7 +32,7 @@ func (s *Supervisor) publish() {
 		prompts:   map[string]Peer{},
 		held:      map[string]withheldPrompt{},
 		named:     map[string]Peer{},
-		known:     true,
+		unknown:   map[string]bool{},
 		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
@@ -57,7 +57,9 @@ func (s *Supervisor) publish() {
 			offers := l.shown.Load().offers
 			l.tools, l.offers = offers.Tools, offers
 			l.forget()
-			next.known = next.known && offers.Known
+			if !offers.Known {
+				next.unknown[name] = true
+			}
 			if offers.Silent {
 				next.silent = append(next.silent, silent{l.peer, offers})
 			}
@@ -284,7 +286,7 @@ func (c *Catalog) Of(tool string) string {
 // Known reports whether, when the catalog was made, every peer had said what it offers, or its time to do
 // so was over (SPEC D7a), and that none of the latter has said it since.
 func (c *Catalog) Known() bool {
-	return c.known && !slices.ContainsFunc(c.silent, func(s silent) bool { return s.peer.Offers() != s.offers })
+	return len(c.unknown) == 0 && !slices.ContainsFunc(c.silent, func(s silent) bool { return s.peer.Offers() != s.offers })
 }
 
 // silent is a peer that has not said what it offers, with the offers that say so.

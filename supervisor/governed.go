@@ -143,7 +143,7 @@ func (c *Catalog) allNames() map[string]bool {
 }
 
 // Told reports whether all peers have said what they offer: none has only let its time to do so pass.
-func (c *Catalog) Told() bool { return c.known && len(c.silent) == 0 }
+func (c *Catalog) Told() bool { return len(c.unknown) == 0 && len(c.silent) == 0 }
 
 // governedEntry is what rules have to know of an entry.
 type governedEntry struct {

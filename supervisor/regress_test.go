@@ -153,6 +153,64 @@ func TestChangesWhileTheOldOneEnds(t *testing.T) {
 	})
 }
 
+// SPEC E1, M8: a peer that takes the place of one that has not begun yet may be one of which nobody
+// knows what it offers, such as a version that has never run. Whatever waits, and what comes
+// meanwhile, waits until it has said so, and goes to it.
+func TestM8ASuccessorThatNobodyKnows(t *testing.T) {
+	for what, offers := range map[string]peer.Offers{
+		`"three `: {Known: true, Reads: true, Tools: listed("p"), Resources: resources("file:///p"), Prompts: []*mcp.Prompt{{Name: "p"}}},
+		"err ":    {Known: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			known := peer.Offers{Known: true, Reads: true, Tools: listed("p"), Resources: resources("file:///p"), Prompts: []*mcp.Prompt{{Name: "p"}}}
+			made := map[string]*patientPeer{"one": newPatientPeer("one", known), "two": newPatientPeer("two", known), "three": newPatientPeer("three", peer.Offers{})}
+			made["one"].closing = 3 * time.Second
+			s := inTurn(made)
+			defer serving(t, s)()
+			began := time.Now()
+			var asked sync.WaitGroup
+			want := func(ask func() (json.RawMessage, error)) {
+				asked.Go(func() {
+					raw, err := ask()
+					if err != nil {
+						raw = json.RawMessage("err " + err.Error())
+					}
+					if took := time.Since(began); !strings.HasPrefix(string(raw), what) || took != 4*time.Second {
+						t.Errorf("%s after %s, want %s when the third has said what it offers", raw, took, what)
+					}
+				})
+			}
+			ask := func() {
+				want(func() (json.RawMessage, error) {
+					a, err := s.Call(t.Context(), peer.Call{Tool: "p"})
+					return a.Raw, err
+				})
+				for method, params := range map[string]string{"resources/read": `{"uri":"file:///p"}`, "prompts/get": `{"name":"p"}`} {
+					want(func() (json.RawMessage, error) {
+						return s.Request(t.Context(), peer.Request{Method: method, Params: json.RawMessage(params)})
+					})
+				}
+				synctest.Wait()
+			}
+			s.Apply([]manifest.Tool{capsuleTool("p", "one")})
+			synctest.Wait()
+			s.Apply([]manifest.Tool{capsuleTool("p", "two")})
+			synctest.Wait()
+			ask() // these wait for the second
+			s.Apply([]manifest.Tool{capsuleTool("p", "three")})
+			ask() // and now they wait for the third, as these do
+			brief, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := s.Call(brief, peer.Call{Tool: "p"}); err == nil || brief.Err() == nil {
+				t.Errorf("a call whose time is over gives %v", err)
+			}
+			time.Sleep(3 * time.Second)
+			made["three"].offer(offers)
+			asked.Wait()
+		})
+	}
+}
+
 // What waits for a peer that is removed, without another in its place, is told so.
 func TestNobodyTakesThePlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

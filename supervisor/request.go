@@ -41,8 +41,8 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, tooLate(req.Method, requestTimeout))
 	defer cancel()
-	for {
-		c := s.catalog.Load()
+	for again := false; ; again = true {
+		c := s.having(ctx, func(c *Catalog) bool { return c.serves(req.Method, about, again) })
 		raw, err := c.request(ctx, req, about)
 		if !errors.Is(err, peer.ErrGone) || s.catalog.Load() == c {
 			return raw, err
@@ -126,6 +126,20 @@ func read(object json.RawMessage, wanted map[string]any) error {
 		return wrong == nil
 	})
 	return wrong
+}
+
+// serves reports whether a request need not wait for peers that have not said what they offer. Once
+// its peer has gone, only one that lists what it is about will do.
+func (c *Catalog) serves(method string, about subject, again bool) bool {
+	switch method {
+	case "prompts/get":
+		_, held := c.held[about.name]
+		return held || c.prompts[about.name] != nil
+	case "resources/read", "resources/subscribe":
+		p, listed := c.Holder(about.uri)
+		return listed || p != nil && !again
+	}
+	return true
 }
 
 func (c *Catalog) request(ctx context.Context, req peer.Request, about subject) (json.RawMessage, error) {

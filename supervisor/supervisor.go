@@ -150,7 +150,7 @@ type Catalog struct {
 	held      map[string]withheldPrompt // by name
 	named     map[string]Peer           // by the name of a manifest
 	peers     []Peer                    // in the order of their manifests' names
-	known     bool                      // what all of the peers offer
+	unknown   map[string]bool           // the manifests of peers that have not said what they offer
 	silent    []silent                  // of these it is known only that they have not said it
 	governed  governed
 	admit     func(context.Context, peer.Request, func() *rules.Target) error // see Options.AdmitRequest
@@ -235,8 +235,7 @@ func (s *Supervisor) Catalog() *Catalog { return s.catalog.Load() }
 // tool's timeout. An error has a fault code, that of an unknown tool matches
 // ErrUnknownTool, or it is the *jsonrpc.Error with which a tool refuses.
 func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got peer.Answer, err error) {
-	c := s.catalog.Load()
-	e := c.entries[call.Tool]
+	c, e := s.find(ctx, &call)
 	ctx = callid.Ensure(ctx) // one id for all attempts, also where nobody gave one
 	if s.opts.Audit == nil {
 		return s.answer(ctx, c, e, call)
@@ -313,49 +312,6 @@ func (e *entry) check(ctx context.Context, args json.RawMessage) error {
 		defer cancel()
 	}
 	return e.input.Validate(ctx, args)
-}
-
-// attempts is how an entry answers its calls: one attempt within the timeout,
-// and what Wrap puts around it.
-func (s *Supervisor) attempts(of manifest.Tool, listed *mcp.Tool, e *entry) Attempt {
-	once := func(ctx context.Context, call peer.Call) (peer.Answer, error) {
-		if e.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.tooLate)
-			defer cancel()
-		}
-		return s.ask(ctx, e, call)
-	}
-	if s.opts.Wrap == nil {
-		return once
-	}
-	return s.opts.Wrap(of, listed, once)
-}
-
-// ask asks a provider. When its manifest changes while the call waits for it,
-// its successor is asked, within the same deadline: nothing is lost (SPEC E1).
-func (s *Supervisor) ask(ctx context.Context, e *entry, call peer.Call) (peer.Answer, error) {
-	for {
-		answer, err := e.provider.Call(ctx, call)
-		if err == nil || !errors.Is(err, peer.ErrGone) {
-			return answer, err
-		}
-		c := s.catalog.Load()
-		next := c.entries[call.Tool]
-		if next == nil || next.provider == e.provider {
-			return answer, err
-		}
-		if next.withheld != nil {
-			return peer.Answer{}, fault.Unsent(next.withheld)
-		}
-		if ctx, err = rejudge.Of(ctx, c.targetOf(next)); err != nil {
-			return peer.Answer{}, err
-		}
-		if err := next.check(ctx, call.Args); err != nil {
-			return peer.Answer{}, err
-		}
-		e = next
-	}
 }
 
 // tooLate is why a request ends with its timeout.
