@@ -52,11 +52,17 @@ type named struct {
 }
 
 // New publishes what is known before the first start: what the manifest
-// declares, or what the capsule said the last time (SPEC D7a).
+// declares, or what the capsule said the last time (SPEC D7a). An update has
+// another version in the place of one that served: its tools stay until it has
+// said what it offers itself.
 func New(tool manifest.Tool, lists *records.Lists, pinned *pins.Store, log *slog.Logger) *Offering {
 	o := &Offering{tool: tool, lists: lists, pins: pinned.Of(tool), log: log}
 	said, known := lists.Load(tool)
-	if known {
+	was := known
+	if !known {
+		said, was = lists.Earlier(tool)
+	}
+	if was {
 		o.said = &said
 	}
 	o.publish(known || tool.Runtime.Declared)

@@ -33,9 +33,9 @@ func NewHolds(dir string) *Holds {
 	return &Holds{dir: dir, known: map[string]bool{}}
 }
 
-// holdKey is the same for all versions of a tool: NAME/1.0.0 that was stopped
+// toolKey is the same for all versions of a tool: NAME/1.0.0 that was stopped
 // does not start as NAME/1.1.0.
-func holdKey(t manifest.Tool) string {
+func toolKey(t manifest.Tool) string {
 	dir := filepath.Dir(t.Source)
 	if up := filepath.Dir(dir); filepath.Base(up) == t.Name {
 		dir = up
@@ -51,7 +51,7 @@ func (h *Holds) Load(t manifest.Tool) (held, known bool) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := holdKey(t)
+	k := toolKey(t)
 	if held, ok := h.known[k]; ok {
 		return held, true
 	}
@@ -70,7 +70,7 @@ func (h *Holds) Save(t manifest.Tool, held bool, log *slog.Logger) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := holdKey(t)
+	k := toolKey(t)
 	h.known[k] = held
 	if h.dir == "" {
 		return

@@ -31,7 +31,8 @@ type Lists struct {
 
 	mu     sync.Mutex // guards the fields that follow
 	known  map[string]Offered
-	warned bool // that they cannot be kept
+	latest map[string]Offered // what any version of a tool offered last, by toolKey
+	warned bool               // that they cannot be kept
 }
 
 // NewLists returns Lists that are kept in dir, which is made when it is needed.
@@ -40,11 +41,13 @@ func NewLists(dir string) *Lists {
 	if dir != "" {
 		wholefile.Sweep(dir)
 	}
-	return &Lists{dir: dir, known: map[string]Offered{}}
+	return &Lists{dir: dir, known: map[string]Offered{}, latest: map[string]Offered{}}
 }
 
 // Renew returns Lists in the same folder that ignore the files there, and replace them.
-func (l *Lists) Renew() *Lists { return &Lists{dir: l.dir, renewed: true, known: map[string]Offered{}} }
+func (l *Lists) Renew() *Lists {
+	return &Lists{dir: l.dir, renewed: true, known: map[string]Offered{}, latest: map[string]Offered{}}
+}
 
 // Offered is what a capsule said that it offers, in its own words.
 type Offered struct {
@@ -103,8 +106,25 @@ func (l *Lists) Load(t manifest.Tool) (Offered, bool) {
 	if err != nil || json.Unmarshal(raw, &said) != nil {
 		return Offered{}, false // the capsule is asked again, and the file is replaced
 	}
-	l.known[key(t)] = said.Offered
+	l.note(t, said.Offered)
 	return said.Offered, true
+}
+
+// note remembers in memory what the capsule of a manifest offers. The caller holds mu.
+func (l *Lists) note(t manifest.Tool, said Offered) {
+	l.known[key(t)], l.latest[toolKey(t)] = said, said
+}
+
+// Earlier returns what the capsule of another version of a manifest offered last, as far as that is
+// known to this Orla: until a version that has never run says what it offers, clients keep these tools.
+func (l *Lists) Earlier(t manifest.Tool) (said Offered, was bool) {
+	if l == nil {
+		return Offered{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said, was = l.latest[toolKey(t)]
+	return said, was
 }
 
 // OnlyTool is the name of the one tool that a capsule offered; "" if it offered none or
@@ -128,7 +148,7 @@ func (l *Lists) Save(t manifest.Tool, said Offered, log *slog.Logger) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.known[key(t)] = said
+	l.note(t, said)
 	if l.dir == "" {
 		return
 	}
@@ -160,11 +180,11 @@ func (l *Lists) Prune(tools []manifest.Tool) {
 			}
 		}
 	}
-	if len(l.known)+len(files) == 0 {
+	if len(l.latest)+len(files) == 0 { // latest has all that known has
 		return
 	}
 	kept := map[string]bool{} // names of tools that something is kept of; most tools are not capsules
-	for k := range l.known {
+	for k := range l.latest {
 		kept[nameIn(k)] = true
 	}
 	for _, file := range files {
@@ -173,7 +193,12 @@ func (l *Lists) Prune(tools []manifest.Tool) {
 	keys := map[string]bool{}
 	for i := range tools {
 		if kept[tools[i].Name] {
-			keys[key(tools[i])] = true
+			keys[key(tools[i])], keys[toolKey(tools[i])] = true, true
+		}
+	}
+	for k := range l.latest {
+		if !keys[k] {
+			delete(l.latest, k)
 		}
 	}
 	for k := range l.known {
