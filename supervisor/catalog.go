@@ -161,25 +161,66 @@ func (c *Catalog) serveOthers(claims *claiming, warn warner, order []*living) {
 	if readers > 1 {
 		c.reader = nil
 	}
+	c.serveTemplates(claims, warn, peers)
 	uri := func(r *mcp.Resource) string { return r.URI }
 	c.Resources = adopt(claims, aResource, peers, func(l *living) []*mcp.Resource {
-		return slices.DeleteFunc(slices.Clone(l.offers.Resources), func(r *mcp.Resource) bool { return isOwn(warn, r.URI, r.URI, l) })
-	}, uri, func(r *mcp.Resource, p Peer) bool {
-		c.share(r.URI, p)
-		return put(c.resources, r.URI, p)
+		return slices.DeleteFunc(slices.Clone(l.offers.Resources), func(r *mcp.Resource) bool {
+			return isOwn(warn, r.URI, r.URI, l) || c.isTaken(claims, r.URI, l)
+		})
+	}, uri, func(r *mcp.Resource, l *living) bool {
+		c.share(r.URI, l.peer)
+		return put(c.resources, r.URI, l.peer)
 	})
-	for _, t := range adopt(claims, aTemplate, peers, func(l *living) []peer.Template {
-		return slices.DeleteFunc(slices.Clone(l.offers.Templates), func(t peer.Template) bool { return isOwn(warn, t.URIs.Prefix(), t.URITemplate, l) })
-	}, func(t peer.Template) string { return t.URIs.Form }, func(t peer.Template, p Peer) bool {
-		c.share(t.URIs.Prefix(), p)
-		return put(c.templates, t.URITemplate, p)
-	}) {
-		c.matching.Add(t.URIs, c.templates[t.URITemplate])
+	c.Prompts = adopt(claims, aPrompt, peers, func(l *living) []*mcp.Prompt { return l.offers.Prompts }, func(p *mcp.Prompt) string { return p.Name },
+		func(of *mcp.Prompt, l *living) bool { return put(c.prompts, of.Name, l.peer) })
+}
+
+// serveTemplates adds the resource templates of all peers to a catalog.
+func (c *Catalog) serveTemplates(claims *claiming, warn warner, peers []*living) {
+	all := adopt(claims, aTemplate, peers, func(l *living) []peer.Template {
+		return slices.DeleteFunc(slices.Clone(l.offers.Templates), func(t peer.Template) bool {
+			return isOwn(warn, t.URIs.Prefix(), t.URITemplate, l) || isAnyScheme(warn, t, l)
+		})
+	}, func(t peer.Template) string { return t.URIs.Form }, func(t peer.Template, l *living) bool {
+		c.share(t.URIs.Prefix(), l.peer)
+		switch {
+		case !put(c.templates, t.URITemplate, l.peer):
+			return false
+		case l.owned() > 0:
+			c.owned.Add(t.URIs, l)
+		default:
+			c.matching.Add(t.URIs, l.peer)
+		}
+		return true
+	})
+	for _, t := range all {
 		c.Templates = append(c.Templates, t.ResourceTemplate)
 	}
+	c.owned.Sort()
 	c.matching.Sort()
-	c.Prompts = adopt(claims, aPrompt, peers, func(l *living) []*mcp.Prompt { return l.offers.Prompts }, func(p *mcp.Prompt) string { return p.Name },
-		func(of *mcp.Prompt, p Peer) bool { return put(c.prompts, of.Name, p) })
+}
+
+// isAnyScheme reports whether a template of an installed package matches URIs of schemes that it does not name, and
+// warns of it: it would answer for all that nobody else offers.
+func isAnyScheme(warn warner, t peer.Template, l *living) bool {
+	if l.owned() > 0 || strings.Contains(t.URIs.Prefix(), ":") {
+		return false
+	}
+	why := "a template of an installed package has to begin with the scheme of its URIs, such as notes:"
+	warn(why, why, t.URITemplate, l)
+	return true
+}
+
+// isTaken reports whether a resource of an installed package is one of a template of the user's own peers (SPEC M7).
+func (c *Catalog) isTaken(claims *claiming, uri string, l *living) bool {
+	if l.owned() > 0 {
+		return false
+	}
+	own, taken := c.owned.Find(uri)
+	if taken {
+		claims.dispute(dispute{aResource, l, own}, uri)
+	}
+	return taken
 }
 
 // share notes that a peer has resources with the scheme and authority of a URI.
@@ -242,7 +283,7 @@ func offered[T any](order []*living, of func(*living) []T, key func(T) string) [
 
 // adopt returns what is served of everything of one sort that peers offer. serve reports false for what
 // is served already.
-func adopt[T any](claims *claiming, sort sort, peers []*living, of func(*living) []T, key func(T) string, serve func(T, Peer) bool) []T {
+func adopt[T any](claims *claiming, sort sort, peers []*living, of func(*living) []T, key func(T) string, serve func(T, *living) bool) []T {
 	items := make(map[*living][]T, len(peers))
 	for _, l := range peers {
 		items[l] = of(l)
@@ -251,7 +292,7 @@ func adopt[T any](claims *claiming, sort sort, peers []*living, of func(*living)
 	winners := claims.winners(sort, offered(peers, func(l *living) []T { return items[l] }, key))
 	for _, l := range peers {
 		for _, item := range items[l] {
-			if winners[key(item)] == l && serve(item, l.peer) {
+			if winners[key(item)] == l && serve(item, l) {
 				listed = append(listed, item)
 			}
 		}

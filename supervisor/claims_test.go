@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -151,6 +152,43 @@ func TestM7TheUsersOwnComeFirst(t *testing.T) {
 	check("aaa")
 	s.Apply([]manifest.Tool{installed, own})
 	check("solo")
+}
+
+// SPEC M7: a resource that a template of one of the user's own matches is read from that one, also if an installed package
+// lists it, or has a template that matches it better. A template of a package that begins with no scheme is not served.
+func TestM7ATemplateOfTheUsersOwnComesFirst(t *testing.T) {
+	aaa := newFakePeer("aaa", peer.Offers{
+		Known: true, Reads: true, Resources: resources("notes://7", "deep://1/2", "other://1", "{x"),
+		Templates: templates("notes://8{+x}", "deep://{+x}", "{+any}", "not{+any}", "{scheme}://x"),
+	})
+	solo := newFakePeer("solo", peer.Offers{Known: true, Reads: true, Resources: resources("notes://home"), Templates: templates("notes://{id}", "deep://{a}/{b}")})
+	s := peers(map[string]*fakePeer{"aaa": aaa, "solo": solo})
+	installed := capsuleTool("aaa", "")
+	installed.Run.Setup.Package = "aaa h1:x"
+	s.Apply([]manifest.Tool{installed, capsuleTool("solo", "")})
+	reads(t, s, map[string]string{
+		"notes://7": "solo", "notes://8x": "solo", "notes://home": "solo", "deep://1/2": "solo", "deep://1/2/3": "aaa", "other://1": "aaa",
+	})
+	for _, uri := range []string{"file:///etc/passwd", "nothing://x", "noted://x"} {
+		if p, _ := s.Catalog().Holder(uri); p != nil {
+			t.Errorf("%s is read from %v", uri, p)
+		}
+	}
+	var uris, problems []string
+	for _, r := range s.Catalog().Resources {
+		uris = append(uris, r.URI)
+	}
+	if want := []string{"notes://home", "other://1", "{x"}; !slices.Equal(uris, want) {
+		t.Errorf("listed are %q, want %q", uris, want)
+	}
+	for _, p := range s.Problems() {
+		problems = append(problems, p.Err.Error())
+	}
+	if len(problems) != 1 || !strings.Contains(problems[0], `resource "notes://7" of aaa is not served, and 1 more: solo`) {
+		t.Errorf("what is not served is told as %q", problems)
+	}
+	s.Apply([]manifest.Tool{installed})
+	reads(t, s, map[string]string{"notes://7": "aaa", "deep://1/2": "aaa"})
 }
 
 // SPEC D7a: when a peer that was given up is about to say what it offers, there is something to wait for at once, until

@@ -191,7 +191,7 @@ func (c *Catalog) Loggers() []Peer {
 }
 
 // Holder is the peer that a resource belongs to: the one that lists it, or whose template
-// matches it best. What no peer lists may still exist, since a tool's answer may link to
+// matches it best. One of the user's own goes before one of an installed package (SPEC M7). What no peer lists may still exist, since a tool's answer may link to
 // it: it belongs to the peer that has all other resources of its authority, or else to
 // the only peer that can be read from, if there is exactly one. Without any, p is nil.
 func (c *Catalog) Holder(uri string) (p Peer, listed bool) {
@@ -200,6 +200,9 @@ func (c *Catalog) Holder(uri string) (p Peer, listed bool) {
 	}
 	if p, ok := c.resources[uri]; ok {
 		return p, true
+	}
+	if l, ok := c.owned.Find(uri); ok {
+		return l.peer, true
 	}
 	if p, ok := c.matching.Find(uri); ok {
 		return p, true

@@ -140,10 +140,11 @@ type Catalog struct {
 	Changed <-chan struct{}
 
 	changed   chan struct{}
-	entries   map[string]*entry // by the name of a tool
-	resources map[string]Peer   // by URI
-	templates map[string]Peer   // by URI template
-	matching  urimatch.Index[Peer]
+	entries   map[string]*entry         // by the name of a tool
+	resources map[string]Peer           // by URI
+	templates map[string]Peer           // by URI template
+	owned     urimatch.Index[*living]   // of the templates that the user's own peers serve
+	matching  urimatch.Index[Peer]      // of those of installed packages
 	realms    map[string]Peer           // whose all resources of an authority are (realmOf); nil if they are of several
 	reader    Peer                      // the only one that can be read from; nil if there is none, or more
 	prompts   map[string]Peer           // by name
