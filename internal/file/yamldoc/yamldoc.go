@@ -174,6 +174,13 @@ var (
 // syntaxFault turns an error of the parser into a fault. The text has a line for most errors and
 // never a column.
 func (d *Doc) syntaxFault(data []byte, err error) {
+	lines := bytes.Split(data, []byte("\n"))
+	for i, line := range lines {
+		if bytes.HasPrefix(line, []byte("<<<<<<< ")) {
+			d.faultAt(i+1, 1, "", "a conflict of git begins here that is not resolved")
+			return
+		}
+	}
 	m := syntaxLine.FindStringSubmatch(err.Error())
 	line, _ := strconv.Atoi(m[1]) // "" is line 0, which becomes 1 below
 	msg := m[2]
@@ -188,7 +195,6 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 			msg = "what begins with * is an alias, and there is no anchor of that name; put text in quotes"
 		}
 	}
-	lines := bytes.Split(data, []byte("\n"))
 	line = min(max(line, 1), len(lines))
 	if strings.HasPrefix(msg, "found a tab character") { // its line is that of the preceding token
 		for i := line - 1; i < len(lines); i++ {

@@ -158,6 +158,7 @@ func TestB5FaultsPoint(t *testing.T) {
 		"a bracket that stays open":              {"name: x\nruntime: {", "2:1: did not find expected node content; look at the indentation, quotes and brackets around here"},
 		"a question mark in braces":              {"name: x\nany: {a: string?, b: int}", `2:1: did not find expected ',' or '}'; put "string?" in quotes: inside of { } and [ ] a ? needs them`},
 		"a question mark before the brace":       {"name: x\nany: {a: {b: text?}}\n", `2:1: did not find expected ',' or '}'; put "text?" in quotes: inside of { } and [ ] a ? needs them`},
+		"a conflict of git":                      {"name: x\n<<<<<<< HEAD\nany: a\n=======\nany: b\n>>>>>>> theirs\n", "2:1: a conflict of git begins here that is not resolved"},
 		"a colon in a text":                      {"name: x\nany: a: b", `2:1: mapping values are not allowed in this context; put a text that has a colon in quotes, or look at the indentation`},
 		"an anchor that is not there":            {"name: x\nany: *b", "2:1: unknown anchor 'b' referenced"},
 		"values nested too deep":                 {"name: x\nany: " + deep, "2:106: any" + strings.Repeat("[0]", 100) + ": is nested more than 100 deep"},
