@@ -130,13 +130,34 @@ const (
 
 // Read reads a lock. One that does not exist is empty. The faults of others are yamldoc.Faults.
 func Read(file string) (*Lock, error) {
-	data, err := regularfile.Read(file, maxSize+1)
+	real, err := followed(file)
+	if err != nil {
+		return nil, err
+	}
+	data, err := regularfile.Read(real, maxSize+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Lock{}, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return Parse(file, data)
+}
+
+// followed returns the file behind a lock that is a link. It follows a link only to a file in the lock's own folder or
+// below it, as a volume of Kubernetes has it: a repository of others can have a link to any file of this user, such as
+// the lock of another project.
+func followed(file string) (string, error) {
+	if info, err := os.Lstat(file); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return file, nil
+	}
+	real, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return "", fmt.Errorf("%s is a link that leads nowhere: remove it", file)
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(file)); err != nil || !regularfile.Within(dir, real) {
+		return "", fmt.Errorf("%s is a link to %s, which is outside its folder: Orla does not follow it; put the file itself there", file, real)
+	}
+	return real, nil
 }
 
 // Parse reads the text of a lock. file is its name in faults.

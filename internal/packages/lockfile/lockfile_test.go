@@ -2,6 +2,7 @@ package lockfile_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -193,5 +194,53 @@ func TestPath(t *testing.T) {
 		if got := lockfile.Path(c.tools, c.config, c.home); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
+	}
+}
+
+// A lock that is a link is read and written only if it leads to a file in its own folder: a repository of others can have
+// a link to the lock of another project (SPEC M5).
+func TestM5ALockThatIsALink(t *testing.T) {
+	other, dir := filepath.Join(t.TempDir(), lockfile.Name), t.TempDir()
+	file := filepath.Join(dir, lockfile.Name)
+	if err := lockfile.Write(other, example()); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]string{
+		other:                           "is a link to " + other + ", which is outside its folder",
+		filepath.Join(dir, "not there"): "is a link that leads nowhere",
+		lockfile.Name:                   "is a link that leads nowhere",
+	} {
+		if err := os.Symlink(target, file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lockfile.Read(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a link to %s is read: %v, want %q", target, err, want)
+		}
+		if err := lockfile.Write(file, &lockfile.Lock{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a link to %s is written: %v, want %q", target, err, want)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := os.ReadFile(other); err != nil || !bytes.Equal(now, before) {
+		t.Errorf("the other lock has changed: %s, %v", now, err)
+	}
+	data := filepath.Join(dir, "..data")
+	if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(filepath.Join(data, lockfile.Name), before, 0o600), os.Symlink("..data/"+lockfile.Name, file)); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := lockfile.Read(file); err != nil || len(l.Packages) != 3 {
+		t.Errorf("a link in the folder is read as %v, %v", l, err)
+	}
+	if err := lockfile.Write(file, &lockfile.Lock{}); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(file); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("it is no link any more: %v, %v", info, err)
 	}
 }

@@ -115,8 +115,9 @@ func Write(file string, l *Lock) error {
 	if _, err := Parse(file, text); err != nil {
 		return err // it could not be read again
 	}
-	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real
+	file, err := followed(file)
+	if err != nil {
+		return err
 	}
 	next := filepath.Join(filepath.Dir(file), ".orla.lock.new")
 	mode := os.FileMode(0o644)
