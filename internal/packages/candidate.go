@@ -108,7 +108,7 @@ func (s *Session) Made(ctx context.Context, source lockfile.Source, from From, f
 	return s.prepare(ctx, lockfile.Package{Source: source}, from, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
 }
 
-// Locked fetches a package again exactly as the lock has it. Nothing is asked for: it gets what the lock grants.
+// Locked fetches a package again exactly as the lock has it. It gets what the lock grants, which has to be agreed to.
 func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidate, error) {
 	return s.again(ctx, entry, func(stage string) (tree origin.Tree, err error) {
 		switch entry.Source.Kind {
@@ -256,7 +256,7 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	name := c.Entry.Name
 	c.Before, c.shown.versions = s.Lock.Serving(name), versionsOf(s.Lock, name)
 	if c.shown.again {
-		c.Same = s.store.differs(ctx, c.Entry) == ""
+		s.compareWithLock(ctx, c)
 		return nil
 	}
 	c.Same, c.More, c.Unenforced, c.Reasons, c.Entry.Unenforced = false, nil, nil, nil, nil
@@ -298,6 +298,21 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	c.Entry.Serves = c.Before == nil || manifest.CompareVersions(c.Entry.Version, c.Before.Version) >= 0 || !s.IsThere(*c.Before)
 	return nil
 }
+
+// compareWithLock is compare for what the lock has already, perhaps as somebody else wrote it: who installs it here has not
+// agreed yet that it gets what the lock grants.
+func (s *Session) compareWithLock(ctx context.Context, c *Candidate) {
+	c.Asked = granted(&c.Entry)
+	if c.Same = s.store.differs(ctx, c.Entry) == ""; c.Same {
+		c.More, c.Unenforced, c.Reasons = nil, nil, nil
+		return
+	}
+	c.More = c.Asked
+	c.Unenforced, c.Reasons = s.store.Machine.Unenforced(c.Asked)
+}
+
+// IsFirst reports whether no version serves here yet, whatever the lock says.
+func (c *Candidate) IsFirst() bool { return c.Before == nil || !c.session.IsThere(*c.Before) }
 
 // versionsOf are copies of the entries of a name.
 func versionsOf(lock *lockfile.Lock, name string) (list []lockfile.Package) {

@@ -59,8 +59,10 @@ func (c *Candidate) put(ctx context.Context) error {
 	if err := c.compareAgain(ctx); err != nil {
 		return err
 	}
-	c.Entry.Unenforced = append(c.Entry.Unenforced, permission.Texts(c.Unenforced)...)
-	slices.Sort(c.Entry.Unenforced)
+	if !c.shown.again { // else the lock stays as it is
+		c.Entry.Unenforced = append(c.Entry.Unenforced, permission.Texts(c.Unenforced)...)
+		slices.Sort(c.Entry.Unenforced)
+	}
 	s := c.session
 	before := s.Lock
 	next := before.Clone()

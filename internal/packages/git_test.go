@@ -145,7 +145,10 @@ func TestM5LockedInstalls(t *testing.T) {
 	if list, err := p.store.Verify(t.Context()); err != nil || len(list) != 1 || list[0].Problem != "it is not installed" {
 		t.Errorf("verify says %v, %v", list, err)
 	}
-	p.must(locked(packages.Consent{})) // it was agreed to
+	if err := locked(packages.Consent{}); !errors.Is(err, packages.ErrConsent) { // who cloned it has not agreed to anything
+		t.Errorf("without consent an install of the lock ends with %v", err)
+	}
+	p.must(locked(packages.Consent{Permissions: true}))
 	if now, _ := os.ReadFile(p.store.Lock); string(now) != string(text) || p.serves() != "1.0.0" {
 		t.Errorf("the lock is now\n%s\nand %q serves", now, p.serves())
 	}
@@ -155,7 +158,7 @@ func TestM5LockedInstalls(t *testing.T) {
 	if err != nil || !strings.Contains(list[0].Problem, "its files have changed") {
 		t.Errorf("verify says %v, %v", list, err)
 	}
-	p.must(locked(packages.Consent{}))
+	p.must(locked(packages.Consent{Permissions: true}))
 	if list, err := p.store.Verify(t.Context()); err != nil || list[0].Problem != "" {
 		t.Errorf("after an install of the lock verify says %v, %v", list, err)
 	}

@@ -72,7 +72,7 @@ func TestM5BundlesAgain(t *testing.T) {
 		t.Fatalf("the lock is\n%s", lock)
 	}
 	i.remove("asks", "1.0.0")
-	i.must("install")
+	i.must("install", "--yes")
 	if out := i.must("verify"); !strings.Contains(out, "as the lock has it") || fileText(t, i.dir, "orla.lock") != lock || fileText(t, i.dir, "tools", "asks", "secret.yaml") != secret {
 		t.Errorf("verify prints %s; the lock is\n%s", out, fileText(t, i.dir, "orla.lock"))
 	}
@@ -82,7 +82,7 @@ func TestM5BundlesAgain(t *testing.T) {
 	if out, err := i.orla("install"); err == nil || !strings.Contains(out, `"key" needs a value`) || strings.Contains(out, `"zone" needs`) || strings.Contains(out, "all that the lock has") {
 		t.Errorf("without the secret: %v %s", err, out)
 	}
-	i.must("install", "--set", "key=other")
+	i.must("install", "--yes", "--set", "key=other")
 	if got := fileText(t, i.dir, "tools", "asks", "secret.yaml"); !strings.Contains(got, "other") || fileText(t, i.dir, "orla.lock") != lock {
 		t.Errorf("the secret is\n%s", got)
 	}
@@ -134,7 +134,7 @@ func TestM5ServersAgain(t *testing.T) {
 	}
 	short := entries[len(entries)-1].Name()
 	i.remove(short, "0.15.2")
-	i.must("install")
+	i.must("install", "--yes")
 	if out := i.must("verify"); !strings.Contains(out, "as the lock has it") || fileText(t, i.dir, "orla.lock") != lock {
 		t.Errorf("verify prints %s; the lock is\n%s", out, fileText(t, i.dir, "orla.lock"))
 	}
@@ -343,6 +343,40 @@ func TestM7WhatTheConfigurationGivesIsShown(t *testing.T) {
 		}
 		i.must("uninstall", "say")
 	}
+}
+
+// SPEC M7: whoever installs what a lock has, such as that of a repository that was cloned, sees what the lock and the
+// configuration give, and has to agree to it, also with --frozen. What is there already is not asked about.
+func TestM7AnInstallOfTheLockAsks(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	const asks = "permissions: [network, 'network:example.com']\n"
+	i.version("1.0.0", "#!/bin/sh\n", asks)
+	i.must("install", "--yes", "--accept-unenforced", "--local", i.src)
+	lock := fileText(t, i.dir, "orla.lock")
+	refused := func(why, want string, args ...string) {
+		t.Helper()
+		i.remove("say", "")
+		out, err := i.orla(append([]string{"install"}, args...)...)
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v\n%s", why, err, out)
+		}
+		if _, err := os.Stat(filepath.Join(i.dir, "tools", "say", "1.0.0")); err == nil {
+			t.Errorf("%s: it is installed", why)
+		}
+	}
+	refused("without an agreement", "network: the whole network")
+	refused("without an agreement", "--yes agrees to them", "--frozen")
+	refused("with --yes alone", "--accept-unenforced accepts that", "--yes", "--frozen")
+	i.must("install", "--yes", "--accept-unenforced", "--frozen")
+	if out := i.must("install"); !strings.Contains(out, "all that the lock has is installed") || fileText(t, i.dir, "orla.lock") != lock {
+		t.Errorf("once more: %s, and the lock is\n%s", out, fileText(t, i.dir, "orla.lock"))
+	}
+	i.write(i.dir, "orla.lock", strings.NewReplacer("    permissions:\n      - network\n      - network:example.com\n", "", "    unenforced:\n      - network:example.com\n", "").Replace(lock))
+	i.write(i.dir, "orla.yaml", "packages:\n  - {name: say, source: "+i.src+", isolation: none}\n")
+	refused("a configuration that gives it more", "isolation: none: it runs as you do")
+	i.write(i.dir, "orla.yaml", "")
+	i.must("install")
 }
 
 // SPEC M7: an image that a package names is shown, and has to be agreed to.

@@ -45,7 +45,7 @@ func (c command) install() *cobra.Command {
 			"into ~/.orla/tools. Without a tag, the highest stable version is installed.\n\n" +
 			"What the package asks for is shown first. Installed tools run sandboxed, and get no\n" +
 			"more than that. orla.lock records it: keep it in version control. Without a name,\n" +
-			"exactly what orla.lock has is installed.",
+			"exactly what orla.lock has is installed, once you have agreed.",
 		Example: "  orla install fetch\n  orla install fetch@v1.2.0 --yes\n  orla install https://example.com/fetch.git\n" +
 			"  orla install --local ./fetch\n  orla install --frozen",
 		Args: func(_ *cobra.Command, words []string) error {
@@ -227,12 +227,7 @@ func (c command) installLocked(ctx context.Context, p *place, s *packages.Sessio
 		if wrong[entry.Name+"@"+entry.Version] == "" {
 			continue
 		}
-		candidate, err := c.locked(ctx, p, s, entry, w)
-		if err == nil {
-			err = candidate.Install(ctx, packages.Consent{}) // the lock has what was agreed to
-			candidate.Discard()
-		}
-		if err != nil {
+		if err := c.installEntry(ctx, p, s, entry, w); err != nil {
 			faults = append(faults, err)
 			continue
 		}
@@ -245,6 +240,22 @@ func (c command) installLocked(ctx context.Context, p *place, s *packages.Sessio
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
+}
+
+// installEntry installs what the lock has of one version. Somebody else may have written the lock and the configuration, as in
+// a repository that was cloned, so that a person here has to agree to what they give.
+func (c command) installEntry(ctx context.Context, p *place, s *packages.Session, entry lockfile.Package, w wanted) error {
+	candidate, err := c.locked(ctx, p, s, entry, w)
+	c.clearProgress(p)
+	if err != nil {
+		return err
+	}
+	defer candidate.Discard()
+	agreed, err := c.consent(ctx, p, candidate, w.agreement)
+	if err != nil {
+		return err
+	}
+	return candidate.Install(ctx, agreed)
 }
 
 // done notifies a running Orla, and prints what was installed.

@@ -41,9 +41,9 @@ func given(candidate *packages.Candidate, cfg *config.Loaded) (lines []string) {
 }
 
 // isGivenMore reports whether somebody has to agree to what no permission says: to an image, of which each version may name another, and
-// to what the configuration gives a package that there is no version of yet.
+// to what the configuration gives a package that there is no version of here yet.
 func isGivenMore(candidate *packages.Candidate, cfg *config.Loaded) bool {
-	return candidate.Tool.Isolation.Image != "" || candidate.Before == nil && len(cfg.PackageOf(candidate.Entry.Name, candidate.Entry.Source).Gives()) > 0
+	return candidate.Tool.Isolation.Image != "" || candidate.IsFirst() && len(cfg.PackageOf(candidate.Entry.Name, candidate.Entry.Source).Gives()) > 0
 }
 
 // wantsMore says why somebody has to agree.
