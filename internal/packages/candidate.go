@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/permission"
@@ -97,10 +98,18 @@ func (s *Session) Local(ctx context.Context, path string) (*Candidate, error) {
 	entry := lockfile.Package{Source: lockfile.Source{Kind: lockfile.Local, URL: path}}
 	return s.prepare(ctx, entry, From{}, func(stage string) (origin.Tree, error) {
 		if info.IsDir() {
-			return origin.Tree{}, origin.Copy(ctx, path, stage, s.store.Limits)
+			return origin.Tree{}, s.copy(ctx, path, stage)
 		}
 		return origin.Tree{}, origin.Unpack(ctx, path, stage, s.store.Limits)
 	})
+}
+
+// copy copies the folder of a package into a stage. One that has the folder of tools in it would be copied with all that is installed.
+func (s *Session) copy(ctx context.Context, from, stage string) error {
+	if permission.Below(regularfile.Real(s.store.Dir), regularfile.Real(from)) {
+		return fmt.Errorf("%s has the folder of tools in it, %s, which is no part of a package: install it from another folder, or with --tools-dir", from, s.store.Dir)
+	}
+	return origin.Copy(ctx, from, stage, s.store.Limits)
 }
 
 // Made takes a package that fill writes into a folder, such as that of an MCP bundle. from has its name and version.
@@ -128,7 +137,7 @@ func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidat
 			if info, err := os.Stat(entry.Source.URL); err != nil {
 				return tree, err
 			} else if info.IsDir() {
-				return tree, origin.Copy(ctx, entry.Source.URL, stage, s.store.Limits)
+				return tree, s.copy(ctx, entry.Source.URL, stage)
 			}
 			return tree, origin.Unpack(ctx, entry.Source.URL, stage, s.store.Limits)
 		case lockfile.Bundle, lockfile.Server:
@@ -269,7 +278,7 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 		return err
 	}
 	if c.Before != nil && c.Before.Version != c.Entry.Version && c.Tool.Runtime.Generated {
-		return fmt.Errorf("%s %s is installed, and only one version of a server can be installed; run orla uninstall %s first", name, c.Before.Version, name)
+		return OneVersion(*c.Before)
 	}
 	if old := s.Lock.Find(name, c.Entry.Version); old != nil {
 		switch {
@@ -297,6 +306,11 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	}
 	c.Entry.Serves = c.Before == nil || manifest.CompareVersions(c.Entry.Version, c.Before.Version) >= 0 || !s.IsThere(*c.Before)
 	return nil
+}
+
+// OneVersion is the error for another version of a remote server or an image than that of an entry.
+func OneVersion(installed lockfile.Package) error {
+	return fmt.Errorf("%s %s is installed, and only one version of a server can be installed; run orla uninstall %[1]s first", installed.Name, installed.Version)
 }
 
 // compareWithLock is compare for what the lock has already, perhaps as somebody else wrote it: who installs it here has not

@@ -240,6 +240,21 @@ func TestM6Signers(t *testing.T) {
 	r.wants(r.install(func(f *packages.From) { f.Signers, f.Unsigned = []string{key}, true }), "not signed as it must be")
 }
 
+// A folder that has the folder of tools in it is refused at the first time, and not only when it would be copied into itself.
+func TestM3AFolderWithTheFolderOfTools(t *testing.T) {
+	p := newProject(t)
+	dir := p.source("say", "1.0.0", "")
+	p.must(os.Symlink(dir, dir+"-link"))
+	for _, where := range []string{filepath.Join(dir, "tools"), dir, filepath.Join(dir+"-link", "tools")} {
+		p.store.Dir = where
+		if err := p.install(dir); err == nil || !strings.Contains(err.Error(), "has the folder of tools in it") {
+			t.Errorf("with the folder of tools at %s: %v", where, err)
+		}
+	}
+	p.store.Dir = dir + "-tools"
+	p.must(p.install(dir))
+}
+
 // SPEC M7: permissions have to be agreed to, those that cannot be enforced separately, and an update that asks for
 // more asks again.
 func TestM7Consent(t *testing.T) {

@@ -168,28 +168,46 @@ func TestM5ServersAgain(t *testing.T) {
 func TestM3AnImageIsPulledWithConsent(t *testing.T) {
 	t.Parallel()
 	i := newInstallable(t)
-	h := mcpregistry.Handler([]json.RawMessage{json.RawMessage(`{"name":"com.example/thing","version":"1.0.0","description":"x","packages":[` +
-		`{"registryType":"oci","identifier":"registry.example.com/a/thing:1.0.0","transport":{"type":"stdio"}}]}`)}, nil)
-	s := httptest.NewServer(h)
+	version := func(v string) json.RawMessage {
+		return json.RawMessage(`{"name":"com.example/thing","version":"` + v + `","description":"x","packages":[` +
+			`{"registryType":"oci","identifier":"registry.example.com/a/thing:` + v + `","transport":{"type":"stdio"}}]}`)
+	}
+	var served atomic.Pointer[http.Handler]
+	serve := func(versions ...json.RawMessage) {
+		h := mcpregistry.Handler(versions, nil)
+		served.Store(&h)
+	}
+	serve(version("1.0.0"))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*served.Load()).ServeHTTP(w, r) }))
 	defer s.Close()
 	i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nregistries: ["+s.URL+"/v0.1]\n")
 	bin, log := t.TempDir(), filepath.Join(i.home, "engine.log")
 	i.write(bin, "podman", "#!/bin/sh\necho \"$*\" >>"+log+"\necho '[\"registry.example.com/a/thing@sha256:"+strings.Repeat("1", 64)+"\"]'\n")
-	install := func(args ...string) (string, error) {
-		cmd := i.command(append([]string{"install", "com.example/thing"}, args...)...)
+	orla := func(args ...string) (string, error) {
+		cmd := i.command(args...)
 		cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := install(); err == nil || !strings.Contains(out, "has to be pulled, and there is no terminal") {
-		t.Errorf("without consent: %v\n%s", err, out)
+	refused := func(want string, args ...string) {
+		t.Helper()
+		_ = os.Remove(log) // it is not there the first time
+		if out, err := orla(args...); err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+		if text, err := os.ReadFile(log); err == nil {
+			t.Errorf("%v: the engine was asked to %s", args, text)
+		}
 	}
-	if text, err := os.ReadFile(log); err == nil {
-		t.Errorf("the engine was asked to %s", text)
-	}
-	if out, err := install("--yes"); err != nil || !strings.Contains(fileText(t, log), "pull") {
+	refused("has to be pulled, and there is no terminal", "install", "com.example/thing")
+	if out, err := orla("install", "com.example/thing", "--yes"); err != nil || !strings.Contains(fileText(t, log), "pull") {
 		t.Errorf("with consent: %v\n%s", err, out)
 	}
+	i.remove("thing", "1.0.0")
+	refused("has to be pulled, and there is no terminal", "install") // the lock may be somebody else's
+	serve(version("1.1.0"), version("1.0.0"))
+	i.must("cache", "clear")
+	refused("only one version of a server can be installed", "update", "--dry-run", "--yes")
 }
 
 // docs/decisions/0048: a repository of this machine that the command line named once is opened again, unless it is in the

@@ -93,6 +93,9 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 		source.Kind = lockfile.Bundle
 		return c.fromBundle(ctx, s, source, file, made.Name, w)
 	}
+	if before := w.again.entry; before != nil && made.Resource != nil && made.Version != before.Version { // before anything is pulled
+		return nil, packages.OneVersion(*before)
+	}
 	if err := c.mayPull(ctx, made.Image, w); err != nil {
 		return nil, err
 	}
@@ -138,10 +141,10 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 }
 
 // mayPull asks whether an image may be pulled, which has to be before its permissions are shown: only so its digest is known.
-// Nothing is asked for an image with a digest ("" here), nor for what the lock has.
+// Nothing is asked for an image with a digest ("" here), which the first call pulls.
 func (c command) mayPull(ctx context.Context, image string, w wanted) error {
 	switch {
-	case image == "" || w.yes || w.again.exact:
+	case image == "" || w.yes:
 		return nil
 	case !c.asks():
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the image %s has to be pulled, and there is no terminal to ask on; nothing was changed", image), Hint: "--yes agrees to that, and to the permissions of the server"}

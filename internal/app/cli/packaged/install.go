@@ -101,7 +101,9 @@ func parseWord(word string) (url, name, ref string, err error) {
 			return "", "", "", errors.New("nothing follows the @")
 		}
 	}
-	if strings.Contains(word, ":") {
+	if scheme, _, ok := strings.Cut(word, ":"); ok && slices.Contains([]string{"npm", "pypi", "pip", "oci", "docker"}, scheme) {
+		return "", "", "", fmt.Errorf("%s is not the URL of a git repository; packages of npm and PyPI and images are installed by the name of a server that an MCP registry has", word)
+	} else if ok {
 		url = word
 	} else {
 		name = word
@@ -136,6 +138,21 @@ func refusePath(word string) error {
 		return &exit.Error{Code: exit.Usage, Err: err, Hint: "orla install wants a name, the URL of a git repository, or --local PATH"}
 	}
 	return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%s is a path, not a name", word), Hint: "orla install --local " + terminal.Printable(word)}
+}
+
+// orLocal adds to the error for a word that it may be a file or a folder here.
+func orLocal(word string, err error) error {
+	if err == nil || word == "" || strings.Contains(word, ":") {
+		return err
+	}
+	if _, no := os.Stat(word); no != nil {
+		return err
+	}
+	code := exit.Failed
+	if f, ok := errors.AsType[*exit.Error](err); ok {
+		code = f.Code
+	}
+	return &exit.Error{Code: code, Err: err, Hint: "it is a file or a folder here too: orla install --local " + terminal.Printable(word)}
 }
 
 // candidate brings the package that was asked for into a stage.
@@ -181,7 +198,7 @@ func (c command) installOne(ctx context.Context, p *place, word string, w wanted
 	candidate, err := c.candidate(ctx, p, s, word, w)
 	c.clearProgress(p)
 	if err != nil {
-		return err
+		return orLocal(word, err)
 	}
 	defer candidate.Discard()
 	c.missing(ctx, candidate)
