@@ -4,8 +4,10 @@ package sources
 import (
 	"context"
 	"log/slog"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/orla-project/orla/internal/app/config"
@@ -60,7 +62,7 @@ func (f *Folders) Point(ctx context.Context, cfg *config.Loaded, home string) {
 		set = append(set, one)
 	}
 	for _, root := range roots {
-		add(root, watch.Options{Except: []string{".orla"}}) // where packages are brought before they are installed
+		add(root, watch.Options{Except: []string{".orla"}, Ignore: ignored}) // .orla is where packages are brought before they are installed
 	}
 	for _, lock := range locks { // which version serves, and what it may do
 		add(filepath.Dir(lock), watch.Options{Paths: []string{filepath.Base(lock)}, Content: true})
@@ -70,6 +72,23 @@ func (f *Folders) Point(ctx context.Context, cfg *config.Loaded, home string) {
 	default:
 	}
 	f.next <- set
+}
+
+// ignored is watch.Ignored, but for the Python of a virtual environment (SPEC R2): when it is made, a tool that was refused
+// without it can be served. Nothing else in the environment counts.
+func ignored(rel string, isDir bool) bool {
+	isVenv := func(rel string) bool { return path.Base(rel) == ".venv" || path.Base(rel) == "venv" }
+	dir, base := path.Split(rel)
+	dir = path.Clean(dir)
+	switch {
+	case isDir && isVenv(rel):
+		return false
+	case isVenv(dir):
+		return !isDir || base != "bin"
+	case path.Base(dir) == "bin" && isVenv(path.Dir(dir)):
+		return isDir || !strings.HasPrefix(base, "python")
+	}
+	return watch.Ignored(rel, isDir)
 }
 
 // Run serves the newest set of watchers until ctx ends.

@@ -73,3 +73,32 @@ func TestA5AVenvBesideATool(t *testing.T) {
 		t.Errorf("orla validate says %s", out)
 	}
 }
+
+// SPEC R2: tools that wait for a .venv are served when somebody makes it, without a save.
+func TestR2AVenvThatIsMadeWhileOrlaRuns(t *testing.T) {
+	t.Parallel()
+	tools := t.TempDir()
+	// For these tests a shell is the Python.
+	testkit.WriteTool(t, tools, "simple.py", "#!.venv/bin/python\necho it runs\n")
+	testkit.WriteTool(t, filepath.Join(tools, "say"), "tool.yaml", "name: say\nversion: 1.0.0\ndescription: It says its version.\nentrypoint: main.py\nruntime: {mode: capsule}\nmcp: {input_schema: {}}\n")
+	testkit.WriteTool(t, filepath.Join(tools, "say"), "main.py", strings.ReplaceAll(strings.Replace(shCapsule, "/bin/sh", ".venv/bin/python", 1), "VERSION", "1.0.0"))
+	o := serveOrla(t, tools)
+	for _, at := range []string{tools, filepath.Join(tools, "say")} {
+		bin := filepath.Join(at, ".venv", "bin")
+		if err := os.MkdirAll(bin, 0o755); err != nil { //nolint:gosec // a tool is run from it
+			t.Fatal(err)
+		}
+	}
+	o.waitLog("reload", nil) // when there is no Python in it yet
+	for _, at := range []string{tools, filepath.Join(tools, "say")} {
+		if err := os.Symlink("/bin/sh", filepath.Join(at, ".venv", "bin", "python")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"simple": "it runs", "say": "1.0.0"} {
+		testkit.Eventually(t, name+" answers", func() bool {
+			a, err := o.call(name, "{}")
+			return err == nil && a.Result != nil && !a.Result.IsError && len(a.Result.Content) == 1 && strings.TrimSpace(a.Result.Content[0].Text) == want
+		})
+	}
+}
