@@ -117,7 +117,7 @@ func (a *access) enter(g Guest, origin string, now, ends time.Time) (token, key 
 	own := 0
 	for _, one := range a.sessions {
 		if one.Name == g.Name && (one.Token == "") == (g.Token == "") {
-			if own++; least == nil || one.lastUse().Before(least.lastUse()) {
+			if own++; least == nil || one.givesWayTo(least) {
 				least = one
 			}
 		}
@@ -213,6 +213,17 @@ func (s *session) owner() turns.Owner {
 func (s *session) has(key string) bool {
 	given := digestOf(key)
 	return subtle.ConstantTimeCompare(given[:], s.key[:]) == 1
+}
+
+// givesWayTo reports whether a session is dropped before another. One that nobody has open goes first, and of those the one that was
+// not used for longest. Of those that are open the newest goes: who keeps making links does not end what somebody looks at.
+func (s *session) givesWayTo(other *session) bool {
+	if open := s.streaming(); open != other.streaming() {
+		return !open
+	} else if open {
+		return s.entered.After(other.entered)
+	}
+	return s.lastUse().Before(other.lastUse())
 }
 
 func (s *session) lastUse() time.Time {

@@ -458,6 +458,34 @@ func TestO3HowLongAccessLasts(t *testing.T) {
 	})
 }
 
+// O3: who makes one link after another does not end the session of a page that is open, whether with streams or without.
+func TestO3AnOpenPageKeepsItsSession(t *testing.T) {
+	for _, opens := range []bool{false, true} {
+		t.Run(fmt.Sprintf("opens=%v", opens), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := console.NewAccess()
+				defer a.Clear()
+				person := a.Enter(a.Issue())
+				defer a.Open(person)()
+				last := ""
+				for range 40 {
+					time.Sleep(time.Second)
+					last = a.Enter(a.Issue())
+					if opens {
+						defer a.Open(last)()
+					}
+				}
+				if !a.Knows(person) {
+					t.Error("the session of the open page has ended")
+				}
+				if !a.Knows(last) {
+					t.Error("the last link has no session")
+				}
+			})
+		})
+	}
+}
+
 // O3: all callers together have 1024 sessions. A further caller has to wait; one that has 16 loses one of its own.
 func TestO3HowManySessionsThereAre(t *testing.T) {
 	a := console.NewAccess()

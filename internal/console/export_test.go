@@ -24,6 +24,13 @@ func (a Access) Enter(code string) string {
 	return token
 }
 
+// Open counts a stream of a session, for which the page is open, until the function that it returns is called.
+func (a Access) Open(token string) (done func()) {
+	s := a.a.find(token, time.Now())
+	s.begin()
+	return s.done
+}
+
 // EnterByToken reports whether a caller with a token gets another session.
 func (a Access) EnterByToken(name string) bool {
 	_, _, ok := a.a.enter(Guest{Name: name, Token: "t"}, "https://orla.example.com", time.Now(), time.Time{})
