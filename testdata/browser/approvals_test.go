@@ -95,6 +95,9 @@ func TestApprovals(t *testing.T) {
 	b.tabTo(`e.textContent === 'Add a passkey' && !e.disabled`)
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.wait(`document.querySelectorAll('.passkeys .marks li').length === 1`)
+	if b.js(`document.activeElement.matches('.passkeys')`) != "true" {
+		t.Errorf("after a passkey was added the focus is on %s", b.js(`document.activeElement.outerHTML.slice(0, 80)`))
+	}
 	b.wait(`[...document.querySelectorAll('.waits button')].some((e) => ` + approve + ` && !e.disabled)`)
 	b.accessible("approvals with a passkey")
 	b.look(320, 900, "dark")

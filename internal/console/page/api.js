@@ -30,11 +30,23 @@ async function body(answer) {
 
 export const message = async (answer) => (await body(answer)).message || 'Orla answered ' + answer.status + '.';
 
+// now is the time at Orla, in ms. The clock of the browser counts unless it is another by more than a second.
+let apart = 0;
+export const now = () => Date.now() + apart;
+
+// compare sets the clock by an answer to a request that was made at a time. Orla writes its time without parts of a second.
+function compare(answer, made) {
+  const at = Date.parse(answer.headers.get('Date')), least = at - Date.now(), most = at + 1000 - made;
+  apart = least > 1000 || most < -1000 ? (least + most) / 2 : 0;
+}
+
 async function ask(path, options = {}) {
+  const made = Date.now();
   const answer = await fetch('/api' + path, {
     ...options, cache: 'no-store', redirect: 'error',
     headers: { 'X-Orla-Console': localStorage.getItem(place) || '', ...options.headers },
   });
+  compare(answer, made);
   if (answer.ok) return answer;
   if (answer.status === 401) throw new Ended('the session is over');
   throw new Refused(answer.status, await body(answer));

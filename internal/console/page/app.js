@@ -1,7 +1,7 @@
 // The page as a whole: which view is shown, and the one stream that feeds it.
 
-import { Stream, get, logout } from './api.js';
-import { h, replace, set, icon, clock, span, failed } from './dom.js';
+import { Stream, get, logout, now } from './api.js';
+import { h, replace, set, icon, clock, span, failed, plural } from './dom.js';
 import { toolsView } from './tools.js';
 import { toolView } from './tool.js';
 import { tryView } from './try.js';
@@ -18,8 +18,8 @@ const nav = document.getElementById('nav');
 const about = document.getElementById('about');
 
 // app is what all views share.
-export const app = { status: null, tools: new Map(), live: 'connecting', skew: 0, operates: true, go: (hash) => { location.hash = hash; }, watch };
-let view = null, heard = Date.now(), refusal = '';
+export const app = { status: null, tools: new Map(), live: 'connecting', operates: true, go: (hash) => { location.hash = hash; }, watch };
+let view = null, heard = now(), refusal = '';
 
 const entries = [
   ['tools', 'Tools', () => problems() || ''], ['logs', 'Logs', () => ''], ['calls', 'Calls', () => ''], ['clients', 'Clients', () => ''],
@@ -37,7 +37,8 @@ const offline = h('div', { class: 'banner bad offline', role: 'alert', hidden: t
 const links = entries.map(([name, text]) => h('a', { href: '#/' + name, 'data-name': name }, icon(name), h('span', {}, text), h('span', { class: 'count' })));
 replace(nav, links);
 const dot = h('span', { class: 'dot' }), liveText = h('span', {}, 'Connecting'), where = h('span', { class: 'where dim' });
-replace(about, h('div', { class: 'live', role: 'status' }, dot, liveText), where,
+const waiting = h('p', { class: 'unseen', role: 'status' }); // for who does not see the number
+replace(about, h('div', { class: 'live', role: 'status' }, dot, liveText), waiting, where,
   h('button', { type: 'button', class: 'link', onclick: () => logout().then(() => location.reload(), failed) }, 'Close the session'));
 
 function drawSide(name) {
@@ -51,7 +52,9 @@ function drawSide(name) {
   });
   about.dataset.live = app.live;
   set(liveText, { live: 'Live', lost: 'Not connected; trying again', refused: 'Refused', connecting: 'Connecting' }[app.live]);
-  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up\u00a0${span((app.live === 'live' ? Date.now() : heard) - Date.parse(app.status.started)).replace(/ (?=[a-z])/g, '\u00a0')}`);
+  if (app.status) set(where, `Orla ${app.status.version} · pid ${app.status.pid} · up\u00a0${span((app.live === 'live' ? now() : heard) - Date.parse(app.status.started)).replace(/ (?=[a-z])/g, '\u00a0')}`);
+  const n = app.status?.approvals_waiting || 0;
+  if (n || waiting.textContent) set(waiting, n ? plural(n, 'call waits', 'calls wait') + ' for an approval' : 'no call waits for an approval');
   document.body.dataset.live = app.live;
   offline.hidden = !['lost', 'refused'].includes(app.live) || !app.status;
   if (!offline.hidden) set(offline, `${app.live === 'lost' ? 'Orla cannot be reached' : 'Orla refuses this page: ' + refusal}. This is from ${clock(heard)}; the page tries again by itself.`);
@@ -59,7 +62,7 @@ function drawSide(name) {
 
 const stream = new Stream({
   change(change) {
-    heard = Date.now();
+    heard = now();
     if (change.status) {
       if (app.status && app.status.started !== change.status.started) app.tools.clear(); // another Orla than before
       app.status = change.status;
@@ -69,7 +72,7 @@ const stream = new Stream({
     drawSide();
     view?.change?.(change);
   },
-  lines(batch) { heard = Date.now(); view?.lines?.(batch); },
+  lines(batch) { heard = now(); view?.lines?.(batch); },
   state(state, error) {
     app.live = state;
     if (state === 'live') app.tools.clear(); // the first change has all

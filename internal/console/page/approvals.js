@@ -1,8 +1,8 @@
 // Calls that wait for a person, and what the person decides: with a passkey, since any program of the same user could be
 // this page.
 
-import { get, post, path } from './api.js';
-import { h, set, replace, empty, failed, toast, span, day, command, shape, bytes, plural, button } from './dom.js';
+import { get, post, path, now } from './api.js';
+import { h, set, replace, empty, failed, toast, span, day, command, shape, bytes, plural, button, rest } from './dom.js';
 import { indented, parts, visible } from './json.js';
 import { keysPanel } from './keys.js';
 import { obstacle, proof, visitor as ask } from './passkey.js';
@@ -28,7 +28,7 @@ export function approvalsView(app) {
   const body = h('div', { class: 'cards' });
   const keys = h('div', { class: 'cards' });
   const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Approvals'), totals)), body, keys);
-  const loadKeys = keysPanel(keys, control.signal, (now) => { visitor = now; controls.clear(); for (const c of cards.values()) c.shows = ''; draw(); });
+  const loadKeys = keysPanel(keys, control.signal, (next) => { visitor = next; controls.clear(); for (const c of cards.values()) c.shows = ''; draw(); });
   const decides = () => visitor?.roles.includes('approver');
 
   async function load() {
@@ -73,9 +73,9 @@ export function approvalsView(app) {
       return;
     }
     setTimeout(tick);
-    const focus = document.activeElement, held = [...cards].find(([, c]) => c.el.contains(focus))?.[0], now = Date.now();
-    for (const r of records) if (r.phase !== 'Pending' && cards.get(r.id)?.waits) leaving.set(r.id, now + stays);
-    for (const [id, until] of leaving) if (until < now) { leaving.delete(id); cards.get(id)?.el.remove(); }
+    const focus = document.activeElement, held = [...cards].find(([, c]) => c.el.contains(focus))?.[0], at = Date.now();
+    for (const r of records) if (r.phase !== 'Pending' && cards.get(r.id)?.waits) leaving.set(r.id, at + stays);
+    for (const [id, until] of leaving) if (until < at) { leaving.delete(id); cards.get(id)?.el.remove(); }
     const first = records.filter((r) => r.phase === 'Pending' || leaving.has(r.id));
     arrange([...first, ...records.filter((r) => !first.includes(r)).reverse().slice(0, 100)]);
     if (document.activeElement !== focus) (body.contains(focus) ? focus : cards.get(held)?.el)?.focus({ preventScroll: true });
@@ -127,9 +127,9 @@ export function approvalsView(app) {
     const ttl = h('select', { 'aria-label': 'How long it is good' }, [['', `for ${short(r.ttl)}`], ['1h', 'for 1 hour'], ['8h', 'for 8 hours'], ['24h', 'for a day']].map(([value, text]) => h('option', { value }, text)));
     const fault = h('p', { class: 'fault', role: 'alert' });
     const signs = h('p', { class: 'dim', role: 'status' });
-    const act = async (event, what, done) => {
+    const act = async (event, what, said) => {
       if (!settled(event, box)) { toast('This has just moved. Look again, and then click.', true); return; }
-      for (const b of box.querySelectorAll('button')) b.disabled = true;
+      const done = rest(box);
       set(fault, '');
       try {
         const asked = what === 'deny' ? { reason: reason.value } : { ttl: ttl.value };
@@ -140,13 +140,13 @@ export function approvalsView(app) {
           asked.proof = await proof(visitor, statement, what, ttl.value);
         }
         await post(path(['approvals', r.id, what]), asked);
-        toast(`${r.tool}: ${done}`);
+        toast(`${r.tool}: ${said}`);
       } catch (error) {
         set(fault, error.name === 'NotAllowedError' ? 'The passkey was not used. Nothing was decided.' : error.message + (error.hint ? ': ' + error.hint : ''));
         await look(r).catch(failed); // it may be another one by now
       }
       set(signs, '');
-      for (const b of box.querySelectorAll('button')) b.disabled = false;
+      done(fault.textContent);
       soon();
     };
     const needs = !visitor.alone || !r.approvers.includes('operator');
@@ -174,7 +174,7 @@ export function approvalsView(app) {
   }
 
   function tick() {
-    for (const left of body.querySelectorAll('[data-until]')) set(left, span(Date.parse(left.dataset.until) - Date.now()));
+    for (const left of body.querySelectorAll('[data-until]')) set(left, span(Date.parse(left.dataset.until) - now()));
   }
 
   const options = { signal: control.signal, passive: true, capture: true };
@@ -184,10 +184,10 @@ export function approvalsView(app) {
   load();
   return {
     el, title: 'Approvals', params: { lines: 0, event: ['a call needs an approval', 'an approval was decided', 'an approval was extended', 'a passkey was asked for', 'a passkey was not agreed to', 'a passkey was registered', 'a passkey was removed'] },
-    change() { const now = app.status?.approvals_waiting || 0; if (now !== waiting) { waiting = now; soon(); } },
+    change() { const n = app.status?.approvals_waiting || 0; if (n !== waiting) { waiting = n; soon(); } },
     lines() { soon(); },
     live: measure,
-    tick() { tick(); if ([...leaving.values()].some((until) => until < Date.now())) draw(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < Date.now())) soon(); },
+    tick() { tick(); if ([...leaving.values()].some((until) => until < Date.now())) draw(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < now())) soon(); },
     leave: () => control.abort(),
   };
 }

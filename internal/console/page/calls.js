@@ -1,5 +1,6 @@
 // The last calls of all tools.
 
+import { now } from './api.js';
 import { h, set, replace, clock, took, bytes, plural, empty, icon, shape, button, svg } from './dom.js';
 import { List } from './list.js';
 import { Kept, keptBanner, keepSwitch, keptOf } from './kept.js';
@@ -85,7 +86,7 @@ export function callsView(app) {
   function drawChart() {
     const all = calls.list;
     if (all.length < 2) { replace(chart); return; }
-    const begin = Date.parse(all[0].time), end = Math.max(Date.now(), begin + 1000), bins = 60;
+    const begin = Date.parse(all[0].time), end = Math.max(now(), begin + 1000), bins = 60;
     const good = new Array(bins).fill(0), bad = new Array(bins).fill(0);
     for (const c of all) (c.ok === false ? bad : good)[Math.min(bins - 1, Math.floor((Date.parse(c.time) - begin) / (end - begin) * bins))]++;
     const top = Math.max(1, ...good, ...bad);

@@ -1,5 +1,7 @@
 // Makes elements. Text of tools only ever becomes text: nothing here reads markup.
 
+import { now } from './api.js';
+
 export function h(tag, props, ...children) {
   const el = document.createElement(tag);
   for (const [key, value] of Object.entries(props || {})) {
@@ -72,8 +74,21 @@ export function button(name, text, onclick, more = {}) {
   return h('button', { type: 'button', onclick, ...more }, name && icon(name), h('span', {}, text));
 }
 
+// rest has the buttons of a part of a card take no click until the function that it returns is called: with true if nothing came
+// of it. What has the focus would lose it, so the card has it meanwhile.
+export function rest(box) {
+  const card = box.closest('.item'), held = box.contains(document.activeElement) && document.activeElement;
+  const all = [...box.querySelectorAll('button')].filter((b) => !b.disabled);
+  if (held) card.focus({ preventScroll: true });
+  for (const b of all) b.disabled = true;
+  return (again) => {
+    for (const b of all) b.disabled = false;
+    if (again && held && document.activeElement === card) held.focus({ preventScroll: true });
+  };
+}
+
 // What numbers and times look like.
-export function ago(time, now = Date.now()) { return time ? span(now - Date.parse(time)) : ''; }
+export function ago(time) { return time ? span(now() - Date.parse(time)) : ''; }
 
 export function span(ms) {
   const s = Math.max(0, ms) / 1000;
@@ -112,7 +127,7 @@ export function clock(time, exact) {
 }
 export function day(time) {
   const t = new Date(time);
-  return t.toDateString() === new Date().toDateString() ? clock(time) : t.getFullYear() + '-' + two(t.getMonth() + 1) + '-' + two(t.getDate()) + ' ' + clock(time);
+  return t.toDateString() === new Date(now()).toDateString() ? clock(time) : t.getFullYear() + '-' + two(t.getMonth() + 1) + '-' + two(t.getDate()) + ' ' + clock(time);
 }
 
 // plain removes the colours and other commands of terminals.

@@ -1,10 +1,10 @@
 // The arguments of calls, while an operator has them kept.
 
-import { get, post, path } from './api.js';
+import { get, post, path, now } from './api.js';
 import { h, set, button, span, failed, toast } from './dom.js';
 
 export const keptOf = (app, tool) => app.status?.arguments_kept?.find((k) => k.tool === tool);
-const left = (k) => span(Date.parse(k.until) - Date.now()) + ' more';
+const left = (k) => span(Date.parse(k.until) - now()) + ' more';
 
 // keep asks for the arguments of a tool, or has them forgotten.
 async function keep(tool, on) {

@@ -1,7 +1,7 @@
 // Passkeys: those of who is here, those that wait for somebody to agree, and those of all.
 
 import { get, post, path } from './api.js';
-import { h, set, replace, failed, toast, day, button } from './dom.js';
+import { h, set, replace, failed, toast, day, button, rest } from './dom.js';
 import { visible } from './json.js';
 import { obstacle, proof, register, visitor as ask } from './passkey.js';
 
@@ -19,7 +19,7 @@ const plain = (code) => code.toUpperCase().replace(/[^A-Z2-7]/g, '');
 
 // keysPanel shows passkeys in el. changed is called with the visitor when the visitor's own are others.
 export function keysPanel(el, signal, changed) {
-  const mine = h('article', { class: 'item passkeys' }), others = h('div', { class: 'cards' }), all = h('div', { class: 'cards' });
+  const mine = h('article', { class: 'item passkeys', tabindex: '-1' }), others = h('div', { class: 'cards' }), all = h('div', { class: 'cards' });
   let visitor = null, drawn = '', waits = '';
   const typed = new Map(); // the codes that somebody types, by key: they stay when the list is drawn again
 
@@ -29,17 +29,16 @@ export function keysPanel(el, signal, changed) {
     const link = (needs === 'link' || needs === 'operator') && h('input', { type: 'text', autocomplete: 'off', 'aria-label': 'A new link of orla console', placeholder: needs === 'link' ? 'A new link of orla console' : 'Or a new link of sudo orla console' });
     const fault = h('p', { class: 'fault', role: 'alert' });
     const add = button('approvals', 'Add a passkey', async () => {
-      add.disabled = true;
+      const done = rest(mine);
       set(fault, '');
       try {
         use(await register(visitor, name.value, link && link.value));
         toast(visitor.asked ? 'The passkey waits for somebody to agree.' : 'The passkey was added.');
-        return;
       } catch (error) {
         set(fault, said(error, 'No passkey was made.'));
         visitor = await ask().catch(() => visitor);
       }
-      add.disabled = false;
+      done(fault.textContent);
     });
     replace(mine, h('h2', {}, 'Your passkeys'), h('p', { class: 'dim' }, `You are ${visible(visitor.name)}. A passkey shows that a person decides, and not a program.`),
       visitor.passkeys.length > 0 && h('ul', { class: 'marks' }, visitor.passkeys.map((k) => h('li', {}, h('span', { class: 'mark' }, `${visible(k.name)} · since ${day(k.registered_at)}`)))),
@@ -53,14 +52,13 @@ export function keysPanel(el, signal, changed) {
     const fault = h('p', { class: 'fault', role: 'alert' });
     const code = waiting && h('input', { type: 'text', class: 'code', autocomplete: 'off', spellcheck: 'false', maxlength: '20', size: '14', value: typed.get(k.key) || '', 'aria-label': 'The code that this person reads to you', placeholder: 'Their code' });
     if (code) code.addEventListener('input', () => typed.set(k.key, code.value));
-    const act = async (what, done, event) => {
+    const act = async (what, done) => {
       if (what === 'agree' && plain(code.value) !== plain(k.code)) {
         set(fault, code.value ? 'This is not the code of this passkey. If the person reads you this one, refuse the passkey.' : 'Type the code that the person reads to you.');
         code.focus();
         return;
       }
-      const one = event.currentTarget;
-      one.disabled = true;
+      const free = rest(card);
       set(fault, '');
       try {
         const decided = { key: k.key };
@@ -69,25 +67,30 @@ export function keysPanel(el, signal, changed) {
         toast(done);
         use(await ask());
       } catch (error) { set(fault, said(error, 'The passkey was not used. Nothing was changed.')); }
-      one.disabled = false;
+      free(fault.textContent);
     };
     const able = !obstacle(visitor) && visitor.passkeys.length > 0;
     const details = h('dl', { class: 'details' }, [['Owner', visible(of.owner)], ['Page', visible(of.origin)], [waiting ? 'Asked' : 'Since', day(of.registered_at)]].map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)]));
-    return h('article', { class: 'item passkey' + (waiting ? ' waits' : '') }, h('h3', {}, visible(of.name)), details,
+    const card = h('article', { class: 'item passkey' + (waiting ? ' waits' : ''), tabindex: '-1', 'data-key': k.key }, h('h3', {}, visible(of.name)), details,
       waiting && h('p', {}, 'Agree only if this person has asked you. Have them read you the code that their page shows, and type it here. Whoever has this passkey can then approve calls.'),
-      h('div', { class: 'bar' }, waiting ? [code, button('approvals', 'Agree with a passkey', (event) => act('agree', 'The passkey was added.', event), { class: 'primary', disabled: !able }), button('close', 'Refuse', (event) => act('refuse', 'The passkey was refused.', event))]
-        : button('close', 'Remove', (event) => act('remove', 'The passkey was removed.', event), { disabled: !able || last })),
+      h('div', { class: 'bar' }, waiting ? [code, button('approvals', 'Agree with a passkey', () => act('agree', 'The passkey was added.'), { class: 'primary', disabled: !able }), button('close', 'Refuse', () => act('refuse', 'The passkey was refused.'))]
+        : button('close', 'Remove', () => act('remove', 'The passkey was removed.'), { disabled: !able || last })),
       !able && waiting && h('p', { class: 'dim' }, 'To agree, you need a passkey of your own on this page.'), fault);
+    return card;
   }
 
   function drawList(list) {
     const text = JSON.stringify([list, visitor.passkeys]);
     if (text === drawn) return;
     drawn = text;
+    const held = el.contains(document.activeElement) && document.activeElement, at = held && held.closest('.passkey')?.dataset.key, open = all.querySelector('details')?.open;
     replace(others, list.asked.length > 0 && h('h2', {}, 'Passkeys that wait for you to agree'), list.asked.map((k) => entry(k, true)));
     const one = list.passkeys.length === 1;
-    replace(all, list.passkeys.length > 0 && h('details', { class: 'everybody' }, h('summary', {}, 'The passkeys of everybody'),
+    replace(all, list.passkeys.length > 0 && h('details', { class: 'everybody', open }, h('summary', {}, 'The passkeys of everybody'),
       h('p', { class: 'dim' }, one ? 'The last one stays. If it is lost, remove the file of passkeys.' : 'To remove one, sign with a passkey of yours.'), h('div', { class: 'cards' }, list.passkeys.map((k) => entry(k, false, one)))));
+    if (!held || held.isConnected) return;
+    const same = [...el.querySelectorAll('.passkey')].find((card) => card.dataset.key === at);
+    (same && held.matches('.code') ? same.querySelector('.code') : same || mine).focus({ preventScroll: true });
   }
 
   // use shows a visitor.

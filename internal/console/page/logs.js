@@ -1,7 +1,7 @@
 // Live lines of the log, of some tools or of all: filter, level, stream, pause. Orla filters, so that a rare line is not
 // lost among others.
 
-import { lines, path } from './api.js';
+import { lines, path, now } from './api.js';
 import { h, set, clock, day, failed, plain, count, button, replace, plural, icon } from './dom.js';
 import { List } from './list.js';
 
@@ -59,7 +59,7 @@ export function logPanel({ withTool, changed, asked }) {
     if (!when.value) { if (paused) hold.click(); return; }
     const { lines: _, ...query } = asked();
     try {
-      const found = await lines(path(['logs'], { ...query, since: new Date(Date.now() - when.value * 1000).toISOString(), n: String(most) }));
+      const found = await lines(path(['logs'], { ...query, since: new Date(now() - when.value * 1000).toISOString(), n: String(most) }));
       const seconds = when.value;
       if (!paused) hold.click();
       when.value = seconds;

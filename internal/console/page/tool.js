@@ -1,6 +1,6 @@
 // One tool: its state and why, what happened to it, its log, what it offers.
 
-import { get, lines, post, path } from './api.js';
+import { get, lines, post, path, now } from './api.js';
 import { h, set, replace, badge, ago, span, bytes, count, took, button, clock, day, empty, failed, toast, command, icon, svg, look, plain, plural } from './dom.js';
 import { logPanel } from './logs.js';
 import { keepSwitch, keptBanner } from './kept.js';
@@ -87,7 +87,7 @@ export function toolView(app, name = '', tab = 'activity') {
       t.pid && ['Process', String(t.pid) + (t.processes > 1 ? ` and ${t.processes - 1} more` : '')], t.started && ['Running for', ago(t.started)],
       t.state && ['Restarts', count(t.restarts)], ['Calls', count(t.calls) + (t.in_flight ? `, ${t.in_flight} now` : '') + (t.waiting ? `, ${t.waiting} waiting` : '')], ['Errors', count(t.errors), t.errors > 0],
       t.calls > 0 && ['Median / 99 %', took(t.p50_ms) + ' / ' + took(t.p99_ms)], t.memory_bytes && ['Memory', bytes(t.memory_bytes)], t.cpu_seconds && ['Processor', t.cpu_seconds.toFixed(1) + ' s'],
-      t.next_start && ['Next start', Date.parse(t.next_start) > Date.now() ? 'in ' + span(Date.parse(t.next_start) - Date.now()) : 'now'], t.last_exit && ['Last exit', t.last_exit],
+      t.next_start && ['Next start', Date.parse(t.next_start) > now() ? 'in ' + span(Date.parse(t.next_start) - now()) : 'now'], t.last_exit && ['Last exit', t.last_exit],
     ].filter(Boolean);
     const keys = list.map(([key]) => key).join();
     if (factRows !== keys) replace(facts, list.map(([key]) => h('div', {}, h('dt', {}, key), h('dd', {}))));
@@ -121,9 +121,9 @@ export function toolView(app, name = '', tab = 'activity') {
     if (!t.state || tab !== 'activity') { if (!t.state) replace(band); return; }
     const changes = events.filter((e) => e.msg === 'state').slice(-200);
     if (!changes.length) return;
-    const now = Date.now(), least = now - 3600_000;
-    const parts = changes.map((e, i) => ({ state: e.to, from: Date.parse(e.time), to: i + 1 < changes.length ? Date.parse(changes[i + 1].time) : now, e })).filter((p) => p.to > least);
-    const begin = Math.max(least, parts[0].from), all = Math.max(1, now - begin);
+    const end = now(), least = end - 3600_000;
+    const parts = changes.map((e, i) => ({ state: e.to, from: Date.parse(e.time), to: i + 1 < changes.length ? Date.parse(changes[i + 1].time) : end, e })).filter((p) => p.to > least);
+    const begin = Math.max(least, parts[0].from), all = Math.max(1, end - begin);
     const picture = svg('svg', { viewBox: '0 0 1000 28', preserveAspectRatio: 'none', role: 'img', 'aria-label': `States of the last ${span(all)}` });
     for (const p of parts) {
       const x = (Math.max(begin, p.from) - begin) / all * 1000, width = Math.max(1.5, (p.to - Math.max(begin, p.from)) / all * 1000);
