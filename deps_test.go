@@ -186,7 +186,8 @@ var imports = map[string][]string{
 	"mcpbridge/transport/passed":    {"mcpbridge/sessionlog"},                                                                                                    // whose a request is that another replica passes on
 
 	// What operators see and do.
-	"internal/app/control":       {"internal/file/regularfile", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
+	"internal/app/control":       {"internal/app/control/looks", "internal/file/regularfile", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
+	"internal/app/control/looks": {}, // what is new of many things, for streams that tell of it
 	"internal/console":           {"internal/call/pace", "internal/call/turns", "internal/observe/brief"},                                                                                 // the web page: its files, and who gets in; whose share a request takes
 	"internal/observe/telemetry": {"internal/call/recovered", "mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/orla-project/orla/internal/app/control/looks"
 )
 
 const (
@@ -45,7 +47,8 @@ type Server struct {
 	opts Options
 	wake chan struct{} // holds one request to look at want
 
-	verifying sync.Mutex // held while the audit log is checked
+	looks     *looks.Looks // at the tools, for the streams of watch
+	verifying sync.Mutex   // held while the audit log is checked
 	questions questions
 
 	mu      sync.Mutex // guards the fields that follow
@@ -70,7 +73,7 @@ func New(opts Options) *Server {
 	if err != nil {
 		opts.Log.Warn("the control socket is not kept", "err", err)
 	}
-	return &Server{opts: opts, wake: make(chan struct{}, 1), before: before}
+	return &Server{opts: opts, wake: make(chan struct{}, 1), before: before, looks: looks.New(tools{opts.Backend})}
 }
 
 // Point sets the socket to serve on. If that fails, the server tries again from time to time. tried is

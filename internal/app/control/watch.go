@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"maps"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/internal/app/control/looks"
 	"github.com/orla-project/orla/internal/call/recovered"
 )
 
@@ -23,8 +23,6 @@ const (
 	watchTick  = 2 * time.Second // for numbers that no line of the log tells of
 	watchAlive = 15 * time.Second
 	floodPace  = 250 * time.Millisecond // between two times at which lines go out, if there are too many of them
-	// restFor is how many times as long as the last look at all tools took it rests before the next.
-	restFor = 20
 	// fewTools is up to how many tools that changed are looked at one by one.
 	fewTools       = 16
 	maxWatchLines  = 500
@@ -79,7 +77,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	watched := watcher{server: s, sent: map[string]uint64{}, dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
+	watched := watcher{reader: s.looks.Read(), dirty: map[string]bool{}, wake: make(chan struct{}, 1)}
+	defer watched.reader.Close()
 	news, err := s.opts.Backend.Lines(ctx, Query{Events: changing(), Last: -1, Follow: true, Pace: watchPace})
 	if err != nil {
 		return nil, err
@@ -129,13 +128,32 @@ func parseWatch(given url.Values) (q Query, wanted bool, err error) {
 	return q, true, err
 }
 
+// tools are the tools of a Backend, for all streams.
+type tools struct{ Backend }
+
+// All implements looks.Source.
+func (t tools) All(each func(string, any)) (rest any) {
+	status := t.Status()
+	for i := range status.Tools {
+		each(status.Tools[i].Name, &status.Tools[i])
+	}
+	status.Tools = []ToolStatus{}
+	return &status
+}
+
+// One implements looks.Source.
+func (t tools) One(name string) (any, bool) {
+	tool, err := t.Tool(name)
+	tool.Stderr = nil // it is in the log
+	return &tool, err == nil
+}
+
 // watcher is one stream of what is new. Its goroutine is that of the request; two others feed it.
 type watcher struct {
-	server *Server
-	sent   map[string]uint64 // hashes of what was sent of each tool; "" is the rest of the status
-	seed   maphash.Seed
-	out    bytes.Buffer
-	due    bool          // a look at all tools is due
+	reader *looks.Reader
+	out    *looks.Stream
+	due    time.Time     // a look at all tools is due that begins not before it; zero for none
+	early  time.Time     // before it there is no such look
 	dry    time.Time     // no lines before it
 	wake   chan struct{} // holds a value if there is something to send
 
@@ -212,40 +230,20 @@ func (s *watcher) wakeLocked() {
 
 // run sends what is new until ctx ends, or the client is gone or does not read.
 func (s *watcher) run(ctx context.Context, w http.ResponseWriter) {
-	s.seed = maphash.MakeSeed()
-	control := http.NewResponseController(w)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	looked, took := time.Now(), s.lookAtAll()
-	said := time.Now()
+	s.out = looks.NewStream(w, stallTimeout)
+	s.due = time.Now()
+	s.lookAtAll(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		s.takeLines()
-		if time.Since(said) >= watchAlive {
+		if time.Since(s.out.Wrote()) >= watchAlive {
 			s.out.WriteString("event: alive\ndata: {}\n\n")
 		}
-		if s.out.Len() > 0 {
-			_ = control.SetWriteDeadline(time.Now().Add(stallTimeout)) // what net/http gives us can
-			if _, err := w.Write(s.out.Bytes()); err != nil || control.Flush() != nil {
-				return
-			}
-			s.out.Reset()
-			said = time.Now()
-		}
-		if !waitFor(ctx, timer, watchPace) {
+		if !s.out.Flush() || !waitFor(ctx, timer, watchPace) {
 			return
 		}
-		rest := restFor*took - time.Since(looked)
-		if !s.due {
-			rest = max(rest, time.Until(looked.Add(watchTick)))
-		}
-		if wet := time.Until(s.dry); wet > 0 {
-			rest = min(rest, wet)
-		}
-		timer.Reset(max(rest, 0))
+		timer.Reset(max(time.Until(s.next()), 0))
 		select {
 		case <-s.wake:
 		case <-timer.C:
@@ -253,12 +251,30 @@ func (s *watcher) run(ctx context.Context, w http.ResponseWriter) {
 			return
 		}
 		names := s.takeChanged()
-		if age := time.Since(looked); age >= restFor*took && (s.due || age >= watchTick) {
-			looked, took = time.Now(), s.lookAtAll()
-		} else if !s.due { // else it is looked at with all
-			s.lookAt(names)
+		if s.due.IsZero() {
+			s.lookAt(names) // else they are looked at with all
+		}
+		if !time.Now().Before(s.nextLook()) {
+			s.lookAtAll(ctx)
 		}
 	}
+}
+
+// next is when there is something to do, if nothing happens.
+func (s *watcher) next() time.Time {
+	at := s.nextLook()
+	if s.dry.After(time.Now()) && s.dry.Before(at) {
+		return s.dry
+	}
+	return at
+}
+
+// nextLook is when to look at all tools.
+func (s *watcher) nextLook() time.Time {
+	if tick := s.reader.Looked().Add(watchTick); s.due.IsZero() && tick.After(s.early) {
+		return tick
+	}
+	return s.early
 }
 
 // waitFor waits for d. It reports false if ctx ends first.
@@ -278,76 +294,32 @@ func (s *watcher) takeChanged() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names = slices.Collect(maps.Keys(s.dirty))
-	s.due = s.due || s.all || len(names) > fewTools
+	if s.all || len(names) > fewTools || len(names) > 0 && !s.due.IsZero() {
+		s.due = time.Now()
+	}
 	clear(s.dirty)
 	s.all = false
 	return names
 }
 
-// lookAtAll writes what is new of all, and returns how long that took.
-func (s *watcher) lookAtAll() time.Duration {
-	began := time.Now()
-	s.due = false
-	status := s.server.opts.Backend.Status()
-	change := Change{Tools: s.differing(status.Tools)}
-	gone := maps.Clone(s.sent)
-	delete(gone, "")
-	for i := range status.Tools {
-		delete(gone, status.Tools[i].Name)
+// lookAtAll writes what is new of all. Another stream may have looked before something changed of which this one knows: then it
+// looks again as soon as it may.
+func (s *watcher) lookAtAll(ctx context.Context) {
+	news, again := s.reader.All(ctx)
+	s.early = again
+	if again.IsZero() && !s.reader.Looked().Before(s.due) {
+		s.due = time.Time{}
 	}
-	change.Gone = slices.Sorted(maps.Keys(gone))
-	for _, name := range change.Gone {
-		delete(s.sent, name)
-	}
-	status.Tools = []ToolStatus{}
-	if s.isNew("", status) {
-		change.Status = status
-	}
-	s.write(&change)
-	return time.Since(began)
+	s.out.Change(news)
 }
 
 // lookAt writes what is new of some tools.
 func (s *watcher) lookAt(names []string) {
-	var tools []ToolStatus
-	for _, name := range names {
-		if t, err := s.server.opts.Backend.Tool(name); err == nil {
-			t.Stderr = nil // it is in the log
-			tools = append(tools, t)
-		} else if _, had := s.sent[name]; had {
-			s.due = true // it may be gone
-		}
+	news, missing := s.reader.Single(names)
+	if missing {
+		s.due = time.Now()
 	}
-	s.write(&Change{Tools: s.differing(tools)})
-}
-
-func (s *watcher) differing(tools []ToolStatus) (list []ToolStatus) {
-	for i := range tools {
-		if s.isNew(tools[i].Name, tools[i]) {
-			list = append(list, tools[i])
-		}
-	}
-	return list
-}
-
-// isNew reports whether something differs from what was sent by a name, and notes it.
-func (s *watcher) isNew(name string, v any) bool {
-	text, err := json.Marshal(v)
-	if err != nil { // texts, numbers and times
-		panic(err)
-	}
-	hash := maphash.Bytes(s.seed, text)
-	if before, had := s.sent[name]; had && before == hash {
-		return false
-	}
-	s.sent[name] = hash
-	return true
-}
-
-func (s *watcher) write(change *Change) {
-	if change.Status.Version != "" || len(change.Tools)+len(change.Gone) > 0 {
-		s.event("change", change)
-	}
+	s.out.Change(news)
 }
 
 // takeLines writes the lines that came. After too many it waits for floodPace.
@@ -362,7 +334,7 @@ func (s *watcher) takeLines() {
 	if batch.Dropped > 0 {
 		s.dry = time.Now().Add(floodPace)
 	}
-	fmt.Fprintf(&s.out, "event: lines\ndata: {\"dropped\":%d,\"lines\":[", batch.Dropped)
+	fmt.Fprintf(s.out, "event: lines\ndata: {\"dropped\":%d,\"lines\":[", batch.Dropped)
 	for i, line := range batch.Lines { // they are JSON; encoding/json would read each of them again
 		if i > 0 {
 			s.out.WriteByte(',')
@@ -378,12 +350,4 @@ func (s *watcher) taken() LogLines {
 	batch := LogLines{Dropped: s.pile.dropped, Lines: s.pile.lines}
 	s.pile = pile{}
 	return batch
-}
-
-func (s *watcher) event(name string, v any) {
-	text, err := json.Marshal(v)
-	if err != nil { // as in isNew; lines of the log are JSON
-		panic(err)
-	}
-	fmt.Fprintf(&s.out, "event: %s\ndata: %s\n\n", name, text)
 }
