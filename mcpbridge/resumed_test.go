@@ -322,3 +322,24 @@ func TestQ2AConnectionThatTakesNothingIsGivenUp(t *testing.T) {
 		t.Errorf("the last event is %.200v", last)
 	}
 }
+
+// SPEC Q2: what is held is bounded, and what a client gets that is back is not. Who comes later hears that it is not held.
+func TestQ2AnAnswerThatIsTooLargeToBeHeld(t *testing.T) {
+	c := cutCall(t, httpfront.Settings{})
+	c.w.bridge.SetMaxInline(16 << 20)
+	stream := events(t, c.back(t, c.first.id))
+	stream.Buffer(nil, 16<<20)
+	c.more <- "you are back"
+	if e := nextEvent(t, stream); !strings.Contains(e.data, "you are back") {
+		t.Fatalf("the first event is %v", e)
+	}
+	large := strings.Repeat("y", 9<<20)
+	c.answer <- large
+	if last := nextEvent(t, stream); !strings.Contains(last.data, large) || !strings.Contains(last.data, `"id":"a/1"`) {
+		t.Errorf("the answer has %d bytes: %.200s", len(last.data), last.data)
+	}
+	eventually(t, "the call is over", func() bool { return c.f.Answering() == 0 })
+	if e := nextEvent(t, events(t, c.back(t, c.first.id))); !strings.Contains(e.data, "not held any more") {
+		t.Errorf("who comes later gets %.200s", e.data)
+	}
+}

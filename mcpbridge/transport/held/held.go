@@ -56,7 +56,7 @@ func (s *Session) Open(id json.RawMessage, owner turns.Owner, taken func()) *Str
 	if len(id) > maxID || !s.room.bytes.Try(owner, each) {
 		return nil
 	}
-	one := &Stream{of: s, owner: owner, taken: taken, name: rand.Text(), request: base64.RawURLEncoding.EncodeToString(id), size: each}
+	one := &Stream{of: s, owner: owner, writer: writer{taken: taken}, name: rand.Text(), request: base64.RawURLEncoding.EncodeToString(id), size: each}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {

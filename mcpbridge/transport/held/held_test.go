@@ -32,7 +32,9 @@ func passed(t *testing.T, s *Stream, after int) string {
 }
 
 // to returns an Outlet that never has to give up.
-func to(write func(event []byte) error) Outlet { return Outlet{write, func() {}} }
+func to(write func(event []byte) error) Outlet {
+	return Outlet{func(event wire.Parts) error { return write(event.Join()) }, func() {}}
+}
 
 func message(text string) wire.Parts { return wire.Parts{[]byte(text)} }
 
@@ -188,7 +190,7 @@ func TestQ2TheReaderBeforeGivesUp(t *testing.T) {
 		stuck, gaveUp := make(chan struct{}), 0
 		go func() {
 			_ = s.Pass(context.Background(), nil, 0, Outlet{
-				func([]byte) error { <-stuck; return context.Canceled }, func() { gaveUp++; close(stuck) },
+				func(wire.Parts) error { <-stuck; return context.Canceled }, func() { gaveUp++; close(stuck) },
 			})
 		}()
 		synctest.Wait()

@@ -20,13 +20,29 @@ type Stream struct {
 	request string // its id, as it stands in the ids of events
 
 	mu      sync.Mutex // guards the fields that follow
-	taken   func()     // says to the connection that writes the events that it is not to any more; nil if none does
 	events  [][]byte   // the newest ones, of which the last one has the number last
 	last    int
 	size    int64 // what it has taken of the room
 	state   state
-	readers int           // how many have begun to Pass; the newest one gets the events
+	writer  writer
+	offered *offer        // nil for none
 	changed chan struct{} // closed when something has changed; nil while nobody waits
+}
+
+// writer is who writes the events.
+type writer struct {
+	readers int    // how many have begun to Pass; the newest one gets the events
+	taken   func() // says to the connection that writes the events that it is not to any more; nil if none does
+}
+
+// offer is an event that is not held, for a client that has come back and waits for it. It is not copied, so whoever adds it waits
+// until nobody writes it any more.
+type offer struct {
+	event   wire.Parts
+	answer  bool
+	writers int           // who write it now
+	settled bool          // somebody has written it, or nobody is going to
+	over    chan struct{} // closed when it is settled and nobody writes it
 }
 
 // state is how far a stream is.
@@ -54,8 +70,17 @@ const (
 var eventEnd = []byte("\n\n")
 
 // Add adds an event with a message, and returns it. With answer it is the last one. own says that the connection of the request
-// is to write it. A message for which there is no room is not copied.
+// is to write it. A message for which there is no room is not copied: if its client has come back, Add waits until the client has
+// it, or has gone.
 func (s *Stream) Add(message wire.Parts, answer bool) (event wire.Parts, own bool) {
+	event, own, offered := s.add(message, answer)
+	if offered != nil {
+		<-offered.over
+	}
+	return event, own
+}
+
+func (s *Stream) add(message wire.Parts, answer bool) (event wire.Parts, own bool, offered *offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
@@ -67,13 +92,48 @@ func (s *Stream) Add(message wire.Parts, answer bool) (event wire.Parts, own boo
 		event = wire.Parts{whole}
 	}
 	switch {
+	case !kept && s.writer.readers > 0 && s.writer.taken != nil:
+		s.offered = &offer{event: event, answer: answer, over: make(chan struct{})}
 	case answer && kept:
 		s.state = answered
 	case answer:
 		s.state = lost
 	}
 	s.wakeLocked()
-	return event, s.readers == 0
+	return event, s.writer.readers == 0, s.offered
+}
+
+// settleLocked says that what is offered was written, or that nobody is going to. Who comes later hears that it is not held.
+func (s *Stream) settleLocked() {
+	if s.offered == nil {
+		return
+	}
+	if s.offered.answer {
+		s.state = lost
+	}
+	s.offered.settled = true
+	s.offered.endLocked()
+	s.offered = nil
+	s.wakeLocked()
+}
+
+// endLocked ends the wait of who has added what is offered, once nobody writes it.
+func (o *offer) endLocked() {
+	if o.settled && o.writers == 0 {
+		close(o.over)
+	}
+}
+
+// wrote says that one who writes what is offered has done so, or could not.
+func (s *Stream) wrote(o *offer, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.writers--
+	if whole && s.offered == o {
+		s.settleLocked()
+		return
+	}
+	o.endLocked()
 }
 
 func (s *Stream) idLocked() string {
@@ -142,8 +202,8 @@ func (s *Stream) End() {
 		s.last++ // for the answer
 		s.state = lost
 	}
-	if s.readers == 0 {
-		s.taken = nil
+	if s.writer.readers == 0 {
+		s.writer.taken = nil
 	}
 	s.wakeLocked()
 	time.AfterFunc(Keep, s.forget)
@@ -163,20 +223,17 @@ func (s *Stream) forget() {
 // Pass writes the events after one with a number, as they come, until the answer is written, ctx ends or done is closed. What there
 // is then is written all the same. Whoever passes them on already stops: its Outlet is to give up.
 func (s *Stream) Pass(ctx context.Context, done <-chan struct{}, after int, to Outlet) error {
-	me := s.take(to.GiveUp)
+	me := s.take(to.GiveUp, &after)
 	defer s.leave(me)
 	for ended := false; ; {
-		events, last, changed := s.after(after, me)
-		for _, event := range events {
-			if err := to.Write(event); err != nil {
-				return err
-			}
+		events, offered, changed := s.after(&after, me)
+		if err := s.write(events, offered, to); err != nil {
+			return err
 		}
-		after = last
 		switch {
-		case changed == nil || ended:
+		case changed == nil || ended || offered != nil && offered.answer:
 			return nil
-		case len(events) > 0:
+		case len(events) > 0 || offered != nil:
 			continue
 		}
 		select {
@@ -189,43 +246,64 @@ func (s *Stream) Pass(ctx context.Context, done <-chan struct{}, after int, to O
 	}
 }
 
+// write writes events, and one that is offered, if any.
+func (s *Stream) write(events [][]byte, offered *offer, to Outlet) (err error) {
+	if offered != nil {
+		defer func() { s.wrote(offered, err == nil) }()
+	}
+	for _, event := range events {
+		if err := to.Write(wire.Parts{event}); err != nil {
+			return err
+		}
+	}
+	if offered != nil {
+		return to.Write(offered.event)
+	}
+	return nil
+}
+
 // Outlet is the connection of a client that has come back.
 type Outlet struct {
-	Write  func(event []byte) error
+	Write  func(event wire.Parts) error
 	GiveUp func() // ends what is being written, and must not wait
 }
 
-// take makes the caller the one that gets the events.
-func (s *Stream) take(giveUp func()) (me int) {
+// take makes the caller the one that gets the events after one with a number, which is not later than the last one.
+func (s *Stream) take(giveUp func(), after *int) (me int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.readers++
+	*after = min(*after, s.last)
+	s.writer.readers++
 	s.wakeLocked()
-	if s.taken != nil {
-		s.taken()
+	if s.writer.taken != nil {
+		s.writer.taken()
 	}
-	s.taken = giveUp
-	return s.readers
+	s.writer.taken = giveUp
+	return s.writer.readers
 }
 
 // leave says that a caller of take writes nothing more.
 func (s *Stream) leave(me int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.readers == me {
-		s.taken = nil
+	if s.writer.readers == me {
+		s.writer.taken = nil
+		s.settleLocked()
 	}
 }
 
-// after returns the events after one with a number, the number of the last one, and what is closed when there are more; nil if nothing follows.
-// The answer that is lost is an error.
-func (s *Stream) after(number, me int) (events [][]byte, last int, changed <-chan struct{}) {
+// after returns the events after one with a number, which becomes that of the last one, an event that is offered, for which the caller
+// calls wrote, and what is closed when there are more; nil if nothing follows. The answer that is lost is an error.
+func (s *Stream) after(number *int, me int) (events [][]byte, offered *offer, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.readers != me {
-		return nil, number, nil
+	if s.writer.readers != me {
+		return nil, nil, nil
 	}
-	if n := s.last - number; n > 0 {
+	if n := s.last - *number; n > 0 {
+		if offered = s.offered; offered != nil {
+			offered.writers++
+		}
 		events = append(events, s.events[max(0, len(s.events)-n):]...)
 		if s.state == lost {
 			if text := Lost(s.idLocked()); text != nil {
@@ -233,13 +311,14 @@ func (s *Stream) after(number, me int) (events [][]byte, last int, changed <-cha
 			}
 		}
 	}
+	*number = max(*number, s.last)
 	if s.state != running {
-		return events, s.last, nil
+		return events, offered, nil
 	}
 	if s.changed == nil {
 		s.changed = make(chan struct{})
 	}
-	return events, max(number, s.last), s.changed
+	return events, offered, s.changed
 }
 
 // Over reports whether nothing follows an event with a number.

@@ -223,7 +223,7 @@ func (r *response) beginStream(first []byte) error {
 	r.mu.Lock()
 	r.header["Content-Type"], r.header["Cache-Control"] = eventStream, noCache
 	r.mu.Unlock()
-	return r.writeNow(first)
+	return r.writeNow(wire.Parts{first})
 }
 
 // Tell implements client.Outlet: it sends an event, of which there may be others.

@@ -91,8 +91,8 @@ func (h *Front) goOn(out *response, r *http.Request, u *usage, event string) {
 }
 
 // writeNow writes and sends events that are complete.
-func (r *response) writeNow(events []byte) error {
-	if err := r.writeAll(wire.Parts{events}); err != nil {
+func (r *response) writeNow(events wire.Parts) error {
+	if err := r.writeAll(events); err != nil {
 		return err
 	}
 	return r.FlushError()
