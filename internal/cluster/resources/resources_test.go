@@ -271,6 +271,33 @@ func TestP2StatusOfResources(t *testing.T) {
 	})
 }
 
+// SPEC P2: who made a mistake hears of it first, however many statuses are to be written.
+func TestP2AFaultyResourceAmongMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var items []string
+		var facts resources.Facts
+		for n := range 1000 {
+			name := fmt.Sprintf("tool-%04d", n)
+			items = append(items, item("Tool", name, "{}"))
+			facts.Served = append(facts.Served, supervisor.Served{Tool: manifest.Tool{Name: name, Source: "Tool/" + name}})
+		}
+		items = append(items, item("Tool", "zz-faulty", "{}"))
+		facts.Problems = []manifest.Problem{{Path: "Tool/zz-faulty", Tool: "zz-faulty", Severity: manifest.Fault, Err: errors.New("Tool/zz-faulty: spec: is wrong")}}
+		a := &api{lists: map[string]string{"tools": strings.Join(items, ",")}}
+		r := a.open(t, io.Discard)
+		stop := r.Start(t.Context(), func() resources.Facts { return facts })
+		defer stop()
+		r.Await(t.Context(), time.Minute)
+		r.Snapshot()
+		r.Applied()
+		time.Sleep(time.Second)
+		requests, _ := a.asked()
+		if len(requests) == 0 || !strings.Contains(requests[0], "/zz-faulty/") || len(requests) > 100 {
+			t.Errorf("in a second: %.300q", requests)
+		}
+	})
+}
+
 // SPEC P2: a status that may not be written is in the log once.
 func TestP2StatusThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,10 +1,12 @@
 package resources
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -52,10 +54,10 @@ type verdict struct {
 func (r *Resources) keepStatus(ctx context.Context, facts func() Facts) {
 	options := lease.Options{Client: r.Client, Namespace: r.Namespace, Name: LeaseName, Holder: r.Holder, Log: r.Log}
 	lease.Hold(ctx, options, func(ctx context.Context, _ int64) {
-		said := ""
+		said, right := "", map[string]settled{}
 		for {
 			pause := again
-			err := r.writeStatus(ctx, facts)
+			err := r.writeStatus(ctx, facts, right)
 			if ctx.Err() != nil {
 				return
 			}
@@ -78,8 +80,24 @@ func (r *Resources) keepStatus(ctx context.Context, facts func() Facts) {
 	})
 }
 
-// writeStatus writes the status of each resource where it differs.
-func (r *Resources) writeStatus(ctx context.Context, facts func() Facts) error {
+// due is a status that is to be written.
+type due struct {
+	of      seen
+	is      verdict
+	written kubeapi.Object
+	turned  bool
+}
+
+// settled is a status that says what it should.
+type settled struct {
+	is         verdict
+	generation int64
+	status     []byte
+}
+
+// writeStatus writes the status of each resource where it differs. Those that are not ready come first: of many, the last ones wait
+// for a while. right are those that are known to be as they should, by their sources, so that they are not read each time.
+func (r *Resources) writeStatus(ctx context.Context, facts func() Facts, right map[string]settled) error {
 	r.mu.Lock()
 	applied := r.applied
 	r.mu.Unlock()
@@ -91,6 +109,7 @@ func (r *Resources) writeStatus(ctx context.Context, facts func() Facts) error {
 			current[k.name+"/"+one.Name] = one.Status
 		}
 	}
+	var all []due
 	for _, one := range applied {
 		status, there := current[one.source]
 		if !there {
@@ -100,15 +119,24 @@ func (r *Resources) writeStatus(ctx context.Context, facts func() Facts) error {
 		if v.waits {
 			continue
 		}
-		written, turned := v.condition(one.object.Generation, status)
-		if written == nil {
+		if was, known := right[one.source]; known && was.is == v && was.generation == one.object.Generation && bytes.Equal(was.status, status) {
 			continue
 		}
-		if err := r.patch(ctx, one, written); err != nil {
+		if written, turned := v.condition(one.object.Generation, status); written != nil {
+			all = append(all, due{one, v, written, turned})
+			delete(right, one.source)
+		} else {
+			right[one.source] = settled{v, one.object.Generation, status}
+		}
+	}
+	maps.DeleteFunc(right, func(source string, _ settled) bool { _, there := current[source]; return !there })
+	ready := func(d due) bool { return d.is.ready }
+	for _, one := range slices.Concat(slices.DeleteFunc(slices.Clone(all), ready), slices.DeleteFunc(all, func(d due) bool { return !ready(d) })) {
+		if err := r.patch(ctx, one.of, one.written); err != nil {
 			return err
 		}
-		if turned {
-			r.event(ctx, one, v)
+		if one.turned {
+			r.event(ctx, one.of, one.is)
 		}
 		if !pace.Sleep(ctx, between) {
 			return nil
