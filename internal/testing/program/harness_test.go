@@ -365,6 +365,7 @@ type answer struct {
 		Tools             []struct {
 			Name string `json:"name"`
 		} `json:"tools"`
+		NextCursor string `json:"nextCursor"`
 	} `json:"result"`
 	Error *struct {
 		Code    int    `json:"code"`

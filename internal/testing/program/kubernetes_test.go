@@ -199,6 +199,7 @@ func TestP2CustomResources(t *testing.T) {
 	t.Cleanup(service.Close)
 	t.Run("serve", func(t *testing.T) { c.t = t; testServesACluster(t, c, service.URL) })
 	t.Run("rules", func(t *testing.T) { c.t = t; testRulesOfACluster(t, c) })
+	t.Run("many", func(t *testing.T) { c.t = t; testManyTools(t, c, service.URL) })
 }
 
 // grant gives a service account the rights that docs/KUBERNETES.md lists.
@@ -250,10 +251,10 @@ func (c *k8s) grant() {
 	c.config = testkit.WriteTool(c.t, c.t.TempDir(), "config", strings.ReplaceAll(string(manifesttest.Read(c.t, c.Kubeconfig)), admin, answer.Status.Token))
 }
 
-// serve starts Orla without a tools folder.
-func (c *k8s) serve(t *testing.T) *running {
+// serve starts Orla without a tools folder, and with more in its environment.
+func (c *k8s) serve(t *testing.T, env ...string) *running {
 	t.Helper()
-	o := startPrepared(t, t.TempDir(), withEnv("KUBECONFIG="+c.config), orlaBinary(t), "serve", "--kubernetes", "--kubernetes-namespace", "tools", "--port", "0")
+	o := startPrepared(t, t.TempDir(), withEnv(append(env, "KUBECONFIG="+c.config)...), orlaBinary(t), "serve", "--kubernetes", "--kubernetes-namespace", "tools", "--port", "0")
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	return o
 }

@@ -1,0 +1,167 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
+	"github.com/orla-project/orla/internal/testing/testkit"
+)
+
+// manyTools is how many Tool resources there are.
+const manyTools = 1000
+
+// manyTool is one of them: what a folder has in a file, and a cluster as an object.
+func manyTool(n int, service string) map[string]any {
+	properties := map[string]any{}
+	for i := range 4 {
+		properties[fmt.Sprintf("field_%d", i)] = map[string]any{"type": "string", "description": strings.Repeat("What it is good for. ", 5)}
+	}
+	return map[string]any{
+		"apiVersion": "orloj.dev/v1", "kind": "Tool", "metadata": map[string]any{"name": fmt.Sprintf("many-%04d", n)},
+		"spec": map[string]any{
+			"endpoint": fmt.Sprintf("%s/many/%d", service, n), "description": strings.Repeat("One of many tools. ", 10),
+			"input_schema": map[string]any{"type": "object", "properties": properties},
+		},
+	}
+}
+
+// SPEC P2: 1 000 Tool resources in an API server take as much memory, and lists of them as much processor time, as in a folder. A
+// faulty one among them is said to be so, and affects no other.
+func testManyTools(t *testing.T, c *k8s, service string) {
+	folder := t.TempDir()
+	var documents []string
+	for n := range manyTools {
+		raw, err := json.Marshal(manyTool(n, service))
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.WriteTool(t, folder, fmt.Sprintf("many-%04d.yaml", n), string(raw))
+		documents = append(documents, string(raw))
+	}
+	faulty, err := json.Marshal(manyTool(manyTools, "http://169.254.169.254"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents = append(documents, string(faulty))
+	testkit.WriteTool(t, folder, "faulty.yaml", string(faulty))
+	tools := kubeapi.Resource{Group: "orloj.dev", Version: "v1", Name: "tools"}
+	var creating sync.WaitGroup
+	for part := range slices.Chunk(documents, len(documents)/8) {
+		creating.Go(func() {
+			for _, document := range part {
+				var made struct{ Metadata struct{ Name string } }
+				create := kubeapi.Request{Method: http.MethodPost, Of: tools, Namespace: "tools", Body: json.RawMessage(document)}
+				if err := c.client.Do(t.Context(), create, &made); err != nil {
+					t.Error(err)
+					continue
+				}
+				if document == string(faulty) {
+					continue
+				}
+				// Orla writes 20 in a second, so another one has done so before.
+				served := kubeapi.Request{Method: http.MethodPatch, Of: tools, Namespace: "tools", Name: made.Metadata.Name, Part: "status", Body: json.RawMessage(`{"status":{"conditions":[
+					{"type":"Ready","status":"True","reason":"served","message":"","observedGeneration":1,"lastTransitionTime":"2026-01-02T15:04:05Z"}]}}`)}
+				if err := c.client.Do(t.Context(), served, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	creating.Wait()
+
+	const garbage = "GOGC=50" // so that what is measured is mostly in use
+	cluster, disk := c.serve(t, garbage), serveOrla(t, folder, garbage)
+	all := func(o *running) (n int, queries []string) {
+		for query := "{}"; query != ""; {
+			queries = append(queries, query)
+			a, err := o.post("tools/list", query)
+			if err != nil || a.Result == nil {
+				t.Fatalf("%v %+v", err, a)
+			}
+			for _, tool := range a.Result.Tools {
+				if strings.HasPrefix(tool.Name, "many-") {
+					n++
+				}
+			}
+			if query = ""; a.Result.NextCursor != "" {
+				query = fmt.Sprintf(`{"cursor":%q}`, a.Result.NextCursor)
+			}
+		}
+		return n, queries
+	}
+	both := []*running{disk, cluster}
+	for i, o := range both {
+		testkit.Eventually(t, "all tools are listed", func() bool { n, _ := all(o); return n == manyTools })
+		if got := o.mustCall(fmt.Sprintf("many-%04d", 7+i)); !strings.HasPrefix(got, fmt.Sprintf("/many/%d", 7+i)) {
+			t.Errorf("a call: %s", got)
+		}
+	}
+	c.awaitReady(fmt.Sprintf("tool/many-%04d", manyTools), "False invalid 1")
+	const rounds, lists = 10, 100
+	var spent [2]time.Duration
+	for range rounds { // in turn, so that what the machine does beside affects both
+		for i, o := range both {
+			_, queries := all(o)
+			before := cpu(t, o.cmd.Process.Pid)
+			for range lists {
+				for _, query := range queries {
+					skipAnswer(t, o, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":%s}`, query))
+				}
+			}
+			spent[i] += cpu(t, o.cmd.Process.Pid) - before
+		}
+	}
+	memory := [2]int{proportionalMemory(t, disk.cmd.Process.Pid), proportionalMemory(t, cluster.cmd.Process.Pid)}
+	t.Logf("%d tools: %d KiB from a folder, %d KiB from a cluster; %d lists take %s and %s of a processor", manyTools, memory[0], memory[1], rounds*lists, spent[0], spent[1])
+	if memory[1] > memory[0]*3/2 {
+		t.Errorf("Orla has %d KiB with tools of a cluster, and %d KiB with the same of a folder", memory[1], memory[0])
+	}
+	if spent[1] > spent[0]*3/2+100*time.Millisecond {
+		t.Errorf("the lists take %s with tools of a cluster, and %s with the same of a folder", spent[1], spent[0])
+	}
+}
+
+// skipAnswer makes a request and reads the answer without decoding it.
+func skipAnswer(t *testing.T, o *running, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, o.url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := io.Copy(io.Discard, resp.Body)
+	if _ = resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || n < 1000 {
+		t.Fatalf("%d, %d bytes, %v", resp.StatusCode, n, err)
+	}
+}
+
+// proportionalMemory is the PSS of a process in KiB.
+func proportionalMemory(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\nPss:")
+	kib, err := strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
