@@ -61,9 +61,12 @@ func TestT87ApprovalsKeepTheirPlaces(t *testing.T) {
 	}
 	// It leaves its place later. A click at once, where the next call has moved, counts for nothing.
 	click := `[...second.querySelectorAll('button')].find((e) => e.textContent === 'Approve').dispatchEvent(new MouseEvent('click', { bubbles: true, detail: 1 }))`
-	b.js(`(window.moved = 0, window.watching = setInterval(() => { if (was === at()) return; clearInterval(watching); ` + click + `; moved = 1; }, 1), 1)`)
+	b.js(`(window.moved = 0, window.began = performance.now(), window.watching = setInterval(() => { if (was === at()) return; clearInterval(watching); window.stayed = performance.now() - began; ` + click + `; moved = 1; }, 1), 1)`)
 	b.wait(`moved`)
 	b.wait(`document.body.innerText.includes('This has just moved')`)
+	if got := b.number(`Math.round(stayed)`); got < 2500 {
+		t.Errorf("what was decided kept its place for %d ms more", got)
+	}
 	if got := b.js(`document.querySelectorAll('.waits').length`); got != "2" {
 		t.Fatalf("a click on what had just moved decided: %s calls wait", got)
 	}
