@@ -115,3 +115,25 @@ func TestO3TheConsoleIsTurnedOff(t *testing.T) {
 	turn("")
 	b.wait(`document.body?.innerText.includes('This session is over')`)
 }
+
+// O3: a page whose token is taken back says that its session is over, and shows nothing any more.
+func TestO3ATokenThatIsTakenBack(t *testing.T) {
+	b := newTab(t)
+	token := filepath.Join(t.TempDir(), "ann.token")
+	if err := os.WriteFile(token, []byte(strings.Repeat("anns", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := newOrla(t, folder(t, map[string]string{"hello": "#!/bin/sh\necho hi\n"}), "version: 1\n", "auth:\n  tokens:\n    - {name: ann, file: "+token+"}\ncallers:\n  - {name: ann, console: [viewer]}\n")
+	b.shows(o, strings.Repeat("anns", 8))
+	b.wait(`document.querySelector('.tools .tr:not(.head)')?.innerText.includes('hello')`)
+	if err := os.WriteFile(token, []byte(strings.Repeat("else", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.run("reload")
+	b.wait(`document.body.innerText.includes('This session is over')`)
+	if text := b.text(`document.body.innerText`); strings.Contains(text, "hello") {
+		t.Errorf("the page still shows tools:\n%s", text)
+	}
+	b.shows(o, strings.Repeat("anns", 8))
+	b.wait(`document.body.innerText.includes('This token does not let you in')`)
+}
