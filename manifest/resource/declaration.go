@@ -4,6 +4,7 @@
 package resource
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -44,7 +45,7 @@ type Declaration struct {
 	Rule     bool           // it is, or may be, a governance document, and has a fault
 
 	namespace string
-	broken    bool // nobody can tell what it is
+	broken    bool // nobody can tell what it is, or was to be
 }
 
 // File is a file of resources.
@@ -65,6 +66,7 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	documents, _ := yamldoc.Documents(data, len(data))
 	resources, more := 0, 0
 	for i, document := range documents {
+		last := i == len(documents)-1
 		if i == maxDocuments {
 			more = document.Line
 		}
@@ -73,6 +75,7 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 		}
 		doc := yamldoc.Parse(f.Display, document.Data, yamldoc.Options{Position: document.Position, Hide: true})
 		d, declares := declare(f, doc, document.Data)
+		d.broken = last && mayBeCut(doc, document.Data)
 		switch {
 		case more > 0 && (!declares || !d.Rule): // a governance document that is not in force closes the gate
 			unsure = unsure || mayRule(doc, document.Data)
@@ -80,10 +83,13 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 			resources++
 			list = append(list, d)
 		case !doc.Empty() && doc.Err() == nil && !doc.Has("apiVersion") && !doc.Has("kind"):
-			stray := doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", APIVersion)
-			list = append(list, &Declaration{Description: keys.Description{Doc: doc, Warnings: []error{stray}}, File: f})
+			d.Warnings = append(d.Warnings, doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", APIVersion))
+			list = append(list, d)
 		case doc.Err() != nil && !headLine().Match(document.Data): // it may be the rest of a resource
-			list = append(list, &Declaration{Description: keys.Description{Doc: doc}, File: f, broken: true})
+			d.broken = true
+			list = append(list, d)
+		case d.broken:
+			list = append(list, d)
 		}
 	}
 	if resources == 0 && !unsure {
@@ -96,18 +102,49 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	return list, unsure, err
 }
 
-// closeBroken takes a part of a file that cannot be read, and does not say what it is, as a governance document, if there is
-// one beside it: it may be the rest of one, as after a write that has stopped.
+// closeBroken takes a part of a file of which nobody can tell what it is as a governance document, if there is
+// one beside it: it may be the beginning or the rest of one, as after a write that has stopped.
 func closeBroken(list []*Declaration) {
 	if !slices.ContainsFunc(list, func(d *Declaration) bool { return !d.Rules.Empty() }) {
 		return
 	}
 	for _, d := range list {
-		if d.broken {
-			d.Rule = true
-			d.Doc.FaultAt(1, 1, "this cannot be read, and may belong to a governance document of the same file: every call is denied while it is there")
+		if !d.broken || d.Rule {
+			continue
+		}
+		is := "cannot be read, and may belong to"
+		if d.Doc.Err() == nil {
+			is = "is not whole, and may be the beginning of"
+		}
+		d.Rule, d.Warnings = true, nil
+		d.Doc.FaultAt(1, 1, "this %s a governance document of the same file: every call is denied while it is there", is)
+	}
+}
+
+// mayBeCut reports whether the last document of a file may be the beginning of a governance document, as when the
+// machine stopped while the file was written: it says nothing yet, or not all of what it is.
+func mayBeCut(doc *yamldoc.Doc, data []byte) bool {
+	if doc.Err() != nil {
+		at := kindLine().FindIndex(data)
+		return at == nil || !bytes.ContainsRune(data[at[1]:], '\n') // the kind itself may be cut
+	}
+	if doc.Empty() {
+		return string(bytes.TrimSpace(data)) == "---" // with a comment, somebody may have meant it
+	}
+	var kind string
+	more := false
+	for _, m := range doc.Members() {
+		switch m.Key {
+		case "kind":
+			kind = m.Value
+		case "apiVersion":
+		default:
+			more = true
 		}
 	}
+	begins := func(rule string) bool { return strings.HasPrefix(rule, kind) }
+	ends := !doc.Has("spec") || bytes.HasSuffix(data, []byte(kind))
+	return kind == "" || !more || ends && slices.ContainsFunc(rules, begins)
 }
 
 // Declares reports whether a file declares resources, and all that it has can be read: it is whole, as far as that can be
@@ -118,7 +155,7 @@ func Declares(file string) bool {
 		return false
 	}
 	list, _, err := Parse(File{Display: file, Dir: filepath.Dir(file)}, c.Data)
-	return err == nil && len(list) > 0 && !slices.ContainsFunc(list, func(d *Declaration) bool { return d.Doc.Err() != nil })
+	return err == nil && len(list) > 0 && !slices.ContainsFunc(list, func(d *Declaration) bool { return d.broken || d.Doc.Err() != nil })
 }
 
 // ParseObject reads one custom resource of a cluster, as JSON. Nothing that it says has a line.
@@ -129,7 +166,6 @@ func ParseObject(f File, data []byte) *Declaration {
 	d, declares := declare(f, doc, data)
 	if !declares {
 		doc.Faultf("kind", "declares nothing for Orla: apiVersion must be %s", APIVersion)
-		d = &Declaration{Description: keys.Description{Doc: doc}, File: f}
 	}
 	return d
 }
@@ -157,7 +193,7 @@ func readJSON(f File, data []byte) (list []*Declaration, unsure bool, err error)
 }
 
 // declare reads a document. It reports whether that declares something of ours,
-// as its version or its kind says.
+// as its version or its kind says. The Declaration is never nil.
 func declare(f File, doc *yamldoc.Doc, data []byte) (*Declaration, bool) {
 	version, _ := doc.Text("apiVersion")
 	kind, _ := doc.Text("kind")
@@ -167,10 +203,10 @@ func declare(f File, doc *yamldoc.Doc, data []byte) (*Declaration, bool) {
 	}
 	ours := strings.HasPrefix(version, "orloj.dev/")
 	rule := mayRule(doc, data)
-	if !ours && !slices.Contains(servedKinds, kind) && !rule {
-		return nil, false
-	}
 	d := &Declaration{Description: keys.Description{Doc: doc}, File: f}
+	if !ours && !slices.Contains(servedKinds, kind) && !rule {
+		return d, false
+	}
 	if rule && parsed && version == APIVersion && slices.Contains(rules, kind) {
 		d.readGovernance(kind)
 		return d, true

@@ -38,7 +38,7 @@ type policySpec struct {
 	ApplyMode       applyMode `json:"apply_mode,omitempty" jsonschema:"scoped: to the targets alone; global: to all calls. Default scoped"`
 	TargetSystems   []string  `json:"target_systems,omitempty" jsonschema:"Callers and groups that it applies to"`
 	TargetTasks     []string  `json:"target_tasks,omitempty" jsonschema:"Tasks whose calls it applies to"`
-	BlockedTools    []string  `json:"blocked_tools,omitempty" jsonschema:"Tools that must not be called; * means all"`
+	BlockedTools    []string  `json:"blocked_tools" jsonschema:"Tools that must not be called; * means all, and [] none"`
 	AllowedModels   []string  `json:"allowed_models,omitempty" jsonschema:"Accepted and ignored: Orla runs no models"`
 	MaxTokensPerRun int       `json:"max_tokens_per_run,omitempty" jsonschema:"Accepted and ignored: Orla runs no models"`
 }
@@ -47,7 +47,7 @@ type permissionResource struct {
 	APIVersion versionKey     `json:"apiVersion" jsonschema:"Always orloj.dev/v1"`
 	Kind       permissionKind `json:"kind" jsonschema:"What the document declares"`
 	Metadata   metadataKeys   `json:"metadata" jsonschema:"What it is called; the name of the tool, unless tool_ref says another"`
-	Spec       permissionSpec `json:"spec,omitzero" jsonschema:"What calls of the tool need"`
+	Spec       permissionSpec `json:"spec" jsonschema:"What calls of the tool need"`
 }
 
 type permissionSpec struct {
@@ -244,6 +244,9 @@ func (d *Declaration) readPermission() {
 		if p.Tool.Name == "" {
 			d.Doc.Faultf("spec.tool_ref", "must not be empty")
 		}
+	}
+	if d.hasSpec() && !d.Doc.Has("spec.required_permissions") && !d.Doc.Has("spec.operation_rules") {
+		d.Doc.Faultf("spec", "says nothing of calls: write required_permissions or operation_rules; with required_permissions: [] every caller may call the tool")
 	}
 	switch {
 	case p.Scoped && len(p.Agents) == 0:

@@ -112,6 +112,7 @@ var validations = map[string][]rule{
 	},
 	"ToolPermission.spec": {
 		{"(has(self.apply_mode) && self.apply_mode == 'scoped') == (has(self.target_agents) && size(self.target_agents) > 0)", "target_agents is required with apply_mode scoped, and is for this mode alone"},
+		{"has(self.required_permissions) || has(self.operation_rules)", "it says nothing of calls: write required_permissions or operation_rules; with required_permissions: [] every caller may call the tool"},
 	},
 	"ToolPermission.spec.operation_rules[]": {
 		{"!has(self.approvers) || size(self.approvers) == 0 || (has(self.verdict) && self.verdict == 'approval_required')", "approvers is for verdict: approval_required"},
