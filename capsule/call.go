@@ -47,6 +47,13 @@ func (c *Capsule) CallOriginal(ctx context.Context, call peer.Call) (peer.Answer
 	return peer.Answer{Raw: raw}, err
 }
 
+// Settle waits, as a call does, until the process that would answer has said what it offers.
+func (c *Capsule) Settle(ctx context.Context, owner turns.Owner) {
+	if conn, err := c.ready(ctx, asker{owner: owner}, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err == nil {
+		conn.AwaitListed(ctx)
+	}
+}
+
 func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.RawMessage, error) {
 	if err := c.place(ctx, call.Owner); err != nil {
 		return nil, err
@@ -65,7 +72,7 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 			return p.CallParams(own, call, protocol.Traced(ctx, call.Meta), id)
 		})
 		if err != nil {
-			err, late = isLate(err)
+			err, late = rpc.IsLate(err)
 			return nil, c.callError(err)
 		}
 		if len(result) >= turns.Heavy { // others need not wait until it is read
@@ -173,7 +180,7 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	}
 	result, err := c.repeated(ctx, who, req, params)
 	if err != nil {
-		err, late = isLate(err)
+		err, late = rpc.IsLate(err)
 		forget()
 		return nil, err
 	}
@@ -262,14 +269,6 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, late func(
 			return nil, false, c.sendError(err)
 		}
 	}
-}
-
-// isLate returns the cause of a rpc.LateError, or else err, and whether it is one.
-func isLate(err error) (cause error, late bool) {
-	if l, ok := err.(*rpc.LateError); ok { //nolint:errorlint // nobody wraps it
-		return l.Cause, true
-	}
-	return err, false
 }
 
 // errUnknownState refuses a requestState that the present process cannot have given.

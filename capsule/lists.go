@@ -38,12 +38,14 @@ const (
 // followLists asks what the capsule offers, now and whenever it says that this
 // has changed.
 func (in *incarnation) followLists(ctx context.Context) {
+	defer in.conn.HasListed()
 	first := true
 	for {
 		said, ok := in.learn(ctx, first)
 		if ok {
 			in.c.offers.Set(said)
 		}
+		in.conn.HasListed()
 		if in.tellsNothing() {
 			return
 		}

@@ -6,7 +6,9 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/manifest"
 )
 
 // Admitted is what Options.Admit says of a call that it does not refuse.
@@ -28,6 +30,14 @@ type Again struct {
 	Leave func() error
 	// Target returns what the call would run now; nil if there is no such tool any more.
 	Target func() *rules.Target
+	// Settle waits until Target is by what the tool's server says now, which may have been started again since.
+	Settle func(ctx context.Context) error
+}
+
+// A Settler is a Peer whose process may come and go.
+type Settler interface {
+	// Settle waits until the present process has said what it offers. It starts one that a call would start.
+	Settle(ctx context.Context, owner turns.Owner)
 }
 
 // approved waits until a call may go on. Meanwhile it takes no place of those that calls in flight share, and
@@ -54,7 +64,54 @@ func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call,
 	if err := leave(); err != nil {
 		return err
 	}
-	return approve(ctx, call, Again{place, leave, target})
+	settle := func(ctx context.Context) error { return s.settle(ctx, call) }
+	return approve(ctx, call, Again{place, leave, target, settle})
+}
+
+// settle waits until the catalog has what the server of a tool says now, within the tool's timeout.
+func (s *Supervisor) settle(ctx context.Context, call *peer.Call) error {
+	c := s.catalog.Load()
+	e := c.entries[call.Tool]
+	if e == nil {
+		return nil
+	}
+	if e.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, fault.Unsent(
+			fault.New(fault.NotReady, "%s has not said in time what it offers, and the call may run only by that; make the same call again", call.Tool)))
+		defer cancel()
+	}
+	for before := (*living)(nil); ; {
+		l := c.serverOf(e)
+		if l == nil {
+			return nil
+		}
+		if p, is := l.peer.(Settler); is && l != before {
+			p.Settle(ctx, call.Owner)
+		}
+		before = l
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if c.governed.offers[l] == l.peer.Offers() {
+			return nil
+		}
+		if c.Wait(ctx) != nil {
+			return context.Cause(ctx)
+		}
+		c = s.catalog.Load()
+		if e = c.entries[call.Tool]; e == nil {
+			return nil
+		}
+	}
+}
+
+// serverOf returns the provider whose process answers the calls of an entry; nil for one without a process of its own.
+func (c *Catalog) serverOf(e *entry) *living {
+	if e.of.tool.Kind == manifest.MCP {
+		return c.governed.servers[e.of.tool.Resource.Server]
+	}
+	return c.governed.servers[e.of.tool.Name]
 }
 
 // now returns the tool of a call that has waited, and a context with which the call is made. It may be another tool than

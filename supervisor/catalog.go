@@ -36,7 +36,7 @@ func (s *Supervisor) publish() {
 		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
-	next.governed.lent, next.governed.servers = map[string]bool{}, map[string]*living{}
+	next.governed.lent, next.governed.servers, next.governed.offers = map[string]bool{}, map[string]*living{}, map[*living]*peer.Offers{}
 	claims := s.newClaiming()
 	for name, l := range s.living {
 		if l.peer != nil {
@@ -55,7 +55,7 @@ func (s *Supervisor) publish() {
 		}
 		if l.peer != nil {
 			offers := l.shown.Load().offers
-			l.tools, l.offers = offers.Tools, offers
+			l.tools, l.offers, next.governed.offers[l] = offers.Tools, offers, offers
 			l.forget()
 			if !offers.Known {
 				next.unknown[name] = true

@@ -8,7 +8,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -23,9 +25,10 @@ type governed struct {
 	aliases map[original][]string // tools of type mcp, by what they call
 	shown   map[original]string   // the names that clients have for what is listed
 	peers   func() map[Peer]*rules.Target
-	names   func() map[string]bool // made when it is used
-	number  uint64                 // of the catalog
-	servers map[string]*living     // that have tools of their own, by their names
+	names   func() map[string]bool   // made when it is used
+	number  uint64                   // of the catalog
+	servers map[string]*living       // that have tools of their own, by their names
+	offers  map[*living]*peer.Offers // of the peers, as they are in the catalog
 	lists   *nameLists
 	naming
 }
@@ -179,9 +182,19 @@ func (c *Catalog) governedOf(e *entry) *governedEntry {
 			capabilities = e.of.tool.Resource.Capabilities
 		}
 		g.target = g.names.Target(e.listed.Name, classes(e, g.calls), capabilities)
+		g.target.Define = func() string { return definition(e.listed, g.calls.tool) }
 	}
 	e.target.Store(g)
 	return g
+}
+
+// definition returns a digest of what clients are told of a tool, and of what an alias calls.
+func definition(listed, calls *mcp.Tool) string {
+	digest := pins.DigestOf(listed).String()
+	if calls != nil {
+		digest += " " + pins.DigestOf(calls).String()
+	}
+	return digest
 }
 
 // calledBy returns what an alias calls.

@@ -63,10 +63,15 @@ type Peer struct {
 	orla      *Orla
 	stateless atomic.Bool             // it speaks statelessVersion
 	caps      *mcp.ServerCapabilities // see Capabilities
+
+	listed   chan struct{} // closed by HasListed
+	listOnce sync.Once
 }
 
 // With returns the Peer on a connection. Negotiate has to be called next.
-func (o *Orla) With(conn *rpc.Conn) *Peer { return &Peer{Conn: conn, orla: o} }
+func (o *Orla) With(conn *rpc.Conn) *Peer {
+	return &Peer{Conn: conn, orla: o, listed: make(chan struct{})}
+}
 
 // State is what is known of a Peer after Negotiate.
 type State struct {
@@ -85,6 +90,17 @@ func (p *Peer) GoOn(s State) {
 	p.caps = s.Capabilities
 	p.stateless.Store(s.Stateless)
 	p.orla.probing.state.Store(s.Probing)
+}
+
+// HasListed ends AwaitListed: the peer has said what it offers, or will not.
+func (p *Peer) HasListed() { p.listOnce.Do(func() { close(p.listed) }) }
+
+// AwaitListed waits until HasListed, or until ctx ends.
+func (p *Peer) AwaitListed(ctx context.Context) {
+	select {
+	case <-p.listed:
+	case <-ctx.Done():
+	}
 }
 
 // Stateless reports whether the peer speaks 2026-07-28.

@@ -195,6 +195,7 @@ type Approval struct {
 	Class     string          `json:"operation_class,omitempty" jsonschema:"What the call does: read, write, delete or admin."`
 	Rule      string          `json:"rule,omitempty" jsonschema:"The rule that wants the approval, and where it is."`
 	Why       string          `json:"why,omitempty" jsonschema:"The same as a sentence."`
+	Defined   string          `json:"definition,omitempty" jsonschema:"A digest of what clients are told of the tool: its name, title, description, schemas and annotations. Of an alias, also that of what it calls."`
 	Approvers []string        `json:"approvers" jsonschema:"Who may decide: client, operator or passkey."`
 	Created   time.Time       `json:"created_at" jsonschema:"When the call came."`
 	Expires   time.Time       `json:"expires_at" jsonschema:"Until when it waits, or the approval is good."`
@@ -217,6 +218,7 @@ type LastApproved struct {
 	ID      string           `json:"id" jsonschema:"The id of its record."`
 	By      string           `json:"decided_by" jsonschema:"Who approved it."`
 	Decided time.Time        `json:"decided_at" jsonschema:"When."`
+	Defined string           `json:"definition,omitempty" jsonschema:"What definition was then."`
 	Changes []ArgumentChange `json:"changes" jsonschema:"What differs, at most 100 places; empty if nothing does."`
 	More    int              `json:"more_changes,omitempty" jsonschema:"How many places more differ."`
 }

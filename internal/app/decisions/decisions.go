@@ -85,7 +85,7 @@ func approvalOf(r *approvals.Record) control.Approval {
 	a := control.Approval{
 		ID: r.ID, Phase: string(r.Phase), Tool: r.Tool, Caller: r.Caller, Agent: r.Agent, Task: r.Task, Class: r.Class, Rule: r.Rule, Why: r.Why,
 		Approvers: []string{}, Created: r.Created, Expires: r.Expires, TTL: r.TTL.String(), By: r.By, How: string(r.How), Decided: r.Decided,
-		Reason: r.Reason, Used: r.Used, Policy: r.Policy, Digest: r.Digest(), Size: len(r.Args),
+		Reason: r.Reason, Used: r.Used, Policy: r.Policy, Defined: r.Definition, Digest: r.Digest(), Size: len(r.Args),
 	}
 	a.Runs = append([]string{}, r.Runs...)
 	for _, how := range r.Approvers {
@@ -107,7 +107,7 @@ func (d *Decisions) Approval(id string) (control.Approval, error) {
 	a := approvalOf(&r)
 	a.Arguments, a.Input = r.Args, r.Input
 	if last != nil {
-		a.Last = control.LastApproved{ID: last.ID, By: last.By, Decided: last.Decided, Changes: []control.ArgumentChange{}}
+		a.Last = control.LastApproved{ID: last.ID, By: last.By, Decided: last.Decided, Defined: last.Definition, Changes: []control.ArgumentChange{}}
 		changes, more := approvals.Diff(last.Args, r.Args)
 		for _, c := range changes {
 			a.Last.Changes = append(a.Last.Changes, control.ArgumentChange(c))

@@ -30,6 +30,8 @@ type Question struct {
 	Approvers []manifest.Approver `json:"approvers"`      // who may decide
 	Task      string              `json:"task,omitempty"` // what the call is a part of
 	Why       string              `json:"why,omitempty"`  // Rule as a sentence
+
+	Definition string `json:"definition,omitempty"` // a digest of what clients are told of the tool
 }
 
 type key [sha256.Size]byte
@@ -48,6 +50,9 @@ func (q *Question) key() (k key) {
 	add(q.Runs...)
 	for _, how := range q.Approvers {
 		add(string(how))
+	}
+	if q.Definition != "" { // records of before have none
+		add("definition", q.Definition)
 	}
 	h.Sum(k[:0])
 	return k

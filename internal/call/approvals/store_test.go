@@ -69,18 +69,19 @@ func TestT87AnApprovalIsForExactlyOneCall(t *testing.T) {
 		}
 		other := question(`{"a":1}`)
 		for what, change := range map[string]func(q *approvals.Question){
-			"arguments": func(q *approvals.Question) { q.Args = json.RawMessage(`{"a":2}`) },
-			"caller":    func(q *approvals.Question) { q.Caller = "bob" },
-			"agent":     func(q *approvals.Question) { q.Agent = "bot" },
-			"tool":      func(q *approvals.Question) { q.Tool = "wipe2" },
-			"rules":     func(q *approvals.Question) { q.Policy = "2" },
-			"input":     func(q *approvals.Question) { q.Input = json.RawMessage(`{}`) },
-			"class":     func(q *approvals.Question) { q.Class = "delete" },
-			"task":      func(q *approvals.Question) { q.Task = "t2" },
-			"rule":      func(q *approvals.Question) { q.Rule = "other" },
-			"target":    func(q *approvals.Question) { q.Runs = []string{"other"} },
-			"approvers": func(q *approvals.Question) { q.Approvers = []manifest.Approver{manifest.ApproverPasskey} },
-			"borders":   func(q *approvals.Question) { q.Caller, q.Agent = "an", "n" },
+			"arguments":  func(q *approvals.Question) { q.Args = json.RawMessage(`{"a":2}`) },
+			"caller":     func(q *approvals.Question) { q.Caller = "bob" },
+			"agent":      func(q *approvals.Question) { q.Agent = "bot" },
+			"tool":       func(q *approvals.Question) { q.Tool = "wipe2" },
+			"rules":      func(q *approvals.Question) { q.Policy = "2" },
+			"input":      func(q *approvals.Question) { q.Input = json.RawMessage(`{}`) },
+			"class":      func(q *approvals.Question) { q.Class = "delete" },
+			"task":       func(q *approvals.Question) { q.Task = "t2" },
+			"rule":       func(q *approvals.Question) { q.Rule = "other" },
+			"target":     func(q *approvals.Question) { q.Runs = []string{"other"} },
+			"approvers":  func(q *approvals.Question) { q.Approvers = []manifest.Approver{manifest.ApproverPasskey} },
+			"definition": func(q *approvals.Question) { q.Definition = "sha256:1" },
+			"borders":    func(q *approvals.Question) { q.Caller, q.Agent = "an", "n" },
 		} {
 			q := other
 			change(&q)

@@ -230,7 +230,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, back supervisor.Agai
 		}
 		record, decided, err := a.store.Ask(approvals.Question{ //nolint:contextcheck // a write is not given up
 			Caller: a.caller.Name, Agent: a.caller.Agent, Tool: a.target.Name(), Runs: a.target.Names(), Args: call.Args, Input: a.input, Policy: s.version,
-			Task: a.task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: d.Approvers,
+			Task: a.task, Class: made.Class, Rule: d.Rule, Why: d.Why, Approvers: d.Approvers, Definition: a.target.Definition(),
 		})
 		if err != nil {
 			return nil, err
@@ -243,6 +243,12 @@ func (a *asking) step(ctx context.Context, call *peer.Call, back supervisor.Agai
 		case approvals.Approved:
 			if a.open && call.Client.Declared().Repeats {
 				break // nobody would get the answer before the client comes back
+			}
+			if err := back.Settle(ctx); err != nil {
+				return nil, err
+			}
+			if !a.target.Same(back.Target()) {
+				continue // it is judged, and asked about, as it is now
 			}
 			if err := a.proceed(s, back); err != nil {
 				return nil, err

@@ -37,6 +37,9 @@ type desk struct {
 	t       *testing.T
 	cfg     *config.Loaded
 	becomes atomic.Pointer[rules.Target] // what calls run from now on; nil for no change
+	later   atomic.Pointer[rules.Target] // the same, once the tool's server has said what it offers now
+
+	unsettled error // why that server does not say it
 }
 
 func newDesk(t *testing.T, r manifest.Rules, callers ...config.CallerConfig) *desk {
@@ -86,10 +89,16 @@ func (d *desk) calls(ctx context.Context, call peer.Call, classes ...manifest.Op
 	return ended
 }
 
-// again is how a call goes on: with the target that becomes set, or else with its own.
+// again is how a call goes on: with the target that becomes set, or later is when its server has said what it offers, or else with its own.
 func (d *desk) again(own *rules.Target) supervisor.Again {
 	nothing := func() error { return nil }
-	return supervisor.Again{Place: nothing, Leave: nothing, Target: func() *rules.Target {
+	settle := func(context.Context) error {
+		if later := d.later.Swap(nil); later != nil {
+			d.becomes.Store(later)
+		}
+		return d.unsettled
+	}
+	return supervisor.Again{Place: nothing, Leave: nothing, Settle: settle, Target: func() *rules.Target {
 		if becomes := d.becomes.Load(); becomes != nil {
 			return becomes
 		}
@@ -311,7 +320,7 @@ func TestT87WhoWaitsOnceMoreHasNoPlace(t *testing.T) {
 		}, Leave: func() error {
 			places.Add(-1)
 			return nil
-		}, Target: func() *rules.Target { return target }}
+		}, Target: func() *rules.Target { return target }, Settle: func(context.Context) error { return nil }}
 		for range 2 {
 			go func() {
 				call := peer.Call{Tool: "a", Caller: "ann"}
@@ -529,15 +538,22 @@ func TestT87ACallThatIsNotSentLeavesItsApproval(t *testing.T) {
 func TestT87ATargetThatChangesAsksAgain(t *testing.T) {
 	read, remove := []manifest.OperationClass{manifest.ClassRead}, []manifest.OperationClass{manifest.ClassDelete}
 	for name, becomes := range map[string]*rules.Target{
-		"another class":    rules.NewTarget([]string{"a"}, nil, remove, nil),
-		"another provider": rules.NewTarget([]string{"a", "other"}, nil, read, nil),
+		"another class":      rules.NewTarget([]string{"a"}, nil, remove, nil),
+		"another provider":   rules.NewTarget([]string{"a", "other"}, nil, read, nil),
+		"another definition": defined(rules.NewTarget([]string{"a"}, nil, read, nil)),
+		"its server, started again, says another class":      rules.NewTarget([]string{"a"}, nil, remove, nil),
+		"its server, started again, says another definition": defined(rules.NewTarget([]string{"a"}, nil, read, nil)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDesk(t, wants())
 				waits := d.calls(t.Context(), peer.Call{})
 				old := d.record()
-				d.becomes.Store(becomes)
+				if strings.HasPrefix(name, "its server") {
+					d.later.Store(becomes)
+				} else {
+					d.becomes.Store(becomes)
+				}
 				d.decide(true, "")
 				if now := d.record(); now.ID == old.ID || now.Digest() == old.Digest() {
 					t.Errorf("it waits for %+v", now)
@@ -558,6 +574,27 @@ func TestT87ATargetThatChangesAsksAgain(t *testing.T) {
 		if err := admitted.Approve(t.Context(), &call, gone); fault.CodeOf(err) != fault.UnsupportedTool {
 			t.Errorf("the tool is gone: %v", err)
 		}
+	})
+}
+
+// defined gives a target another definition.
+func defined(target *rules.Target) *rules.Target {
+	target.Define = func() string { return "sha256:1" }
+	return target
+}
+
+// SPEC-TOOLS 8.7: an approval is not used while nobody knows what the tool's server says now.
+func TestT87AnApprovalIsKeptWhileAServerHasNotSaidWhatItOffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		d.unsettled = fault.New(fault.NotReady, "it has not said it")
+		waits := d.calls(t.Context(), peer.Call{})
+		d.record()
+		d.decide(true, "")
+		check(t, <-waits, fault.NotReady, "it has not said it")
+		d.unsettled = nil
+		check(t, <-d.calls(t.Context(), peer.Call{}), "", "")
+		check(t, <-d.calls(t.Context(), peer.Call{}), fault.ApprovalPending, "")
 	})
 }
 

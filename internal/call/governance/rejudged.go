@@ -2,7 +2,6 @@ package governance
 
 import (
 	"context"
-	"slices"
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
@@ -49,11 +48,11 @@ func (a *rejudged) May(target *rules.Target) *rejudge.Refusal {
 		return refused
 	}
 	refused.Err = fault.New(fault.PermissionDenied,
-		"tool_permission_denied: the rules have changed, and a call of %s by %s needs an approval now; make the call again to ask for one", a.tool, a.caller.Name)
+		"tool_permission_denied: the rules, or the tool, have changed, and a call of %s by %s needs an approval now; make the call again to ask for one", a.tool, a.caller.Name)
 	return refused
 }
 
 // isApproved reports whether an approval was for a call of this target.
 func (a *rejudged) isApproved(target *rules.Target) bool {
-	return a.approved != nil && slices.Equal(a.approved.Names(), target.Names()) && slices.Equal(a.approved.Classes(), target.Classes())
+	return a.approved != nil && a.approved.Same(target)
 }

@@ -132,6 +132,7 @@ func TestT87ACallIsApprovedWhenItHasUsedItsApproval(t *testing.T) {
 		}
 		for what, other := range map[string]*rules.Target{
 			"what it does":   rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassDelete}, nil),
+			"what it says":   defined(rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)),
 			"who answers it": rules.NewTarget([]string{"a", "other"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil),
 		} {
 			if refused := admitted.Judge.May(other); refused == nil {

@@ -98,6 +98,12 @@ func (d *definer) end() definition {
 	return definition{out, true, Digest(sha256.Sum256(out))}
 }
 
+// DigestOf returns the digest of the definition of a tool by the name that it has.
+func DigestOf(t *mcp.Tool) Digest {
+	var d definer
+	return d.tool(t, t.Name).digest
+}
+
 // tool returns the definition of a tool.
 func (d *definer) tool(t *mcp.Tool, own string) definition {
 	d.begin()

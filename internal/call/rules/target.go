@@ -18,6 +18,8 @@ import (
 type Target struct {
 	// Members are the targets of the tools of a provider, for DecideRequest; nil for a tool.
 	Members []*Target
+	// Define returns a digest of what clients are told of the tool, the same each time; nil if there is nothing to tell.
+	Define func() string
 
 	*NameList
 	shown        string // its name, as clients have it
@@ -154,6 +156,20 @@ func (l *NameList) Names() []string { return l.ruled }
 func (t *Target) Name() string { return t.shown }
 
 func (t *Target) name() string { return t.shown }
+
+// Definition returns a digest of what clients are told of the tool; "" for none.
+func (t *Target) Definition() string {
+	if t.Define == nil {
+		return ""
+	}
+	return t.Define()
+}
+
+// Same reports whether an approval of a call of t is one of a call of another target: it has the same names, does the
+// same and is told of in the same way (SPEC-TOOLS 8.7).
+func (t *Target) Same(other *Target) bool {
+	return t == other || other != nil && slices.Equal(t.ruled, other.ruled) && slices.Equal(t.classes, other.classes) && t.Definition() == other.Definition()
+}
 
 // judgementOf returns what a Set says by name, which is looked up once.
 func (l *NameList) judgementOf(s *Set) *judgement {

@@ -17,6 +17,14 @@ func (e *LateError) Error() string { return e.Cause.Error() }
 // Unwrap returns the cause.
 func (e *LateError) Unwrap() error { return e.Cause }
 
+// IsLate returns the cause of a LateError, or else err, and whether it is one.
+func IsLate(err error) (cause error, late bool) {
+	if l, ok := err.(*LateError); ok { //nolint:errorlint // nobody wraps it
+		return l.Cause, true
+	}
+	return err, false
+}
+
 // late is what the other side may still be working on, though nobody waits for it. Many
 // work on one request after the other: what follows waits for these too.
 //

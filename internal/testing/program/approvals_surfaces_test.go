@@ -82,10 +82,13 @@ func asUser(uid int) func(*exec.Cmd) {
 }
 
 // begins makes a call, whose outcome comes later: its text, and its code.
-func (a *asking) begins(args string) <-chan [2]string {
+func (a *asking) begins(args string) <-chan [2]string { return a.beginsCall("wipe", args) }
+
+// beginsCall does the same with another tool.
+func (a *asking) beginsCall(tool, args string) <-chan [2]string {
 	over := make(chan [2]string, 1)
 	go func() {
-		answer, err := a.call("wipe", args)
+		answer, err := a.call(tool, args)
 		if err != nil || answer.Result == nil || len(answer.Result.Content) == 0 {
 			over <- [2]string{fmt.Sprint(err), "none"}
 			return

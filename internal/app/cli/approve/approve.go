@@ -272,6 +272,7 @@ func (c *commands) decide(cmd *cobra.Command, id string,
 func digestOf(a *control.Approval) (string, error) {
 	r := approvals.Record{ID: a.ID, Question: approvals.Question{
 		Caller: a.Caller, Agent: a.Agent, Tool: a.Tool, Runs: a.Runs, Args: a.Arguments, Input: a.Input, Policy: a.Policy, Class: a.Class, Rule: a.Rule, Task: a.Task,
+		Definition: a.Defined,
 	}}
 	for _, how := range a.Approvers {
 		r.Approvers = append(r.Approvers, manifest.Approver(how))

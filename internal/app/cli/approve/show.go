@@ -213,6 +213,9 @@ func (p *page) approval(a *control.Approval) {
 		return
 	}
 	p.printf("  against the last approved call, %s, by %s, %s:\n", terminal.Printable(a.Last.ID), terminal.Printable(a.Last.By), p.moment(a.Last.Decided))
+	if a.Last.Defined != a.Defined {
+		p.printf("    %s\n", p.paint(yellow, "the tool has another description, other schemas or other hints than then"))
+	}
 	if len(a.Last.Changes) == 0 {
 		p.printf("    the arguments are the same\n")
 	}
