@@ -105,7 +105,8 @@ func TestT84TwoManifestsOfOneNameHaveNone(t *testing.T) {
 	}
 }
 
-// SPEC-TOOLS 8.4: of two files for one name, one is served, and no role gives it anything by that name until somebody has said which one it is.
+// SPEC-TOOLS 8.4: of two files whose names are one to rules, one is served, and no role gives it anything by that name until somebody has said
+// which one it is. Two whose names are the same to a letter are one for roles.
 func TestT84AConflictGivesNothing(t *testing.T) {
 	s := governing(map[string]supervisor.Provider{
 		"box":     named{fakePeer: newFakePeer("box", peer.Offers{Known: true, Tools: listed("box__wipe")}), own: map[string]string{"box__wipe": "wipe"}},
@@ -118,7 +119,7 @@ func TestT84AConflictGivesNothing(t *testing.T) {
 		want   map[string][]string
 	}{
 		{nil, map[string][]string{"deploy": {"Deploy", "box__wipe"}, "git-hub--read": {"git-hub__read"}, "same": {"same"}, "by-it--read": {"by-it--read"}}},
-		{[]string{"deploy", "git_hub", "same", "by_it"}, map[string][]string{"by-it--read": nil, "by-it__read": {"by-it--read"}, "deploy": nil, "git-hub--read": nil, "git-hub__read": {"git-hub__read"}, "same": {"same"}}},
+		{[]string{"deploy", "git_hub", "same", "by_it", "box"}, map[string][]string{"box--wipe": {"Deploy", "box__wipe"}, "by-it--read": nil, "by-it__read": {"by-it--read"}, "deploy": nil, "git-hub--read": nil, "git-hub__read": {"git-hub__read"}, "same": {"same"}}},
 	} {
 		s.KnowOthers(nil, test.faulty)
 		s.Apply(all)

@@ -3,10 +3,13 @@ package offers
 import (
 	"encoding/json"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/orla-project/orla/capsule/records"
 )
 
 // SPEC S2: an item of a list takes a few times its bytes, whatever is in its _meta and its
@@ -51,11 +54,19 @@ func TestAnItemKeepsItsBytes(t *testing.T) {
 	}
 }
 
-// A tool whose own name is longer than any that a person reads is left out.
+// SPEC-TOOLS 8.4: a tool whose own name is longer than any that a person reads is left out, and the others of its list are served.
 func TestT84ALongOwnNameIsLeftOut(t *testing.T) {
-	for n, ok := range map[int]bool{maxOwnName: true, maxOwnName + 1: false} {
-		if _, err := readTool([]byte(`{"name":"` + strings.Repeat("_", n) + `"}`)); (err == nil) != ok {
-			t.Errorf("a name of %d bytes: %v", n, err)
+	named := func(n int) string { return `{"name":"` + strings.Repeat("_", n) + `"}` }
+	o := offering(records.Offered{Tools: raws(`{"name":"a"}`, named(1<<10), named(1<<10+1), named(1<<20), `{"name":"b"}`)})
+	for range 2 { // also when the same is listed once more
+		var own []string
+		for _, tool := range o.Current().Tools {
+			own = append(own, o.OwnTool(tool.Name))
 		}
+		slices.Sort(own)
+		if want := []string{strings.Repeat("_", 1<<10), "a", "b"}; !slices.Equal(own, want) {
+			t.Errorf("served: %.2000q", own)
+		}
+		o.Set(o.Last())
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// SPEC N1, SPEC-TOOLS 8.6: the agent and the task in a request for a resource are judged as those of a call are.
+// SPEC N1, SPEC-TOOLS 8.6: the agent and the task in a request for a resource, a prompt or a completion are judged as those of a call are.
 func TestT86TheAgentOfARequestIsJudged(t *testing.T) {
 	t.Parallel()
 	r := serveRuled(t, `apiVersion: orloj.dev/v1
@@ -14,8 +14,10 @@ metadata: {name: nobox}
 spec: {target_systems: [bot], target_tasks: [night], blocked_tools: [box]}
 `, "callers:\n  - {name: ann, may_speak_for: [bot, free]}\n  - {name: bot}\n  - {name: free}\n")
 	r.knows("ann", "box://one")
-	reads := func(caller, meta string) string {
-		return r.asks(caller, "resources/read", `{"uri":"box://one",`+meta+`}`)
+	requests := map[string]string{
+		"resources/read":      `{"uri":"box://one",`,
+		"prompts/get":         `{"name":"ask",`,
+		"completion/complete": `{"ref":{"type":"ref/prompt","name":"ask"},"argument":{"name":"a","value":""},`,
 	}
 	for _, c := range []struct {
 		caller, meta string
@@ -29,8 +31,11 @@ spec: {target_systems: [bot], target_tasks: [night], blocked_tools: [box]}
 		{"ann", `"_meta":{"orloj.dev/task":"night"}`, false},
 		{"bob", `"_meta":{"orloj.dev/agent":"root"}`, false},
 	} {
-		if answer := reads(c.caller, c.meta); strings.Contains(answer, `"contents"`) != c.may || strings.Contains(answer, "permission_denied") == c.may {
-			t.Errorf("%s with %s: %.400s", c.caller, c.meta, answer)
+		for method, params := range requests {
+			answer := r.asks(c.caller, method, params+c.meta+"}")
+			if strings.Contains(answer, `"result"`) != c.may || strings.Contains(answer, "permission_denied") == c.may {
+				t.Errorf("%s of %s with %s: %.400s", method, c.caller, c.meta, answer)
+			}
 		}
 	}
 }

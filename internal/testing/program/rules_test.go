@@ -31,7 +31,7 @@ for line in sys.stdin:
     m = json.loads(line)
     method, id = m.get("method"), m.get("id")
     if method == "initialize":
-        answer(id, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}, "prompts": {}}, "serverInfo": {"name": "box", "version": "1"}})
+        answer(id, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}, "serverInfo": {"name": "box", "version": "1"}})
     elif method == "tools/list":
         answer(id, {"tools": [{"name": n, "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": n == "wipe", "readOnlyHint": n == "look"}} for n in ("look", "wipe")]})
     elif method == "resources/list":
@@ -46,6 +46,8 @@ for line in sys.stdin:
         answer(id, {"contents": [{"uri": "box://one", "text": "secret"}]})
     elif method == "prompts/get":
         answer(id, {"messages": []})
+    elif method == "completion/complete":
+        answer(id, {"completion": {"values": []}})
     elif id is not None:
         answer(id, {})
 `
