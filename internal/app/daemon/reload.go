@@ -75,7 +75,7 @@ func (f *inForce) current() *config.Loaded {
 // problems returns what is wrong with the folders of tools now, and what tools offer that is not
 // served.
 func (s *server) problems() []manifest.Problem {
-	offered := slices.Concat(s.Supervisor.Problems(), s.Governance.Problems(), s.Pins.Problems())
+	offered := slices.Concat(s.Supervisor.Problems(), s.Governance.Problems(), s.Pins.Problems(), wiring.AuditProblems(s.Audit))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Concat(s.wrong, offered)

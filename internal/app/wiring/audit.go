@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -149,4 +150,12 @@ func outcomeOf(got *peer.Answer, err error) string {
 		return fmt.Sprint(code)
 	}
 	return string(fault.ExecutionFailed)
+}
+
+// AuditProblems are why the audit log is not what its reader takes it for.
+func AuditProblems(l *audit.Log) []manifest.Problem {
+	if err := l.Elsewhere(); err != nil {
+		return []manifest.Problem{{Path: l.Path(), Severity: manifest.Fault, Err: err}}
+	}
+	return nil
 }

@@ -134,8 +134,14 @@ func TestT88AFileInThePlaceOfTheLogIsTold(t *testing.T) {
 		if strings.Contains(said.String(), "replaced") {
 			t.Errorf("the log is said to be replaced: %s", &said)
 		}
+		if err := l.Elsewhere(); err != nil {
+			t.Errorf("it is where it was: %v", err)
+		}
 		if err := os.Rename(p.path, p.path+".1"); err != nil {
 			t.Fatal(err)
+		}
+		if l.Elsewhere() == nil {
+			t.Error("it was removed, and nobody is told before the next line")
 		}
 		p.put(t, forgedLines(4, 3, [sha256.Size]byte{1}))
 		for i := range 3 {

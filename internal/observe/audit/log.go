@@ -69,10 +69,11 @@ type signer struct {
 
 // health says whether lines can be written.
 type health struct {
-	trouble atomic.Pointer[error] // why they cannot; nil if they can
-	opened  time.Time             // measures began: the clock of the machine may jump
-	began   atomic.Int64          // when the write that is under way began, in nanoseconds since opened; 0 for none
-	refused atomic.Int64          // calls that were refused because of trouble, and are not in the log yet
+	trouble atomic.Pointer[error]   // why they cannot; nil if they can
+	opened  time.Time               // measures began: the clock of the machine may jump
+	began   atomic.Int64            // when the write that is under way began, in nanoseconds since opened; 0 for none
+	refused atomic.Int64            // calls that were refused because of trouble, and are not in the log yet
+	file    atomic.Pointer[logFile] // that is written; nil for the journal
 }
 
 // queue is what is to be written.
@@ -153,6 +154,26 @@ func (l *Log) open() (err error) {
 	return err
 }
 
+// Path returns where the log is; "" for a nil Log.
+func (l *Log) Path() string {
+	if l == nil {
+		return ""
+	}
+	return l.opts.Path
+}
+
+// Elsewhere returns an error if the file at the path is not the one that is written, as if somebody had rotated it without a
+// SIGHUP; else nil. A nil Log is written nowhere.
+func (l *Log) Elsewhere() error {
+	if l == nil {
+		return nil
+	}
+	if f := l.file.Load(); f != nil && f.moved(l.opts.Path) {
+		return errors.New("the audit log was moved, removed or replaced, and its lines go to the file that was there: move that back, or have the log continue here with orla reload")
+	}
+	return nil
+}
+
 func (l *Log) openFile() (sink, ending, error) {
 	if err := os.MkdirAll(filepath.Dir(l.opts.Path), 0o700); err != nil {
 		return nil, ending{}, err
@@ -161,6 +182,7 @@ func (l *Log) openFile() (sink, ending, error) {
 	if err != nil {
 		return nil, end, err
 	}
+	l.file.Store(f)
 	return f, end, nil
 }
 

@@ -209,6 +209,7 @@ func (l *Log) reopen() error {
 	}
 	l.keepHead(head, seq, whyRotated)
 	l.to = next
+	l.file.Store(next)
 	_ = old.close() // it is synced
 	l.write(lines[cut:])
 	return nil

@@ -123,13 +123,13 @@ func (a *Announcer) Serve(ctx context.Context) error {
 					q.drop(e)
 					continue
 				}
-				sent := result{of: q, event: e, phase: record.Phase, since: e.since}
+				sent := result{of: q, event: e, news: e.news, since: e.since}
 				sending.Go(func() {
 					defer recovered.To(a.opts.Log, "announce an approval", func(any) {
 						sent.err = errors.New("there is a fault in Orla")
 						sent.report(ctx, results)
 					})
-					sent.again, sent.err = a.post(ctx, s, &record, sent.since)
+					sent.again, sent.err = a.post(ctx, s, &record, sent)
 					sent.report(ctx, results)
 				})
 			}
@@ -160,7 +160,7 @@ func (a *Announcer) worth(store *approvals.Store, e *event, now time.Time) (r ap
 	case !ok, e.phase != approvals.Pending && now.Sub(e.since) > useful:
 		a.opts.Log.Warn("an approval was not announced", "approval", e.id, "phase", string(e.phase), "err", e.err)
 		return r, false
-	case r.Phase != e.phase: // since it was noted
+	case !e.same(newsOf(&r)): // since it was noted
 		e.begin(&r, now)
 	}
 	return r, true
@@ -170,9 +170,9 @@ func (a *Announcer) worth(store *approvals.Store, e *event, now time.Time) (r ap
 type result struct {
 	of    *queue
 	event *event
-	phase approvals.Phase // that was announced
-	since time.Time       // when the record came to it
-	again time.Duration   // what the receiver wants to wait for
+	news                // that were announced
+	since time.Time     // when the record came to it
+	again time.Duration // what the receiver wants to wait for
 	err   error
 }
 
@@ -188,18 +188,19 @@ func (r result) report(ctx context.Context, to chan<- result) {
 func (a *Announcer) note(q *queue, r result) {
 	switch {
 	case r.err == nil:
-		if q.accepted(r.event, r.phase) {
+		if q.accepted(r.event, r.news) {
 			a.opts.Log.Info("the webhook of approvals accepts again")
 		}
-	case q.refused(r.event, r.phase, r.err, r.again, time.Now()):
+	case q.refused(r.event, r.news, r.err, r.again, time.Now()):
 		a.opts.Log.Warn("the webhook of approvals does not accept; it is tried again", "approval", r.event.id, "err", r.err)
 	}
 }
 
-// post announces the phase that a record has come to. again is what the receiver wants to wait for.
-func (a *Announcer) post(ctx context.Context, s *Settings, r *approvals.Record, since time.Time) (again time.Duration, _ error) {
-	id := r.ID + "-" + word(r.Phase) // the same for all attempts, also those of another process
-	body, err := bodyOf(r, since, s.Arguments)
+// post announces what a record is now. again is what the receiver wants to wait for.
+func (a *Announcer) post(ctx context.Context, s *Settings, r *approvals.Record, what result) (again time.Duration, _ error) {
+	// The id is the same for all attempts, also those of another process, and another one for a record that was extended.
+	id := r.ID + "-" + what.word() + "-" + strconv.FormatInt(r.Expires.UnixMilli(), 10)
+	body, err := bodyOf(r, what, s.Arguments)
 	if err != nil {
 		return 0, err
 	}
@@ -268,7 +269,7 @@ type data struct {
 }
 
 // bodyOf returns the body of a request.
-func bodyOf(r *approvals.Record, since time.Time, arguments bool) ([]byte, error) {
+func bodyOf(r *approvals.Record, what result, arguments bool) ([]byte, error) {
 	sum := sha256.Sum256(r.Args)
 	d := data{
 		ID: r.ID, Phase: r.Phase, Tool: r.Tool, Caller: r.Caller, Agent: r.Agent, Task: r.Task, Class: r.Class, Why: r.Why, Approvers: r.Approvers,
@@ -282,5 +283,5 @@ func bodyOf(r *approvals.Record, since time.Time, arguments bool) ([]byte, error
 		Type      string    `json:"type"`
 		Timestamp time.Time `json:"timestamp"`
 		Data      data      `json:"data"`
-	}{"approval." + word(r.Phase), since, d})
+	}{"approval." + what.word(), what.since, d})
 }

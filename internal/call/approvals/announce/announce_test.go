@@ -72,14 +72,17 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	case r.status/100 == 2:
 		var e struct {
 			Type string
-			Data struct{ ID, Phase string }
+			Data struct {
+				ID, Phase string
+				Expires   time.Time `json:"expires_at"`
+			}
 		}
 		if err := json.Unmarshal(body, &e); err != nil {
 			r.t.Fatal(err)
 		}
 		r.got = append(r.got, fmt.Sprint(e.Type, " ", e.Data.Phase))
 		r.bodies = append(r.bodies, string(body))
-		if word := strings.TrimPrefix(e.Type, "approval."); id != e.Data.ID+"-"+word {
+		if word := strings.TrimPrefix(e.Type, "approval."); id != fmt.Sprint(e.Data.ID, "-", word, "-", e.Data.Expires.UnixMilli()) {
 			r.t.Errorf("%s of %s has the id %s", e.Type, e.Data.ID, id)
 		}
 	}
@@ -312,4 +315,35 @@ func TestT87Secrets(t *testing.T) {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
+}
+
+// SPEC-TOOLS 8.7: that a record was extended is an event of its own, with another id, which a receiver tells from the request.
+// One that has not heard of the request gets that, with the new time.
+func TestT87AnExtensionIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, t.TempDir(), &announce.Settings{URL: address, Key: key})
+		defer a.stop()
+		extend := func(id string, ttl time.Duration) {
+			t.Helper()
+			if _, err := a.store.Extend(id, approvals.Decision{TTL: ttl, By: "user:root(0)", How: manifest.ApproverOperator}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		r := a.ask(`{}`)
+		synctest.Wait()
+		extend(r.ID, time.Hour)
+		a.decide(r.ID, true)
+		synctest.Wait()
+		extend(r.ID, 2*time.Hour)
+		a.wants("approval.requested Pending", "approval.extended Pending", "approval.decided Approved", "approval.extended Approved")
+		a.answers(http.StatusServiceUnavailable, nil)
+		late := a.ask(`{"late":1}`)
+		synctest.Wait()
+		extend(late.ID, time.Hour)
+		a.answers(http.StatusNoContent, nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		a.wants("approval.requested Pending", "approval.extended Pending", "approval.decided Approved", "approval.extended Approved", "approval.requested Pending")
+	})
 }

@@ -24,12 +24,40 @@ const (
 	fewEvents = 4096
 )
 
+// news is what there is to tell of a record. Other news are another event.
+type news struct {
+	phase    approvals.Phase
+	expires  time.Time // which changes when somebody extends it
+	extended bool      // the receiver knows the phase already
+}
+
+// newsOf returns what there is to tell of a record.
+func newsOf(r *approvals.Record) news { return news{phase: r.Phase, expires: r.Expires} }
+
+// same reports whether both are about the same state of a record.
+func (n news) same(other news) bool { return n.phase == other.phase && n.expires.Equal(other.expires) }
+
+// word names the news in the type of an event.
+func (n news) word() string {
+	if n.extended {
+		return "extended"
+	}
+	switch n.phase {
+	case approvals.Pending:
+		return "requested"
+	case approvals.Approved, approvals.Denied:
+		return "decided"
+	case approvals.Expired:
+	}
+	return "expired"
+}
+
 // event is what is to be announced of a record, or what was last.
 type event struct {
-	id      string          // of the record
-	of      *caller         // nil before it has to be sent
-	phase   approvals.Phase // that is to be announced
-	since   time.Time       // when the record came to it
+	id      string    // of the record
+	of      *caller   // nil before it has to be sent
+	news              // that is to be announced
+	since   time.Time // when the record came to it
 	created time.Time
 	waits   bool      // it has to be sent
 	sending bool      // it is being sent, maybe with an earlier phase
@@ -44,9 +72,14 @@ func (e *event) Before(other *event) bool {
 	return e.at.Before(other.at) || e.at.Equal(other.at) && e.created.Before(other.created)
 }
 
-// begin has an event announce the phase that a record is in now.
+// begin has an event announce what a record is now.
 func (e *event) begin(r *approvals.Record, now time.Time) {
-	e.phase, e.since, e.at, e.waits, e.err = r.Phase, sinceOf(r, now).UTC(), now, true, nil
+	next := newsOf(r)
+	next.extended = next.phase == e.phase && (!e.waits || e.extended) // else the receiver does not know it yet
+	e.news, e.since, e.at, e.waits, e.err = next, sinceOf(r, now).UTC(), now, true, nil
+	if next.extended {
+		e.since = now.UTC()
+	}
 	e.pauses = newPauses(maxPause)
 }
 
@@ -60,18 +93,6 @@ func sinceOf(r *approvals.Record, now time.Time) time.Time {
 	case approvals.Expired:
 	}
 	return now
-}
-
-// word names a phase in the type of an event.
-func word(p approvals.Phase) string {
-	switch p {
-	case approvals.Pending:
-		return "requested"
-	case approvals.Approved, approvals.Denied:
-		return "decided"
-	case approvals.Expired:
-	}
-	return "expired"
 }
 
 func newPauses(most time.Duration) *backoff.ExponentialBackOff {
@@ -138,12 +159,13 @@ func (q *queue) note(store *approvals.Store, now time.Time) (later <-chan struct
 		r := &list[i]
 		e := q.events[r.ID]
 		if e == nil {
-			e = &event{id: r.ID, phase: r.Phase, created: r.Created}
+			e = &event{id: r.ID, created: r.Created}
 			q.events[r.ID] = e
 			if first && r.Phase != approvals.Pending { // the receiver may know it from an earlier process
+				e.news = newsOf(r)
 				continue
 			}
-		} else if e.phase == r.Phase {
+		} else if e.same(newsOf(r)) {
 			continue
 		}
 		q.takeOut(e)
@@ -279,8 +301,8 @@ func (q *queue) drop(e *event) {
 	q.release(e.of)
 }
 
-// accepted removes an event whose phase was announced. It reports whether the receiver did not accept before.
-func (q *queue) accepted(e *event, phase approvals.Phase) (recovered bool) {
+// accepted removes an event that was announced, unless there are other news since. It reports whether the receiver did not accept before.
+func (q *queue) accepted(e *event, told news) (recovered bool) {
 	q.sent(e)
 	c := e.of
 	if c.failing {
@@ -290,7 +312,8 @@ func (q *queue) accepted(e *event, phase approvals.Phase) (recovered bool) {
 	}
 	c.pauses.Reset()
 	q.pauses.Reset()
-	e.waits = e.waits && e.phase != phase
+	e.waits = e.waits && !e.same(told)
+	e.extended = e.extended || e.phase == told.phase
 	q.putIn(e)
 	q.place(c)
 	q.release(c)
@@ -299,20 +322,20 @@ func (q *queue) accepted(e *event, phase approvals.Phase) (recovered bool) {
 
 // refused plans the next attempt. It reports whether the receiver accepted before. What it wants to wait for
 // counts for the events of this caller.
-func (q *queue) refused(e *event, phase approvals.Phase, err error, again time.Duration, now time.Time) (news bool) {
+func (q *queue) refused(e *event, told news, err error, again time.Duration, now time.Time) (first bool) {
 	q.sent(e)
 	c, again := e.of, min(again, maxWait)
 	c.quiet = now.Add(max(c.pauses.NextBackOff(), again))
 	q.quiet = now.Add(min(q.pauses.NextBackOff(), maxPauseForAll))
-	if e.phase == phase {
+	if e.same(told) {
 		e.err, e.at = err, now.Add(max(e.pauses.NextBackOff(), again))
 	}
 	if !c.failing {
 		c.failing = true
 		q.failing++
-		news = q.failing == 1
+		first = q.failing == 1
 	}
 	q.putIn(e)
 	q.place(c)
-	return news
+	return first
 }

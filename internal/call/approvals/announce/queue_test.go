@@ -28,7 +28,7 @@ func TestS2EventsOfRecordsThatAreGoneAreForgotten(t *testing.T) {
 	}
 	q.note(store, now)
 	first, second := q.next(now), q.next(now)
-	q.refused(first, approvals.Pending, nil, time.Minute, now)
+	q.refused(first, first.news, nil, time.Minute, now)
 	if q.forget(opened()); len(q.events) != 1 || len(q.callers) != 1 {
 		t.Errorf("%d events and %d callers are kept of one that is being sent", len(q.events), len(q.callers))
 	}
