@@ -23,7 +23,8 @@ LDFLAGS  := -s -w -X $(STAMP).version=$(VERSION) -X $(STAMP).revision=$(REVISION
 # otherwise. Orla's goroutines have all returned by then, and tests start hundreds of programs.
 export GORACE ?= atexit_sleep_ms=10
 # What looks at the code has it compiled as build does, so that it is compiled once.
-LINT     := CGO_ENABLED=0 GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+# It holds all of the code: to collect less often saves a fifth of its time, and more often again from 4 GiB on.
+LINT     := GOGC=400 GOMEMLIMIT=4GiB CGO_ENABLED=0 GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 # Packages that own processes, goroutines or watches.
 LIFECYCLE := ./internal/launch ./internal/launch/guard ./internal/launch/trees ./internal/launch/cgroup ./internal/launch/sandbox \
