@@ -148,7 +148,7 @@ func Read(file string) (*Lock, error) {
 // the lock of another project.
 func followed(file string) (string, error) {
 	if info, err := os.Lstat(file); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		return file, nil
+		return file, nil //nolint:nilerr // who reads or writes it says what is wrong
 	}
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil {
