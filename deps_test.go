@@ -169,7 +169,9 @@ var imports = map[string][]string{
 	"internal/testing/manifesttest": {"internal/mcp/schema", "internal/file/yamldoc", "manifest"},
 
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
-	"supervisor":                    {"internal/call/pins", "internal/file/regularfile", "internal/call/rejudge", "internal/call/rules", "internal/file/wholefile", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
+	"supervisor/claim":              {"internal/call/rules", "internal/file/regularfile", "internal/file/wholefile"},
+	"supervisor/services":           {},
+	"supervisor":                    {"supervisor/claim", "supervisor/services", "internal/call/pins", "internal/call/rejudge", "internal/call/rules", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
 	"mcpbridge/client":              {"internal/call/rules", "internal/mcp/rawjson", "internal/call/recovered", "internal/call/trace", "internal/call/turns", "mcpbridge/wire"},           // who asks
 	"mcpbridge/wire":                {"internal/mcp/rawjson", "internal/observe/brief"},                                                                                                   // the messages of clients
 	"mcpbridge/results":             {"internal/file/memfile", "internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"}, // what clients get of a call
@@ -187,7 +189,7 @@ var imports = map[string][]string{
 
 	// What operators see and do.
 	"internal/app/control":       {"internal/app/control/looks", "internal/file/regularfile", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
-	"internal/app/control/looks": {}, // what is new of many things, for streams that tell of it
+	"internal/app/control/looks": {},                                                                                                                                                      // what is new of many things, for streams that tell of it
 	"internal/console":           {"internal/call/pace", "internal/call/turns", "internal/observe/brief"},                                                                                 // the web page: its files, and who gets in; whose share a request takes
 	"internal/observe/telemetry": {"internal/call/recovered", "mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 
@@ -231,7 +233,7 @@ var imports = map[string][]string{
 	// What Orla has written down, for the control API.
 	"internal/app/recorded": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},
 
-	"internal/app/daemon": {
+	"internal/app/daemon": {"supervisor/services",
 		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
 		"internal/app/decisions", "internal/call/approvals/passkey", "internal/file/regularfile",
 		"internal/app/arguments", "internal/service/secret",
@@ -309,7 +311,7 @@ var owners = map[string][]string{
 	"github.com/segmentio/encoding":            {"internal/mcp/rawjson"},
 	"github.com/spf13/cobra":                   {"internal/app/cli/running", "internal/app/cli/packaged", "internal/app/cli/upgrading", "internal/app/cli", "internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned"},
 	"github.com/spf13/pflag":                   {"internal/app/config", "internal/app/cli"},
-	"github.com/thejerf/suture/v4":             {"supervisor", "internal/app/daemon"},
+	"github.com/thejerf/suture/v4":             {"supervisor", "supervisor/services", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/observe/telemetry"},
 	"google.golang.org/protobuf":               {"internal/observe/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
+	"github.com/orla-project/orla/supervisor/services"
 )
 
 // alive asks with little patience: nothing waits for it but what is stuck.
@@ -119,7 +120,7 @@ func TestK1AliveMissesAStuckTree(t *testing.T) {
 		log, calls := newLog(), 0
 		w := newWorld()
 		defer serving(t, w.Supervisor)()
-		front := suture.New("front", supervisor.TreeSpec(slog.New(log)))
+		front := suture.New("front", services.Spec(slog.New(log)))
 		front.Add(&fake{serve: panicking(&calls)})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

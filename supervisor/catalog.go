@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor/claim"
 )
 
 // publish replaces the catalog by a new one of the present providers. The caller holds applying, or is
@@ -41,7 +42,7 @@ func (s *Supervisor) publish() {
 	for name, l := range s.living {
 		if l.peer != nil {
 			next.named[name], next.governed.servers[name] = l.peer, l
-			claims.next[claim{aProvider, name}] = []string{name}
+			claims.next[claim.Claim{Sort: claim.Provider, Key: name}] = []string{name}
 		}
 	}
 	order := make([]*living, 0, len(s.living))
@@ -96,9 +97,9 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 	for i := range tools {
 		tools[i].fold()
 	}
-	winners := claims.winners(aTool, tools)
+	winners := claims.winners(claim.Tool, tools)
 	for name, l := range winners {
-		if claims.lends(claim{aTool, name}, l) {
+		if claims.lends(claim.Claim{Sort: claim.Tool, Key: name}, l) {
 			next.governed.lent[name] = true
 		}
 	}
@@ -163,7 +164,7 @@ func (c *Catalog) serveOthers(claims *claiming, warn warner, order []*living) {
 	}
 	c.serveTemplates(claims, warn, peers)
 	uri := func(r *mcp.Resource) string { return r.URI }
-	c.Resources = adopt(claims, aResource, peers, func(l *living) []*mcp.Resource {
+	c.Resources = adopt(claims, claim.Resource, peers, func(l *living) []*mcp.Resource {
 		return slices.DeleteFunc(slices.Clone(l.offers.Resources), func(r *mcp.Resource) bool {
 			return isOwn(warn, r.URI, r.URI, l) || c.isTaken(claims, r.URI, l)
 		})
@@ -171,13 +172,13 @@ func (c *Catalog) serveOthers(claims *claiming, warn warner, order []*living) {
 		c.share(r.URI, l.peer)
 		return put(c.resources, r.URI, l.peer)
 	})
-	c.Prompts = adopt(claims, aPrompt, peers, func(l *living) []*mcp.Prompt { return l.offers.Prompts }, func(p *mcp.Prompt) string { return p.Name },
+	c.Prompts = adopt(claims, claim.Prompt, peers, func(l *living) []*mcp.Prompt { return l.offers.Prompts }, func(p *mcp.Prompt) string { return p.Name },
 		func(of *mcp.Prompt, l *living) bool { return put(c.prompts, of.Name, l.peer) })
 }
 
 // serveTemplates adds the resource templates of all peers to a catalog.
 func (c *Catalog) serveTemplates(claims *claiming, warn warner, peers []*living) {
-	all := adopt(claims, aTemplate, peers, func(l *living) []peer.Template {
+	all := adopt(claims, claim.Template, peers, func(l *living) []peer.Template {
 		return slices.DeleteFunc(slices.Clone(l.offers.Templates), func(t peer.Template) bool {
 			return isOwn(warn, t.URIs.Prefix(), t.URITemplate, l) || isAnyScheme(warn, t, l)
 		})
@@ -218,7 +219,7 @@ func (c *Catalog) isTaken(claims *claiming, uri string, l *living) bool {
 	}
 	own, taken := c.owned.Find(uri)
 	if taken {
-		claims.dispute(dispute{aResource, l, own}, uri)
+		claims.dispute(dispute{claim.Resource, l, own}, uri)
 	}
 	return taken
 }
@@ -283,7 +284,7 @@ func offered[T any](order []*living, of func(*living) []T, key func(T) string) [
 
 // adopt returns what is served of everything of one sort that peers offer. serve reports false for what
 // is served already.
-func adopt[T any](claims *claiming, sort sort, peers []*living, of func(*living) []T, key func(T) string, serve func(T, *living) bool) []T {
+func adopt[T any](claims *claiming, sort claim.Sort, peers []*living, of func(*living) []T, key func(T) string, serve func(T, *living) bool) []T {
 	items := make(map[*living][]T, len(peers))
 	for _, l := range peers {
 		items[l] = of(l)

@@ -10,36 +10,11 @@ import (
 
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor/claim"
 )
 
-// sort is what kind of thing a provider offers.
-type sort string
-
-const (
-	aTool     sort = "tool"
-	aResource sort = "resource"
-	aTemplate sort = "resource template"
-	aPrompt   sort = "prompt"
-	aProvider sort = "provider" // a manifest that has tools of its own, whatever they are called
-)
-
-// claim is a name or a URI, which one provider at a time serves.
-type claim struct {
-	sort sort
-	key  string
-}
-
-// isManifest reports whether a name is of one of the manifests that offer it.
-func (k claim) isManifest(line []string) bool {
-	return k.sort == aTool && slices.ContainsFunc(line, func(name string) bool { return rules.Folded(name) == k.key })
-}
-
-const (
-	// maxClaims bounds what is remembered for providers that are absent.
-	maxClaims = 10_000
-	// maxLine bounds how many providers of one thing are remembered.
-	maxLine = 64
-)
+// maxClaims bounds what is remembered for providers that are absent.
+const maxClaims = 10_000
 
 // offer is what one provider offers of a sort.
 type offer struct {
@@ -68,14 +43,14 @@ func (o *offer) name(i int) string {
 // claiming decides who serves what in one catalog.
 type claiming struct {
 	of       *Supervisor
-	next     map[claim][]string
+	next     map[claim.Claim][]string
 	disputes map[dispute]*disputed
 	order    []dispute
 }
 
 // dispute is that one provider offers what another serves.
 type dispute struct {
-	sort          sort
+	sort          claim.Sort
 	loser, winner *living
 }
 
@@ -85,13 +60,13 @@ type disputed struct {
 }
 
 func (s *Supervisor) newClaiming() *claiming {
-	return &claiming{of: s, next: make(map[claim][]string, len(s.claims)), disputes: map[dispute]*disputed{}}
+	return &claiming{of: s, next: make(map[claim.Claim][]string, len(s.claims)), disputes: map[dispute]*disputed{}}
 }
 
 // winners returns who serves each key: one of the user's own before one of an installed package (SPEC M7), then a provider
-// to which the name belongs by its manifest, else the one that offered it first, also before a restart of Orla (claimFile). Of
+// to which the name belongs by its manifest, else the one that offered it first, also before a restart of Orla (claim.File). Of
 // those that are new at the same time, that is the first in the order of offers.
-func (c *claiming) winners(sort sort, offers []offer) map[string]*living {
+func (c *claiming) winners(sort claim.Sort, offers []offer) map[string]*living {
 	n := 0
 	for _, o := range offers {
 		n += len(o.keys)
@@ -110,7 +85,7 @@ func (c *claiming) winners(sort sort, offers []offer) map[string]*living {
 		}
 	}
 	for key, first := range winners {
-		k := claim{sort, key}
+		k := claim.Claim{Sort: sort, Key: key}
 		line := c.line(k, first, contested[key])
 		c.next[k] = line
 		rank := func(l *living) int { return slices.Index(line, l.tool.Name) }
@@ -133,7 +108,7 @@ func (c *claiming) winners(sort sort, offers []offer) map[string]*living {
 
 // line is who offers something, by who did first: those that did before, if they still
 // do or may do again, and then those that are new.
-func (c *claiming) line(k claim, first *living, others []*living) []string {
+func (c *claiming) line(k claim.Claim, first *living, others []*living) []string {
 	before := c.of.claims[k]
 	if len(before) == 1+len(others) && before[0] == first.tool.Name &&
 		slices.EqualFunc(before[1:], others, func(name string, l *living) bool { return name == l.tool.Name }) {
@@ -149,7 +124,7 @@ func (c *claiming) line(k claim, first *living, others []*living) []string {
 			line = append(line, name)
 		}
 	}
-	return line[:min(len(line), maxLine)]
+	return line[:min(len(line), claim.MaxLine)]
 }
 
 // owned is 1 for what the user has described, and 0 for what is of an installed package.
@@ -161,15 +136,15 @@ func (l *living) owned() int {
 }
 
 // names says how much a name belongs to a manifest.
-func (l *living) names(k claim) int { return belongsTo(k, l.tool.Name, l.peer != nil) }
+func (l *living) names(k claim.Claim) int { return belongsTo(k, l.tool.Name, l.peer != nil) }
 
 // belongsTo says how much a name belongs to a manifest: most if the manifest itself has it, else more the longer the manifest's
 // own name is with which it begins, and 0 if it does not begin so. hasTools says that it has tools of its own.
-func belongsTo(k claim, name string, hasTools bool) int {
+func belongsTo(k claim.Claim, name string, hasTools bool) int {
 	name = rules.Folded(name)
-	rest, begins := strings.CutPrefix(rules.Folded(k.key), name)
+	rest, begins := strings.CutPrefix(rules.Folded(k.Key), name)
 	switch {
-	case k.sort != aTool && k.sort != aPrompt:
+	case k.Sort != claim.Tool && k.Sort != claim.Prompt:
 		return 0
 	case !hasTools, begins && rest == "":
 		return math.MaxInt
@@ -180,14 +155,14 @@ func belongsTo(k claim, name string, hasTools bool) int {
 }
 
 // lends reports whether a tool's name belongs to another than who serves it: to one that would serve it and is away.
-func (c *claiming) lends(k claim, by *living) bool {
+func (c *claiming) lends(k claim.Claim, by *living) bool {
 	line := c.next[k]
 	its := slices.Index(line, by.tool.Name)
 	for rank, name := range line {
 		if rank == its || !c.of.absent(name) {
 			continue
 		}
-		_, hasTools := c.of.claims[claim{aProvider, name}]
+		_, hasTools := c.of.claims[claim.Claim{Sort: claim.Provider, Key: name}]
 		owned, belongs := 1, belongsTo(k, name, hasTools)
 		if away := c.of.living[name]; away != nil {
 			owned, belongs = away.owned(), away.names(k)
@@ -220,7 +195,7 @@ func (c *claiming) done(warn warner) {
 	kept := map[bool]int{} // those of manifests, whose names roles mean, and others
 	for k, line := range c.of.claims {
 		_, offered := c.next[k]
-		isManifest := k.sort == aProvider || k.isManifest(line)
+		isManifest := k.Sort == claim.Provider || k.IsManifest(line)
 		if offered || kept[isManifest] == maxClaims {
 			continue
 		}
@@ -230,7 +205,7 @@ func (c *claiming) done(warn warner) {
 		}
 	}
 	if !maps.EqualFunc(c.of.claims, c.next, slices.Equal[[]string]) {
-		c.of.kept.note()
+		c.of.kept.Note()
 	}
 	c.of.claims = c.next
 	c.of.disputed = nil
@@ -254,4 +229,11 @@ func (s *Supervisor) Problems() []manifest.Problem {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	return s.disputed // it is replaced as a whole
+}
+
+// claimed returns who offered something first. It is not to be changed, and is replaced as a whole.
+func (s *Supervisor) claimed() map[claim.Claim][]string {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	return s.claims
 }

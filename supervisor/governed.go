@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor/claim"
 )
 
 // A Namer is a Peer whose tools have other names of their own than those that clients use.
@@ -61,7 +62,7 @@ func (s *Supervisor) KnowOthers(tools []manifest.Tool, faulty []string) {
 }
 
 // govern notes what has several names, and whose they are (SPEC-TOOLS 8.4). claims are those of this catalog.
-func (c *Catalog) govern(others others, claims map[claim][]string) {
+func (c *Catalog) govern(others others, claims map[claim.Claim][]string) {
 	c.governed.aliases, c.governed.shown = map[original][]string{}, map[original]string{}
 	for name, e := range c.entries {
 		tool := &e.of.tool

@@ -6,6 +6,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor/claim"
 )
 
 // naming is whose a name is (SPEC-TOOLS 8.4). A name is of one at most: roles give by it what that one has, and nothing where it is
@@ -23,7 +24,7 @@ type naming struct {
 }
 
 // own notes whose names are. A name stays that of a manifest that is away: a role for it does not mean what another one has meanwhile.
-func (c *Catalog) own(others others, claims map[claim][]string) {
+func (c *Catalog) own(others others, claims map[claim.Claim][]string) {
 	n := &c.governed.naming
 	n.manifests, n.prefixes = make(map[string]string, len(claims)), map[string]string{}
 	for name := range c.named {
@@ -38,11 +39,11 @@ func (c *Catalog) own(others others, claims map[claim][]string) {
 		n.add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
 	}
 	for k, line := range claims {
-		if k.sort == aProvider && c.named[k.key] != nil {
+		if k.Sort == claim.Provider && c.named[k.Key] != nil {
 			continue // it is there
 		}
-		if k.sort == aProvider || k.isManifest(line) {
-			n.add(k.key, k.sort == aProvider)
+		if k.Sort == claim.Provider || k.IsManifest(line) {
+			n.add(k.Key, k.Sort == claim.Provider)
 		}
 	}
 	for _, name := range others.faulty { // one that is served keeps its name only if it is spelt in the same way

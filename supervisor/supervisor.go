@@ -32,6 +32,8 @@ import (
 	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/internal/mcp/urimatch"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor/claim"
+	"github.com/orla-project/orla/supervisor/services"
 )
 
 // A Provider answers calls to one or more tools. A Provider that also has
@@ -185,11 +187,11 @@ type Supervisor struct {
 	others    others     // see KnowOthers
 	stale     bool       // they have changed since the last catalog
 	living    map[string]*living
-	warned    warned             // of the last catalog
-	claims    map[claim][]string // who served first what several offer, by the names of manifests
-	kept      *claimFile         // of claims; nil if they are not kept
-	disputed  []manifest.Problem // what is not served, since it belongs to another
-	gates     map[string]gate    // by the name of a manifest whose provider lives, or lived
+	warned    warned                   // of the last catalog
+	claims    map[claim.Claim][]string // who served first what several offer, by the names of manifests
+	kept      *claim.File              // of claims; nil if they are not kept
+	disputed  []manifest.Problem       // what is not served, since it belongs to another
+	gates     map[string]gate          // by the name of a manifest whose provider lives, or lived
 
 	stopping chan struct{} // closed when new calls are refused
 	idle     chan struct{} // closed when, beyond that, no call is in flight
@@ -204,7 +206,7 @@ type Supervisor struct {
 func New(opts Options) *Supervisor {
 	s := &Supervisor{
 		opts:     opts,
-		tree:     suture.New("back", TreeSpec(opts.Log)),
+		tree:     suture.New("back", services.Spec(opts.Log)),
 		living:   map[string]*living{},
 		gates:    map[string]gate{},
 		updated:  make(chan string),
@@ -213,8 +215,8 @@ func New(opts Options) *Supervisor {
 		shares:   turns.NewShares(maxInFlight),
 	}
 	if opts.ClaimFile != "" {
-		s.claims = readClaims(opts.ClaimFile)
-		s.kept = &claimFile{of: s, path: opts.ClaimFile, log: opts.Log, changed: make(chan struct{}, 1)}
+		s.claims = claim.Read(opts.ClaimFile)
+		s.kept = claim.NewFile(opts.ClaimFile, s.claimed, opts.Log)
 		s.tree.Add(s.kept)
 	}
 	s.publish()

@@ -39,7 +39,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 	"github.com/orla-project/orla/mcpbridge/transport/stdio"
-	"github.com/orla-project/orla/supervisor"
+	"github.com/orla-project/orla/supervisor/services"
 )
 
 // Serve runs Orla until a signal, or on stdio until the client is done.
@@ -342,13 +342,13 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 	return nil
 }
 
-// startTree starts the tree: the back with all that lives, the front with services.
+// startTree starts the tree: the back with all that lives, the front with all these services.
 // It returns what ends the front, and what ends the back after that.
-func (s *server) startTree(ctx context.Context, services ...suture.Service) *tree {
+func (s *server) startTree(ctx context.Context, all ...suture.Service) *tree {
 	backCtx, endBack := context.WithCancel(context.WithoutCancel(ctx))
 	frontCtx, endFront := context.WithCancel(context.WithoutCancel(ctx))
-	front := suture.New("front", supervisor.TreeSpec(s.log.Logger))
-	for _, service := range services {
+	front := suture.New("front", services.Spec(s.log.Logger))
+	for _, service := range all {
 		front.Add(service)
 	}
 	if s.notifier != nil {
@@ -421,7 +421,7 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 	inFlight := s.Supervisor.Refuse()
 	s.log.Info("stopping", "in_flight", inFlight, "grace_ms", grace.Milliseconds())
 	s.notifier.Stopping(fmt.Sprintf("stopping; %d calls in flight", inFlight))
-	s.notifier.Extend(grace + 2*supervisor.StopBudget) // that the configuration gives, and what front and back may take
+	s.notifier.Extend(grace + 2*services.StopBudget) // that the configuration gives, and what front and back may take
 	lasting := context.WithoutCancel(ctx)
 	s.secondSignal.Go(func() { s.endAtOnce(lasting, signals) })
 	limited, cancel := context.WithTimeout(lasting, grace)

@@ -1,4 +1,5 @@
-package supervisor
+// Package services says how the suture supervisors of Orla run their services (SPEC F2).
+package services
 
 import (
 	"fmt"
@@ -13,12 +14,12 @@ import (
 // must fit into it; a test holds the sum.
 const StopBudget = 20 * time.Second
 
-// TreeSpec is how every supervisor of the tree behaves. A service that panics
+// Spec is how every supervisor of the tree behaves. A service that panics
 // is logged with its stack and started again; the others never notice
 // (SPEC F2). suture counts only such failures: restarts of processes belong to
 // the capsules, since one count for all siblings would let a bad one delay the
 // good ones.
-func TreeSpec(log *slog.Logger) suture.Spec {
+func Spec(log *slog.Logger) suture.Spec {
 	return suture.Spec{
 		EventHook:        func(e suture.Event) { logEvent(log, e) },
 		FailureThreshold: 5,
