@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // declaredFolder has what the installer of Python reads: files that Orla has written from those of the package.
@@ -75,7 +76,7 @@ func (n Need) declared(indexes []string) (d declared, a asked, err error) {
 			top, _, _ := strings.Cut("\n"+string(n.block), "\n[")
 			d, err = readTable([]byte(top))
 		}
-		if err == nil && n.Lock == "" && ownSources.Match(n.block) {
+		if err == nil && n.Lock == "" && ownSources().Match(n.block) {
 			err = errOwnSources
 		}
 	case filepath.Ext(n.File) == ".toml":
@@ -84,7 +85,7 @@ func (n Need) declared(indexes []string) (d declared, a asked, err error) {
 			return d, a, err
 		}
 		d, err = readTable(projectTable(text))
-		if err == nil && n.Lock == "" && ownSources.Match(text) {
+		if err == nil && n.Lock == "" && ownSources().Match(text) {
 			err = errOwnSources
 		}
 	default:
@@ -140,18 +141,18 @@ func (i *installer) exported(ctx context.Context, uv string, d declared, dir str
 	return a, nil
 }
 
-var separators = regexp.MustCompile(`[-_.]+`)
+var separators = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[-_.]+`) })
 
 // lacks returns the first package that is needed on all machines and not there; "" if there is none.
 func (a asked) lacks(required []string) string {
 	has := make(map[string]bool, len(a.required))
 	for _, line := range a.required {
-		if m := requirement.FindStringSubmatch(line); m != nil {
+		if m := requirement().FindStringSubmatch(line); m != nil {
 			has[oneName(m[1])] = true
 		}
 	}
 	for _, line := range required {
-		if m := requirement.FindStringSubmatch(line); m != nil && m[4] == "" && !has[oneName(m[1])] {
+		if m := requirement().FindStringSubmatch(line); m != nil && m[4] == "" && !has[oneName(m[1])] {
 			return m[1]
 		}
 	}
@@ -160,7 +161,7 @@ func (a asked) lacks(required []string) string {
 
 // oneName returns the one form of the names that are of one package of an index.
 func oneName(name string) string {
-	return strings.ToLower(separators.ReplaceAllString(name, "-"))
+	return strings.ToLower(separators().ReplaceAllString(name, "-"))
 }
 
 // indexes are those that uv asks.

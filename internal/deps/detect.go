@@ -324,22 +324,26 @@ func garbled(text []byte) error {
 }
 
 var (
-	projectHeader    = regexp.MustCompile(`(?m)^[ \t]*\[[ \t]*project[ \t]*\][ \t]*(#.*)?\r?$`)
-	nextHeader       = regexp.MustCompile(`(?m)^[ \t]*\[`)
-	dependenciesKey  = regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=`)
-	noDependencies   = regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=[ \t]*\[\s*\]`)
-	requiresPython   = regexp.MustCompile(`(?m)^[ \t]*requires-python[ \t]*=[ \t]*["']([^"']*)["']`)
-	includedByOption = regexp.MustCompile(`^(?:-r|-c|--requirement|--constraint)(?:[ \t]+|=)?(\S.*)$`)
+	projectHeader   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*\[[ \t]*project[ \t]*\][ \t]*(#.*)?\r?$`) })
+	nextHeader      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*\[`) })
+	dependenciesKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=`) })
+	noDependencies  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=[ \t]*\[\s*\]`) })
+	requiresPython  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^[ \t]*requires-python[ \t]*=[ \t]*["']([^"']*)["']`)
+	})
+	includedByOption = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:-r|-c|--requirement|--constraint)(?:[ \t]+|=)?(\S.*)$`)
+	})
 )
 
 // projectTable returns the table project of a pyproject.toml, without those below it.
 func projectTable(text []byte) []byte {
-	at := projectHeader.FindIndex(text)
+	at := projectHeader().FindIndex(text)
 	if at == nil {
 		return nil
 	}
 	table := text[at[1]:]
-	if end := nextHeader.FindIndex(table); end != nil {
+	if end := nextHeader().FindIndex(table); end != nil {
 		table = table[:end[0]]
 	}
 	return table
@@ -347,7 +351,7 @@ func projectTable(text []byte) []byte {
 
 // declares reports whether a table has dependencies. The installer reads them.
 func declares(table []byte) bool {
-	return dependenciesKey.Match(table) && !noDependencies.Match(table)
+	return dependenciesKey().Match(table) && !noDependencies().Match(table)
 }
 
 // somethingIn reports whether a requirements.txt has a line that is not a comment.
@@ -364,7 +368,7 @@ func somethingIn(text []byte) bool {
 func includesOf(text []byte) (files []string) {
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, " #")
-		m := includedByOption.FindStringSubmatch(strings.TrimSpace(line))
+		m := includedByOption().FindStringSubmatch(strings.TrimSpace(line))
 		if m == nil || strings.Contains(m[1], "://") {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/deps/printed"
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -22,16 +23,24 @@ const (
 )
 
 var (
-	nodeNameOnly    = regexp.MustCompile(`^` + nodeName + `$`)
-	nodeVersionOnly = regexp.MustCompile(`^` + nodeVersion + `$`)
-	nodeAlias       = regexp.MustCompile(`^npm:` + nodeName + `@(.*)$`)
-	nodeRange       = regexp.MustCompile(`^(?:\|\||-|[\^~<>=v]*(?:[0-9]+|[xX*])(?:[0-9A-Za-z.*+-]*)|[<>=^~]+|[A-Za-z][A-Za-z0-9_-]*)$`)
-	nodePlace       = regexp.MustCompile(`^node_modules/` + nodeName + `(?:/node_modules/` + nodeName + `)*$`)
-	nodeHash        = regexp.MustCompile(`^sha(?:1|256|384|512)-[A-Za-z0-9+/=]+(?: sha(?:1|256|384|512)-[A-Za-z0-9+/=]+)*$`)
-	pnpmPackage     = regexp.MustCompile(`^` + nodeName + `@` + nodeVersion + `$`)
-	pnpmSnapshot    = regexp.MustCompile(`^` + nodeName + `@` + nodeVersion + pnpmPeers + `$`)
-	pnpmVersion     = regexp.MustCompile(`^(?:` + nodeName + `@)?` + nodeVersion + pnpmPeers + `$`)
-	webAddress      = regexp.MustCompile(`^https?://`)
+	nodeNameOnly    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + nodeName + `$`) })
+	nodeVersionOnly = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + nodeVersion + `$`) })
+	nodeAlias       = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^npm:` + nodeName + `@(.*)$`) })
+	nodeRange       = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:\|\||-|[\^~<>=v]*(?:[0-9]+|[xX*])(?:[0-9A-Za-z.*+-]*)|[<>=^~]+|[A-Za-z][A-Za-z0-9_-]*)$`)
+	})
+	nodePlace = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^node_modules/` + nodeName + `(?:/node_modules/` + nodeName + `)*$`)
+	})
+	nodeHash = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^sha(?:1|256|384|512)-[A-Za-z0-9+/=]+(?: sha(?:1|256|384|512)-[A-Za-z0-9+/=]+)*$`)
+	})
+	pnpmPackage  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + nodeName + `@` + nodeVersion + `$`) })
+	pnpmSnapshot = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + nodeName + `@` + nodeVersion + pnpmPeers + `$`) })
+	pnpmVersion  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:` + nodeName + `@)?` + nodeVersion + pnpmPeers + `$`)
+	})
+	webAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^https?://`) })
 )
 
 const pnpmPeers = `(?:\([A-Za-z0-9@/._~+()-]*\))?`
@@ -82,11 +91,11 @@ func (o object) put(key string, value any) error {
 
 // isRange reports whether a version that is asked for is one of a registry, and neither a path, a URL, nor a repository.
 func isRange(text string) bool {
-	if m := nodeAlias.FindStringSubmatch(text); m != nil {
+	if m := nodeAlias().FindStringSubmatch(text); m != nil {
 		text = m[1]
 	}
 	for word := range strings.FieldsSeq(strings.ReplaceAll(text, "||", " || ")) {
-		if !nodeRange.MatchString(word) || archive.MatchString(word) {
+		if !nodeRange().MatchString(word) || archive().MatchString(word) {
 			return false
 		}
 	}
@@ -104,7 +113,7 @@ func (o object) rangesOnly(keys ...string) error {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 		for name, wanted := range list {
-			if !nodeNameOnly.MatchString(name) || !isRange(wanted) {
+			if !nodeNameOnly().MatchString(name) || !isRange(wanted) {
 				return fmt.Errorf("%s: %.200q is not a version of a registry, which is all that an installed package may need; %s", key+"."+name, wanted, howAllowed)
 			}
 		}
@@ -196,7 +205,7 @@ func lockOfNPM(text []byte, project object) (object, error) {
 }
 
 func packageOfNPM(place string, all object) (object, error) {
-	if !nodePlace.MatchString(place) || strings.Contains(place, "/..") {
+	if !nodePlace().MatchString(place) || strings.Contains(place, "/..") {
 		return nil, errors.New("is not a place below node_modules")
 	}
 	for _, key := range []string{"link", "hasShrinkwrap"} {
@@ -215,13 +224,13 @@ func packageOfNPM(place string, all object) (object, error) {
 		values[key] = value
 	}
 	switch {
-	case values["name"] != "" && !nodeNameOnly.MatchString(values["name"]):
+	case values["name"] != "" && !nodeNameOnly().MatchString(values["name"]):
 		return nil, errors.New("has a name that is not one of a registry")
-	case !nodeVersionOnly.MatchString(values["version"]):
+	case !nodeVersionOnly().MatchString(values["version"]):
 		return nil, fmt.Errorf("has %.200q in place of a version of a registry", values["version"])
-	case values["resolved"] != "" && !webAddress.MatchString(values["resolved"]):
+	case values["resolved"] != "" && !webAddress().MatchString(values["resolved"]):
 		return nil, fmt.Errorf("comes from %.200q, which is not a registry", values["resolved"])
-	case !nodeHash.MatchString(values["integrity"]): // also inBundle: npm would fetch it if the package that has to bring it does not
+	case !nodeHash().MatchString(values["integrity"]): // also inBundle: npm would fetch it if the package that has to bring it does not
 		return nil, errors.New("has no digest (integrity); packages that others bring (inBundle) have none, and are not installed")
 	}
 	return one, one.rangesOnly(dependencyKeys...)
@@ -307,7 +316,7 @@ func importerOfPNPM(name string, all object) (object, error) {
 			if err := errors.Join(err1, err2); err != nil {
 				return nil, err
 			}
-			if !nodeNameOnly.MatchString(name) || !isRange(specifier) || !pnpmVersion.MatchString(version) {
+			if !nodeNameOnly().MatchString(name) || !isRange(specifier) || !pnpmVersion().MatchString(version) {
 				return nil, fmt.Errorf("needs %s as %.100q (%.100q), which is not a version of a registry", name, version, specifier)
 			}
 			list[name] = list[name].only("specifier", "version")
@@ -322,11 +331,11 @@ func importerOfPNPM(name string, all object) (object, error) {
 }
 
 func packageOfPNPM(name string, all object) (object, error) {
-	if !pnpmPackage.MatchString(name) {
+	if !pnpmPackage().MatchString(name) {
 		return nil, errors.New("is not a version of a registry")
 	}
 	resolution, err := all.texts("resolution")
-	if err != nil || len(resolution) != 1 || !nodeHash.MatchString(resolution["integrity"]) {
+	if err != nil || len(resolution) != 1 || !nodeHash().MatchString(resolution["integrity"]) {
 		return nil, errors.New("is not a package of the registry with a digest (resolution: {integrity})")
 	}
 	one := all.only("resolution", "engines", "os", "cpu", "libc", "hasBin", "peerDependencies", "peerDependenciesMeta", "deprecated", "bundledDependencies")
@@ -334,7 +343,7 @@ func packageOfPNPM(name string, all object) (object, error) {
 }
 
 func snapshotOfPNPM(name string, all object) (object, error) {
-	if !pnpmSnapshot.MatchString(name) {
+	if !pnpmSnapshot().MatchString(name) {
 		return nil, errors.New("is not a version of a registry")
 	}
 	if value, has := all["patched"]; has && string(value) != "false" {
@@ -347,7 +356,7 @@ func snapshotOfPNPM(name string, all object) (object, error) {
 			return nil, err
 		}
 		for name, version := range list {
-			if !nodeNameOnly.MatchString(name) || !pnpmVersion.MatchString(version) {
+			if !nodeNameOnly().MatchString(name) || !pnpmVersion().MatchString(version) {
 				return nil, fmt.Errorf("needs %s as %.100q, which is not a version of a registry", name, version)
 			}
 		}

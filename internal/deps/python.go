@@ -135,7 +135,7 @@ func (i *installer) basePython(ctx context.Context, uv string) (string, error) {
 		table = projectTable(text)
 	}
 	wanted := ""
-	if m := requiresPython.FindSubmatch(table); m != nil {
+	if m := requiresPython().FindSubmatch(table); m != nil {
 		wanted = string(m[1])
 	}
 	return i.pythonFor(ctx, uv, wanted)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -18,14 +19,20 @@ const packageName = `[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?`
 
 var (
 	// requirement is a package of an index: its name and extras, its versions, its marker, and its hashes.
-	requirement = regexp.MustCompile(`^(` + packageName + `)[ \t]*(\[[ \t]*` + packageName + `(?:[ \t]*,[ \t]*` + packageName + `)*[ \t]*\])?` +
-		`[ \t]*(` + versionClause + `(?:[ \t]*,[ \t]*` + versionClause + `)*)?` +
-		`[ \t]*(;[A-Za-z0-9_.()<>=!~"' \t,+*-]+?)?` +
-		`((?:[ \t]+--hash=sha(?:256|384|512):[0-9a-f]+)*)$`)
-	archive      = regexp.MustCompile(`(?i)\.(whl|zip|tar|tgz|tbz|txz|gz|bz2|xz|zst)$`)
-	localInclude = regexp.MustCompile(`^(?:(-r|-c)[ \t]*|(--requirement|--constraint)(?:[ \t]+|=))([A-Za-z0-9_.][A-Za-z0-9_./-]*)$`)
-	indexOption  = regexp.MustCompile(`^(?:--index-url|--extra-index-url|-i)(?:[ \t]+|=)(\S+)$`)
-	comment      = regexp.MustCompile(`(^|[ \t])#.*$`)
+	requirement = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(` + packageName + `)[ \t]*(\[[ \t]*` + packageName + `(?:[ \t]*,[ \t]*` + packageName + `)*[ \t]*\])?` +
+			`[ \t]*(` + versionClause + `(?:[ \t]*,[ \t]*` + versionClause + `)*)?` +
+			`[ \t]*(;[A-Za-z0-9_.()<>=!~"' \t,+*-]+?)?` +
+			`((?:[ \t]+--hash=sha(?:256|384|512):[0-9a-f]+)*)$`)
+	})
+	archive      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)\.(whl|zip|tar|tgz|tbz|txz|gz|bz2|xz|zst)$`) })
+	localInclude = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:(-r|-c)[ \t]*|(--requirement|--constraint)(?:[ \t]+|=))([A-Za-z0-9_.][A-Za-z0-9_./-]*)$`)
+	})
+	indexOption = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:--index-url|--extra-index-url|-i)(?:[ \t]+|=)(\S+)$`)
+	})
+	comment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|[ \t])#.*$`) })
 )
 
 const versionClause = `(?:===|==|~=|!=|<=|>=|<|>)[ \t]*[A-Za-z0-9][A-Za-z0-9.*+!_-]*`
@@ -53,8 +60,8 @@ func plainText(text []byte) error {
 
 // oneRequirement returns what a line asks for in the one form that is handed on.
 func oneRequirement(line string) (text string, hashed, ok bool) {
-	m := requirement.FindStringSubmatch(line)
-	if m == nil || archive.MatchString(m[1]) || strings.Contains(m[4], "--") {
+	m := requirement().FindStringSubmatch(line)
+	if m == nil || archive().MatchString(m[1]) || strings.Contains(m[4], "--") {
 		return "", false, false
 	}
 	text = m[1] + m[2] + m[3]
@@ -140,7 +147,7 @@ func (r *requirementsReader) lines(file, text string, constraints bool) error {
 		if n++; len(open) == 0 {
 			size, begun = 0, n
 		}
-		rest, goesOn := strings.CutSuffix(strings.TrimSpace(comment.ReplaceAllString(line, "")), `\`)
+		rest, goesOn := strings.CutSuffix(strings.TrimSpace(comment().ReplaceAllString(line, "")), `\`)
 		if rest = strings.TrimSpace(rest); rest != "" {
 			open = append(open, rest)
 		}
@@ -162,10 +169,10 @@ func (r *requirementsReader) lines(file, text string, constraints bool) error {
 }
 
 func (r *requirementsReader) line(file, line string, constraints bool) error {
-	if m := localInclude.FindStringSubmatch(line); m != nil {
+	if m := localInclude().FindStringSubmatch(line); m != nil {
 		return r.file(filepath.Join(filepath.Dir(file), m[3]), constraints || m[1] == "-c" || m[2] == "--constraint")
 	}
-	if m := indexOption.FindStringSubmatch(line); m != nil {
+	if m := indexOption().FindStringSubmatch(line); m != nil {
 		for _, index := range r.indexes {
 			if strings.TrimRight(index, "/") == strings.TrimRight(m[1], "/") {
 				return nil // it is asked in any case
@@ -210,13 +217,15 @@ func readExported(lock, text string) (asked, error) {
 	return r.asked, nil
 }
 
-var clause = regexp.MustCompile(`^(~=|==|!=|<=|>=|<|>)[ \t]*([0-9]+(?:\.[0-9]+)*(?:\.\*)?)$`)
+var clause = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(~=|==|!=|<=|>=|<|>)[ \t]*([0-9]+(?:\.[0-9]+)*(?:\.\*)?)$`)
+})
 
 // versionsOfPython returns a requires-python in the one form that is handed on: to uv anything else may be a path.
 func versionsOfPython(text string) (string, error) {
 	var list []string
 	for part := range strings.SplitSeq(text, ",") {
-		m := clause.FindStringSubmatch(strings.Trim(part, " \t"))
+		m := clause().FindStringSubmatch(strings.Trim(part, " \t"))
 		if m == nil || strings.HasSuffix(m[2], "*") && m[1] != "==" && m[1] != "!=" {
 			return "", fmt.Errorf("requires-python is %.100q, which is not a list of versions such as \">=3.9,<4\"", text)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // declared is what counts of a table project of a pyproject.toml, or of a PEP 723 block, of a package from elsewhere.
@@ -14,24 +15,28 @@ type declared struct {
 }
 
 var (
-	nameKey        = regexp.MustCompile(`(?m)^[ \t]*name[ \t]*=[ \t]*["'](` + packageName + `)["'][ \t]*(?:#.*)?\r?$`)
-	anyPython      = regexp.MustCompile(`(?m)^[ \t]*["']?requires-python["']?[ \t]*=`)
-	ownSources     = regexp.MustCompile(`(?m)^[ \t]*\[+[ \t]*["']?tool["']?[ \t]*\.[ \t]*["']?uv["']?[ \t]*\.[ \t]*["']?(?:sources|index)\b`)
-	severalStrings = regexp.MustCompile(`"""|'''`)
+	nameKey = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^[ \t]*name[ \t]*=[ \t]*["'](` + packageName + `)["'][ \t]*(?:#.*)?\r?$`)
+	})
+	anyPython  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*["']?requires-python["']?[ \t]*=`) })
+	ownSources = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^[ \t]*\[+[ \t]*["']?tool["']?[ \t]*\.[ \t]*["']?uv["']?[ \t]*\.[ \t]*["']?(?:sources|index)\b`)
+	})
+	severalStrings = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"""|'''`) })
 )
 
 // readTable reads a table. It refuses what it does not understand: nothing else of the file is used.
 func readTable(table []byte) (declared, error) {
 	var d declared
 	text := string(table)
-	if severalStrings.MatchString(text) && dependenciesKey.MatchString(text) {
+	if severalStrings().MatchString(text) && dependenciesKey().MatchString(text) {
 		text = withoutLongTexts(text)
 	}
-	if m := nameKey.FindStringSubmatch(text); m != nil {
+	if m := nameKey().FindStringSubmatch(text); m != nil {
 		d.name = m[1]
 	}
-	if anyPython.MatchString(text) {
-		m := requiresPython.FindAllStringSubmatch(text, -1)
+	if anyPython().MatchString(text) {
+		m := requiresPython().FindAllStringSubmatch(text, -1)
 		if len(m) != 1 {
 			return d, errors.New("requires-python is not one text in quotes")
 		}
@@ -40,7 +45,7 @@ func readTable(table []byte) (declared, error) {
 			return d, fmt.Errorf("%w; %s", err, howAllowed)
 		}
 	}
-	keys := dependenciesKey.FindAllStringIndex(text, -1)
+	keys := dependenciesKey().FindAllStringIndex(text, -1)
 	if len(keys) > 1 {
 		return d, errors.New("has dependencies more than once")
 	}
@@ -61,10 +66,10 @@ func readTable(table []byte) (declared, error) {
 	return d, nil
 }
 
-var longText = regexp.MustCompile(`(?s)"""(?:[^\\]|\\.)*?"""|'''.*?'''`)
+var longText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)"""(?:[^\\]|\\.)*?"""|'''.*?'''`) })
 
 // withoutLongTexts leaves out texts of several lines, such as a description, whose lines are not keys.
-func withoutLongTexts(text string) string { return longText.ReplaceAllString(text, `""`) }
+func withoutLongTexts(text string) string { return longText().ReplaceAllString(text, `""`) }
 
 // stringsIn reads a list of texts in TOML, which begins the text.
 func stringsIn(text string) (list []string, err error) {

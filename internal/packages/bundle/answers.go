@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // The kinds of answers.
@@ -174,14 +175,14 @@ func (w word) below() (string, bool) {
 	return strings.TrimPrefix(rest, "/"), ok && strings.HasPrefix(rest, "/")
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // forbidden are variables with which a program could be made to run something else.
 var forbidden = []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "PYTHONSTARTUP", "PYTHONHOME", "NODE_PATH", "NODE_OPTIONS"}
 
 // checkVariable returns why a server may not set a variable. Orla sets some itself: those are ignored.
 func checkVariable(name string) (ignore bool, err error) {
-	if !variableName.MatchString(name) || slices.Contains(forbidden, name) || strings.HasPrefix(name, "ORLA_") {
+	if !variableName().MatchString(name) || slices.Contains(forbidden, name) || strings.HasPrefix(name, "ORLA_") {
 		return false, fmt.Errorf("it sets the variable %q, which is not allowed", line(name, 60))
 	}
 	return name == "HOME" || name == "PATH" || name == "TMPDIR", nil

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/orla-project/orla/manifest"
@@ -148,9 +149,9 @@ func (a about) toolYAML(entrypoint string, secretEnv []string) string {
 const secretNamespace = keys.PackageSecrets
 
 var (
-	severalMarks = regexp.MustCompile(`[._-]{2,}`) // which no name of a package has
-	notInVersion = regexp.MustCompile(`[^0-9A-Za-z.-]+`)
-	threeNumbers = regexp.MustCompile(`^v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(.*)$`)
+	severalMarks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[._-]{2,}`) }) // which no name of a package has
+	notInVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^0-9A-Za-z.-]+`) })
+	threeNumbers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(.*)$`) })
 )
 
 // semantic returns a version as a semantic version: as it is, or one that is near to it.
@@ -159,7 +160,7 @@ func semantic(text string) string {
 	if manifest.ValidVersion(text) {
 		return text
 	}
-	m := threeNumbers.FindStringSubmatch(text)
+	m := threeNumbers().FindStringSubmatch(text)
 	if m == nil {
 		return "0.0.0"
 	}
@@ -170,7 +171,7 @@ func semantic(text string) string {
 		return s
 	}
 	version := number(m[1]) + "." + number(m[2]) + "." + number(m[3])
-	if rest := strings.Trim(notInVersion.ReplaceAllString(m[4], "-"), "-."); rest != "" {
+	if rest := strings.Trim(notInVersion().ReplaceAllString(m[4], "-"), "-."); rest != "" {
 		if with := version + "+" + rest; manifest.ValidVersion(with) {
 			return with
 		}
@@ -189,7 +190,7 @@ func shortName(full string) string {
 	} else if slices.Contains(common, strings.ToLower(own)) {
 		own = space[strings.LastIndex(space, ".")+1:] + "-" + own
 	}
-	name := strings.Trim(severalMarks.ReplaceAllString(manifest.AllowedName(own), "-"), "._-")
+	name := strings.Trim(severalMarks().ReplaceAllString(manifest.AllowedName(own), "-"), "._-")
 	if len(name) > 40 { // the names of its tools come after it
 		name = strings.Trim(name[:40], "._-")
 	}

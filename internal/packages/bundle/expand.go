@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
-var templated = regexp.MustCompile(`\$\{([^}]*)\}`)
+var templated = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^}]*)\}`) })
 
 // expand replaces ${…} in a text of mcp_config. There are no words if a value was not given, and several for a value that
 // has several and is all of the text. In a variable a secret stays a part with its key as text.
@@ -26,7 +27,7 @@ func (i *importer) expand(from string, inVariable bool) ([]word, error) {
 	}
 	var w word
 	at := 0
-	for _, m := range templated.FindAllStringSubmatchIndex(from, -1) {
+	for _, m := range templated().FindAllStringSubmatchIndex(from, -1) {
 		if m[0] > at {
 			w = append(w, part{text: from[at:m[0]]})
 		}
@@ -143,7 +144,7 @@ func (c userConfig) question(key string) (Question, error) {
 			}
 			text = string(raw)
 		}
-		text = templated.ReplaceAllStringFunc(text, func(whole string) string {
+		text = templated().ReplaceAllStringFunc(text, func(whole string) string {
 			p, err := known(whole[2 : len(whole)-1])
 			if err != nil || p.dir {
 				return whole

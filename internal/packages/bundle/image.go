@@ -27,7 +27,7 @@ func (m *Made) Pin(ctx context.Context, engine string) error {
 	}
 	for _, name := range digests {
 		_, digest, ok := strings.Cut(name, "@")
-		if !ok || !imageName.MatchString(name) {
+		if !ok || !imageName().MatchString(name) {
 			continue
 		}
 		pinned := repository(m.Image) + "@" + digest

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/packages/registry"
 )
@@ -30,7 +31,7 @@ func (a *asker) input(key string, in registry.Input) (value, error) {
 	return value{values[0], true, secret}, nil
 }
 
-var placeholder = regexp.MustCompile(`\{([A-Za-z0-9_.-]{1,64})\}`)
+var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([A-Za-z0-9_.-]{1,64})\}`) })
 
 func (a *asker) values(key string, in registry.Input, multiple bool) (values []string, secret bool, err error) {
 	if len(a.questions) > maxInputs {
@@ -57,7 +58,7 @@ func (a *asker) values(key string, in registry.Input, multiple bool) (values []s
 		}
 		answers[name], secret = got[0], secret || of.IsSecret
 	}
-	text := placeholder.ReplaceAllStringFunc(string(in.Value), func(whole string) string {
+	text := placeholder().ReplaceAllStringFunc(string(in.Value), func(whole string) string {
 		if answer, ok := answers[whole[1:len(whole)-1]]; ok {
 			return answer
 		}

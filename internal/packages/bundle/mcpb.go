@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/registry"
@@ -299,7 +300,7 @@ func (i *importer) python(s start, command word, args []word) (start, string, er
 			return s, pythonFile, i.file(s.file)
 		}
 		if flag, _ := args[0].plain(); flag == "-m" && len(args) > 1 {
-			if module, ok := args[1].plain(); ok && moduleName.MatchString(module) {
+			if module, ok := args[1].plain(); ok && moduleName().MatchString(module) {
 				s.module, s.args = module, args[2:]
 				return s, pythonFile, nil
 			}
@@ -349,7 +350,7 @@ func (i *importer) uv(s start, program string, args []word) (start, error) {
 				from = value
 			}
 		case "-m", "--module":
-			if n+1 < len(words) && moduleName.MatchString(words[n+1]) {
+			if n+1 < len(words) && moduleName().MatchString(words[n+1]) {
 				s.module, s.args = words[n+1], args[n+2:]
 				return s, nil
 			}
@@ -385,7 +386,7 @@ func (i *importer) uvTarget(s start, target, from string) (start, error) {
 	}
 	name, version, _ := strings.Cut(strings.Replace(from, "@", "==", 1), "==")
 	name, _, _ = strings.Cut(name, "[")
-	if !pypiName.MatchString(name) {
+	if !pypiName().MatchString(name) {
 		return s, fmt.Errorf("the bundle runs %q, which is not a package of PyPI", line(target, 60))
 	}
 	s.packaged, s.program = name, target
@@ -395,7 +396,7 @@ func (i *importer) uvTarget(s start, target, from string) (start, error) {
 	if version == "" && name == i.manifest.Name {
 		version = i.manifest.Version
 	}
-	if !pypiVersion.MatchString(version) {
+	if !pypiVersion().MatchString(version) {
 		return s, fmt.Errorf("the bundle runs %q of PyPI without a version, and so whatever is newest", line(from, 60))
 	}
 	i.pinned = from
@@ -433,7 +434,7 @@ func (i *importer) about() about {
 		}
 	}
 	for _, program := range []string{"node", "python"} {
-		if wants := m.Compatibility.Runtimes[program]; runtimeForm.MatchString(wants) {
+		if wants := m.Compatibility.Runtimes[program]; runtimeForm().MatchString(wants) {
 			a.dependencies = append(a.dependencies, program+strings.ReplaceAll(wants, " ", ""))
 		}
 	}
@@ -443,7 +444,7 @@ func (i *importer) about() about {
 	return a
 }
 
-var runtimeForm = regexp.MustCompile(`^>= ?[0-9]+(\.[0-9]+){0,2}$`)
+var runtimeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^>= ?[0-9]+(\.[0-9]+){0,2}$`) })
 
 // variables adds the environment of the server.
 func (i *importer) variables(env map[string]registry.Text, s *start) error {

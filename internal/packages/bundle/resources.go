@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/registry"
@@ -15,7 +16,9 @@ import (
 
 // imageName is the name of an image in a registry. A first part with a colon is a host with a port: podman would take another one for a
 // transport, such as oci-archive, and then the rest for a path of this machine.
-var imageName = regexp.MustCompile(`^((localhost|[A-Za-z0-9][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+)(:[0-9]+)?/)?([A-Za-z0-9][A-Za-z0-9._-]*/)+[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$`)
+var imageName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^((localhost|[A-Za-z0-9][A-Za-z0-9-]*(\.[A-Za-z0-9-]+)+)(:[0-9]+)?/)?([A-Za-z0-9][A-Za-z0-9._-]*/)+[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$`)
+})
 
 // image makes an McpServer that an engine runs from an image.
 func (m maker) image(p registry.Package, a *asker) (*Made, error) {
@@ -23,7 +26,7 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	if last := image[strings.LastIndex(image, "/")+1:]; !strings.ContainsAny(last, ":@") && p.Version != "" {
 		image += ":" + p.Version
 	}
-	if !imageName.MatchString(image) || len(image) > 500 {
+	if !imageName().MatchString(image) || len(image) > 500 {
 		return nil, fmt.Errorf("%q is not the name of an image", line(image, 100))
 	}
 	if !m.here && origin.ImageMayBeThisMachine(image) {
@@ -198,7 +201,7 @@ func (m maker) remote(r registry.Transport, a *asker) (*Made, error) {
 			return nil, err
 		case !got.there:
 			continue
-		case auth || !headerName.MatchString(h.Name):
+		case auth || !headerName().MatchString(h.Name):
 			return nil, fmt.Errorf("it needs the header %q in addition to another one", line(h.Name, 60))
 		}
 		auth = true
@@ -220,7 +223,7 @@ func (m maker) remote(r registry.Transport, a *asker) (*Made, error) {
 	return made, a.err()
 }
 
-var headerName = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
+var headerName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`) })
 
 // bearerToken returns the token of a header Authorization.
 func bearerToken(name, text string) (token string, is bool) {
@@ -240,7 +243,7 @@ func bearerToken(name, text string) (token string, is bool) {
 // endpoint returns the URL of a server, with the variables in it.
 func (a *asker) endpoint(r registry.Transport) (string, error) {
 	var missing bool
-	text := placeholder.ReplaceAllStringFunc(r.URL, func(whole string) string {
+	text := placeholder().ReplaceAllStringFunc(r.URL, func(whole string) string {
 		name := whole[1 : len(whole)-1]
 		of, known := r.Variables[name]
 		if !known {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/registry"
@@ -131,18 +132,28 @@ func webURL(text string) string {
 }
 
 var (
-	npmName     = regexp.MustCompile(`^(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*$`)
-	npmVersion  = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	pypiName    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?$`)
-	pypiVersion = regexp.MustCompile(`^([0-9]+!)?[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?(\+[A-Za-z0-9.]+)?$`)
-	moduleName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+	npmName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*$`)
+	})
+	npmVersion = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	})
+	pypiName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?$`)
+	})
+	pypiVersion = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([0-9]+!)?[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?(\.dev[0-9]+)?(\+[A-Za-z0-9.]+)?$`)
+	})
+	moduleName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+	})
 )
 
 // fromIndex makes a package that pins one of npm or of PyPI.
 func (m maker) fromIndex(kind string, p registry.Package, a *asker) (*Made, error) {
 	version := strings.TrimPrefix(p.Version, "v")
-	if kind == "npm" && (!npmName.MatchString(p.Identifier) || !npmVersion.MatchString(version)) ||
-		kind == "pypi" && (!pypiName.MatchString(p.Identifier) || !pypiVersion.MatchString(version)) {
+	if kind == "npm" && (!npmName().MatchString(p.Identifier) || !npmVersion().MatchString(version)) ||
+		kind == "pypi" && (!pypiName().MatchString(p.Identifier) || !pypiVersion().MatchString(version)) {
 		return nil, fmt.Errorf("%q in version %q is not one exact version of a package", line(p.Identifier, 100), line(p.Version, 50))
 	}
 	s := start{packaged: p.Identifier}
@@ -190,7 +201,7 @@ func (m maker) fromIndex(kind string, p registry.Package, a *asker) (*Made, erro
 
 // plainURL is an address in which no installer finds anything to expand: in its own files, npm and uv put variables of their
 // environment in the place of their names.
-var plainURL = regexp.MustCompile(`^https://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$`)
+var plainURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^https://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?$`) })
 
 // indexOf returns the index that a package is of; "" for the usual one.
 func indexOf(p registry.Package, here bool) (string, error) {
@@ -198,7 +209,7 @@ func indexOf(p registry.Package, here bool) (string, error) {
 	switch {
 	case slices.Contains([]string{"", "https://registry.npmjs.org", "https://pypi.org", "https://pypi.org/simple"}, base):
 		return "", nil
-	case webURL(base) == "" || !plainURL.MatchString(base):
+	case webURL(base) == "" || !plainURL().MatchString(base):
 		return "", fmt.Errorf("its index %q is not an https URL of plain characters", line(base, 100))
 	case !here && origin.MayBeThisMachine(base):
 		return "", fmt.Errorf("its index %q may be this machine, which a registry elsewhere cannot name", line(base, 100))
@@ -227,13 +238,13 @@ func runtimeArguments(kind string, p registry.Package, s *start) (extra []string
 			}
 		case kind == "pypi" && flag == "--with":
 			with := next()
-			if name, version, ok := strings.Cut(with, "=="); !ok || !pypiName.MatchString(name) || !pypiVersion.MatchString(version) {
+			if name, version, ok := strings.Cut(with, "=="); !ok || !pypiName().MatchString(name) || !pypiVersion().MatchString(version) {
 				return nil, fmt.Errorf("its argument --with %q does not name one exact version", line(with, 60))
 			}
 			extra = append(extra, with)
 		case kind == "pypi" && (flag == "--python" || flag == "-p"):
 			next() // Orla finds a Python that the packages allow
-		case kind == "pypi" && words[i] == "-m" && i+1 < len(words) && moduleName.MatchString(words[i+1]):
+		case kind == "pypi" && words[i] == "-m" && i+1 < len(words) && moduleName().MatchString(words[i+1]):
 			s.module, s.packaged = words[i+1], ""
 			i++
 		case !strings.HasPrefix(words[i], "-") && i == len(words)-1:

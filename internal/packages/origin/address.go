@@ -9,21 +9,28 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 const maxURL = 2048
 
 var (
 	// shorthand is the form of ssh that has no scheme: git@example.com:owner/repository.
-	shorthand = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:-][^:]*$`)
+	shorthand = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:-][^:]*$`)
+	})
 
 	// hostForm and userForm have no characters that mean something to a shell: with a ProxyCommand or Match exec in its settings, an
 	// older ssh gives them to one. Nor have they letters that look like others: names with those have a form of ASCII, xn--.
-	hostForm = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9a-fA-F:.]+(%[A-Za-z0-9._-]+)?)$`)
-	userForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+	hostForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_.-]*|[0-9a-fA-F:.]+(%[A-Za-z0-9._-]+)?)$`)
+	})
+	userForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`) })
 
-	tagForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*$`)
-	commitForm = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	tagForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*$`)
+	})
+	commitForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`) })
 )
 
 // CheckURL returns why a repository at a URL is not fetched, or nil. https and ssh are accepted from anywhere;
@@ -42,7 +49,7 @@ func scheme(text string, local bool) (string, error) {
 	case text[0] == '-', !printable(text), strings.ContainsAny(text, " \t"):
 		return "", errors.New("the URL of the repository has characters that are not allowed")
 	case !strings.Contains(text, "://"):
-		if shorthand.MatchString(text) {
+		if shorthand().MatchString(text) {
 			return "ssh", nil
 		}
 		return "", fmt.Errorf("%s is not the URL of a git repository", quoted(text))
@@ -62,7 +69,7 @@ func scheme(text string, local bool) (string, error) {
 		return "file", nil
 	case u.Scheme == "file":
 		return "", errors.New("a repository on this machine is only read if that is asked for")
-	case !hostForm.MatchString(host) || u.User != nil && !userForm.MatchString(u.User.Username()) || strings.HasPrefix(u.Path, "/-"):
+	case !hostForm().MatchString(host) || u.User != nil && !userForm().MatchString(u.User.Username()) || strings.HasPrefix(u.Path, "/-"):
 		return "", errors.New("the URL of the repository has no valid host, user or path; a host has letters of ASCII, digits and . _ - alone")
 	case u.Scheme == "https" || u.Scheme == "ssh":
 		return u.Scheme, nil
@@ -137,9 +144,9 @@ func near(address netip.Addr) bool {
 // checkRef returns why a name is neither that of a tag nor a commit, or nil.
 func checkRef(ref string) error {
 	switch {
-	case commitForm.MatchString(ref):
+	case commitForm().MatchString(ref):
 		return nil
-	case len(ref) > maxName, !tagForm.MatchString(ref), strings.Contains(ref, ".."), strings.HasSuffix(ref, "."), strings.Contains(ref+"/", ".lock/"):
+	case len(ref) > maxName, !tagForm().MatchString(ref), strings.Contains(ref, ".."), strings.HasSuffix(ref, "."), strings.Contains(ref+"/", ".lock/"):
 		return fmt.Errorf("%s is neither the name of a tag nor a full commit", quoted(ref))
 	}
 	return nil

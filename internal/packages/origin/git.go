@@ -131,7 +131,7 @@ func (g Git) Fetch(ctx context.Context, url, ref, into string, signers []string)
 
 // fetch fetches into a new repository, and checks what came.
 func (p *program) fetch(ctx context.Context, url, ref, dir string, signers []string) (tree Tree, err error) {
-	isCommit, object, commit := commitForm.MatchString(ref), ref, ref
+	isCommit, object, commit := commitForm().MatchString(ref), ref, ref
 	from := ref
 	switch {
 	case (isCommit || ref == "HEAD") && len(signers) > 0:
@@ -193,7 +193,7 @@ func (p *program) advertised(ctx context.Context, url, ref string) (object, comm
 	for line := range strings.Lines(out.String()) {
 		id, of, _ := strings.Cut(strings.TrimRight(line, "\n"), "\t")
 		switch {
-		case !commitForm.MatchString(id):
+		case !commitForm().MatchString(id):
 		case of == name:
 			object = id
 		case of == name+"^{}":

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode"
@@ -50,7 +51,9 @@ var settings = []string{
 const ssh = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ForwardAgent=no -o ForwardX11=no -o ClearAllForwardings=yes -o PermitLocalCommand=no"
 
 // progress is a line about progress. Those of the other end begin with "remote: ", which git writes.
-var progress = regexp.MustCompile(`^(remote: )?[A-Z][a-z]+ [a-z]+: +[0-9]+% \([0-9]+/[0-9]+\)(, [0-9.]+ [KMG]?i?B( \| [0-9.]+ [KMG]?i?B/s)?)?(, done)?`)
+var progress = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(remote: )?[A-Z][a-z]+ [a-z]+: +[0-9]+% \([0-9]+/[0-9]+\)(, [0-9.]+ [KMG]?i?B( \| [0-9.]+ [KMG]?i?B/s)?)?(, done)?`)
+})
 
 // program runs git for one repository.
 type program struct {
@@ -166,9 +169,9 @@ func (m *messages) end() {
 	m.line = m.line[:0]
 	switch {
 	case text == "":
-	case progress.MatchString(text):
+	case progress().MatchString(text):
 		if m.progress != nil {
-			m.progress(progress.FindString(text))
+			m.progress(progress().FindString(text))
 		}
 	default:
 		m.kept = append(m.kept, text)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -24,7 +25,7 @@ const (
 
 var (
 	errAbsent = errors.New("it is not in the cache, and there is no network")
-	digested  = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	digested  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{32}$`) })
 )
 
 // cache is a folder of answers. What goes wrong with it costs a question, and no more.
@@ -74,7 +75,7 @@ func (c cache) prune() {
 		case err != nil:
 		case strings.HasPrefix(d.Name(), fetching) && time.Since(info.ModTime()) > time.Hour:
 			_ = os.RemoveAll(filepath.Join(c.dir, d.Name()))
-		case digested.MatchString(d.Name()):
+		case digested().MatchString(d.Name()):
 			old = append(old, info)
 		}
 	}
@@ -94,7 +95,7 @@ func (c cache) clear() error {
 		return nil
 	}
 	for _, d := range list {
-		if digested.MatchString(d.Name()) {
+		if digested().MatchString(d.Name()) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(c.dir, d.Name())))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
@@ -26,7 +27,7 @@ const (
 )
 
 // packageName is how packages may be called.
-var packageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var packageName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
 
 // index is a git repository with a registry.yaml.
 type index struct {
@@ -79,7 +80,7 @@ func Parse(file string, data []byte, url string, local bool) ([]Entry, error) {
 
 // entry checks a tool.
 func (t toolText) entry(doc *yamldoc.Doc, at, url string, local bool) Entry {
-	if !packageName.MatchString(t.Name) {
+	if !packageName().MatchString(t.Name) {
 		doc.Faultf(at+".name", "must be 1 to 64 letters, digits, dots, dashes and underscores, got %q", t.Name)
 	}
 	if strings.TrimSpace(t.Description) == "" || len(t.Description) > maxDescription {

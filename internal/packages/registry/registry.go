@@ -112,7 +112,7 @@ func (r *Registries) Find(ctx context.Context, name string) (Entry, error) {
 // FindVersion is Find for a version of an MCP server; "" is the latest. Registries of packages know no versions.
 func (r *Registries) FindVersion(ctx context.Context, name, version string) (Entry, error) {
 	isServer := strings.Contains(name, "/")
-	if isServer && !serverName.MatchString(name) || !isServer && !packageName.MatchString(name) {
+	if isServer && !serverName().MatchString(name) || !isServer && !packageName().MatchString(name) {
 		return Entry{}, fmt.Errorf("%q cannot be the name of a package or a server", name)
 	}
 	nearest, asked := "", 0

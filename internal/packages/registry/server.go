@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 )
 
 // These are the parts of a server.json (schema 2025-12-11) that Orla uses. Strangers wrote it, so
@@ -109,7 +110,9 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 }
 
 // serverName is how servers may be called: in reverse DNS, with one slash.
-var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var serverName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,99}/[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+})
 
 // official is the key of what the registry itself says of a server.
 const official = "io.modelcontextprotocol.registry/official"
@@ -138,7 +141,7 @@ func ParseServer(data []byte, registry string) (Entry, error) {
 		return Entry{}, errors.New("a server of the registry is not in the form of server.json")
 	}
 	s := r.Server
-	if !serverName.MatchString(s.Name) || s.Version == "" || len(s.Version) > 255 || plain(s.Version) != s.Version {
+	if !serverName().MatchString(s.Name) || s.Version == "" || len(s.Version) > 255 || plain(s.Version) != s.Version {
 		return Entry{}, fmt.Errorf("the server %q has no valid name or version", plain(s.Name))
 	}
 	var says status
@@ -163,13 +166,13 @@ func ParseServer(data []byte, registry string) (Entry, error) {
 
 // snake finds where a key of the schemas before September 2025 has an underscore.
 var (
-	snakeKey = regexp.MustCompile(`"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:`)
-	snake    = regexp.MustCompile(`_[a-z0-9]`)
+	snakeKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"[a-z0-9]+(?:_[a-z0-9]+)+"\s*:`) })
+	snake    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`_[a-z0-9]`) })
 )
 
 // camelCase writes the keys of an older schema as those of today.
 func camelCase(data []byte) []byte {
-	return snakeKey.ReplaceAllFunc(data, func(key []byte) []byte {
-		return snake.ReplaceAllFunc(key, func(part []byte) []byte { return bytes.ToUpper(part[1:]) })
+	return snakeKey().ReplaceAllFunc(data, func(key []byte) []byte {
+		return snake().ReplaceAllFunc(key, func(part []byte) []byte { return bytes.ToUpper(part[1:]) })
 	})
 }
