@@ -14,6 +14,12 @@ import (
 // mostStartup bounds how long an installed capsule may let clients wait until it is ready.
 const mostStartup = 5 * time.Minute
 
+// leastRestart and leastHealth are the shortest pauses of an installed capsule: each start and each question is work of Orla.
+var (
+	leastRestart = manifest.Restart{Initial: 500 * time.Millisecond, Max: 10 * time.Second, ResetAfter: 10 * time.Second}
+	leastHealth  = time.Second
+)
+
 // Lower sets the limits that an installed tool chose for itself to what the operator lets packages choose: the configured ones,
 // or those that its own entry below packages has (SPEC M7). How much output Orla keeps, and how long a call takes, is paid for by
 // Orla and not by the sandbox. The error says what was lowered; nil if nothing was.
@@ -33,5 +39,16 @@ func Lower(t *manifest.Tool, word config.PackageConfig, cfg *config.Loaded) erro
 		t.Run.MaxOutput = int64(most)
 	}
 	t.Runtime.StartupTimeout = min(t.Runtime.StartupTimeout, mostStartup)
+	if t.Kind == manifest.Capsule {
+		restart := &t.Runtime.Restart
+		restart.Initial = max(restart.Initial, leastRestart.Initial)
+		restart.Max = max(restart.Max, leastRestart.Max)
+		restart.ResetAfter = max(restart.ResetAfter, leastRestart.ResetAfter)
+		if asked := t.Runtime.Health; asked != nil && asked.Interval < leastHealth {
+			health := *asked
+			health.Interval = leastHealth
+			t.Runtime.Health = &health
+		}
+	}
 	return errors.Join(faults...)
 }

@@ -134,11 +134,11 @@ func (w *Server) Listen(ctx context.Context, address string) error {
 func InUse(ctx context.Context, address string) error {
 	dialer := net.Dialer{Timeout: 200 * time.Millisecond}
 	c, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil // to listen decides
+	if err == nil {
+		_ = c.Close()
+		return listenError(address, syscall.EADDRINUSE)
 	}
-	_ = c.Close()
-	return listenError(address, syscall.EADDRINUSE)
+	return nil // to listen decides
 }
 
 // Accept serves sockets that were given, in place of the configured address.

@@ -42,6 +42,5 @@ func TestS2GarbageBesideLargeAnswers(t *testing.T) {
 	}
 	testkit.Eventually(t, "128 MiB of answers leave less than 128 MiB of garbage", func() bool { return next() < 256 })
 	runtime.KeepAlive(answers)
-	answers = nil
 	testkit.Eventually(t, "the least heap is that of gcPercent again", func() bool { return next() >= 4*gcPercent/100 })
 }

@@ -1,0 +1,31 @@
+package discovery_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/manifest"
+)
+
+// SPEC M7: an installed capsule that crashes again and again, or is asked often, does not keep Orla busy.
+func TestM7AnInstalledCapsuleRests(t *testing.T) {
+	tool := manifest.Tool{Kind: manifest.Capsule}
+	tool.Runtime.Restart = manifest.Restart{Initial: time.Millisecond, Max: time.Millisecond, ResetAfter: 0}
+	tool.Runtime.Health = &manifest.Health{Interval: time.Millisecond}
+	if err := discovery.Lower(&tool, config.PackageConfig{}, &config.Loaded{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tool.Runtime.Restart, (manifest.Restart{Initial: 500 * time.Millisecond, Max: 10 * time.Second, ResetAfter: 10 * time.Second}); got != want {
+		t.Errorf("it restarts with %+v, want %+v", got, want)
+	}
+	if got := tool.Runtime.Health.Interval; got != time.Second {
+		t.Errorf("it is asked every %s", got)
+	}
+	patient := manifest.Restart{Initial: time.Minute, Max: time.Hour, MaxFailures: 3, ResetAfter: time.Minute}
+	tool.Runtime.Restart = patient
+	if err := discovery.Lower(&tool, config.PackageConfig{}, &config.Loaded{}); err != nil || tool.Runtime.Restart != patient {
+		t.Errorf("one that rests longer has %+v, %v", tool.Runtime.Restart, err)
+	}
+}
