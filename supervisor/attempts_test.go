@@ -88,7 +88,7 @@ func TestStopEndsAdmission(t *testing.T) {
 }
 
 // A call that its peer will not begin is begun by whatever took its place,
-// which need not be a peer, and which each attempt finds anew (SPEC E1).
+// which need not be a peer, and which each attempt finds again (SPEC E1).
 func TestSuccessorNeedNotBeAPeer(t *testing.T) {
 	old := newFakePeer("old", peer.Offers{Known: true, Tools: listed("p")})
 	old.gone = true

@@ -31,7 +31,7 @@ func newCrowd(n int) *crowd {
 	return c
 }
 
-// Status implements control.Backend: as a running Orla it makes the list anew.
+// Status implements control.Backend: as a running Orla it makes the list again.
 func (c *crowd) Status() control.Status {
 	c.looks.Add(1)
 	return control.Status{Version: "v1", Tools: slices.Clone(c.tools)}

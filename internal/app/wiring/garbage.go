@@ -32,7 +32,7 @@ func LetGarbageGather() {
 	})
 }
 
-// adjust sets the percentage anew after each collection. It is the given one before the next one.
+// adjust sets the percentage again after each collection. It is the given one before the next one.
 func adjust(percent int) {
 	seen := new([16]byte) // the next collection takes it away
 	runtime.AddCleanup(seen, func(before int) {
