@@ -82,6 +82,9 @@ func (b *bench) ruledTools(dir string, rules bool) error {
 	if !rules {
 		return nil
 	}
-	fmt.Fprintf(&documents, "---\napiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: %s}\nspec: {operation_rules: [{operation_class: delete, verdict: allow}]}\n", capsuleTool)
-	return os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(documents.String()), 0o600)
+	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte(documents.String()), 0o600); err != nil { // with as many documents as a file may have
+		return err
+	}
+	its := fmt.Sprintf("apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: %s}\nspec: {operation_rules: [{operation_class: delete, verdict: allow}]}\n", capsuleTool)
+	return os.WriteFile(filepath.Join(dir, "rule.yaml"), []byte(its), 0o600)
 }
