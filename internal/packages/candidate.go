@@ -107,7 +107,7 @@ func (s *Session) Local(ctx context.Context, path string) (*Candidate, error) {
 // copy copies the folder of a package into a stage. One that has the folder of tools in it would be copied with all that is installed.
 func (s *Session) copy(ctx context.Context, from, stage string) error {
 	if permission.Below(regularfile.Real(s.store.Dir), regularfile.Real(from)) {
-		return fmt.Errorf("%s has the folder of tools in it, %s, which is no part of a package: install it from another folder, or with --tools-dir", from, s.store.Dir)
+		return fmt.Errorf("%s has the folder of tools in it, %s, which does not belong to a package: install it from another folder, or with --tools-dir", from, s.store.Dir)
 	}
 	return origin.Copy(ctx, from, stage, s.store.Limits)
 }

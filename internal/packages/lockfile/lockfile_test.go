@@ -241,6 +241,6 @@ func TestM5ALockThatIsALink(t *testing.T) {
 		t.Error(err)
 	}
 	if info, err := os.Lstat(file); err != nil || info.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("it is no link any more: %v, %v", info, err)
+		t.Errorf("it is not a link any more: %v, %v", info, err)
 	}
 }

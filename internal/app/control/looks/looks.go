@@ -53,7 +53,7 @@ type thing struct {
 	text []byte
 }
 
-// next is the time before which there is no other look.
+// next is the earliest time of the next look.
 func (l *look) next() time.Time { return l.began.Add((1 + restFor) * l.took) }
 
 // before returns what there was beside the things; nil for no look.
