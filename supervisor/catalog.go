@@ -404,6 +404,17 @@ func (s *Supervisor) Manifests() []Served {
 	return served
 }
 
+// Sources returns the names of the manifests that are being served, by where each is declared. Unlike Manifests it copies none.
+func (s *Supervisor) Sources() map[string]string {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	names := make(map[string]string, len(s.living))
+	for name, l := range s.living {
+		names[l.tool.Source] = name
+	}
+	return names
+}
+
 // Living returns the manifests whose providers live, by name.
 func (s *Supervisor) Living() []manifest.Tool {
 	s.applying.Lock()

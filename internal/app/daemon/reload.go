@@ -213,7 +213,7 @@ func (s *server) search(ctx context.Context, cfg *config.Loaded) manifest.Result
 
 // facts are what the status of resources of a cluster is made of.
 func (s *server) facts() resources.Facts {
-	return resources.Facts{Problems: s.problems(), Served: s.Supervisor.Manifests(), Lives: s.Supervisor.Lives()}
+	return resources.Facts{Problems: s.problems(), Served: s.Supervisor.Sources(), Lives: s.Supervisor.Lives()}
 }
 
 // faultyConfig is the error of a configuration with faults.

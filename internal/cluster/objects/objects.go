@@ -77,6 +77,14 @@ func (o *Objects) All() ([]Object, error) {
 	return slices.SortedFunc(maps.Values(o.known), func(a, b Object) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
+// Status returns the status of an object as JSON, nil if it has none, and whether the object is known.
+func (o *Objects) Status(name string) (status []byte, known bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	one, known := o.known[name]
+	return one.Status, known
+}
+
 // Changes returns the objects that are new or have another version than at the last call, and the names of those that are
 // gone. Its cost is that of the changes. If the objects were never listed, the error says why.
 func (o *Objects) Changes() (changed []Object, gone []string, err error) {

@@ -68,6 +68,7 @@ type Resources struct {
 // seen is an object as it was when it was applied.
 type seen struct {
 	kind   kind
+	of     *objects.Objects
 	source string
 	object objects.Object
 }
@@ -192,7 +193,7 @@ func (r *Resources) Snapshot() *discover.Cluster {
 		for _, one := range all {
 			source := k.name + "/" + one.Name
 			c.Documents = append(c.Documents, discover.Document{Source: source, Data: one.Document, Fault: one.Fault, Rule: k.rule})
-			r.last = append(r.last, seen{k, source, one})
+			r.last = append(r.last, seen{k, r.of[i], source, one})
 		}
 	}
 	return c

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,6 @@ import (
 	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/internal/testing/leaks"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/supervisor"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -204,6 +204,7 @@ func TestP2StatusOfResources(t *testing.T) {
 		}}
 		r := a.open(t, io.Discard)
 		facts := resources.Facts{
+			Served: map[string]string{},
 			Problems: []manifest.Problem{
 				{Path: "Tool/faulty", Tool: "faulty", Severity: manifest.Fault, Err: errors.New("Tool/faulty: spec: is wrong\nTool/faulty: spec.x: too")},
 				{Tool: "broken", Severity: manifest.Fault, Err: fault.New(fault.IsolationUnavailable, "no sandbox")},
@@ -215,7 +216,7 @@ func TestP2StatusOfResources(t *testing.T) {
 		}
 		for _, source := range []string{"Tool/same", "Tool/later", "McpServer/crashed", "McpServer/restarts"} {
 			_, name, _ := strings.Cut(source, "/")
-			facts.Served = append(facts.Served, supervisor.Served{Tool: manifest.Tool{Name: name, Source: source}})
+			facts.Served[source] = name
 		}
 		stop := r.Start(t.Context(), func() resources.Facts { return facts })
 		defer stop()
@@ -275,11 +276,11 @@ func TestP2StatusOfResources(t *testing.T) {
 func TestP2AFaultyResourceAmongMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var items []string
-		var facts resources.Facts
+		facts := resources.Facts{Served: map[string]string{}}
 		for n := range 1000 {
 			name := fmt.Sprintf("tool-%04d", n)
 			items = append(items, item("Tool", name, "{}"))
-			facts.Served = append(facts.Served, supervisor.Served{Tool: manifest.Tool{Name: name, Source: "Tool/" + name}})
+			facts.Served["Tool/"+name] = name
 		}
 		items = append(items, item("Tool", "zz-faulty", "{}"))
 		facts.Problems = []manifest.Problem{{Path: "Tool/zz-faulty", Tool: "zz-faulty", Severity: manifest.Fault, Err: errors.New("Tool/zz-faulty: spec: is wrong")}}
@@ -363,4 +364,44 @@ func TestNoCluster(t *testing.T) {
 	if _, found, err := r.Secret("default", "a"); found || err != nil {
 		t.Error("there is a Secret")
 	}
+}
+
+// SPEC P2, S2: while nothing changes, a look at the status of many resources leaves no garbage of their size.
+func TestP2ALookAtManyStatuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, rounds = 1000, 20
+		written := `{"conditions":[{"type":"Ready","status":"True","reason":"served","message":"","observedGeneration":7,"lastTransitionTime":"2020-01-01T00:00:00Z"}]}`
+		var items []string
+		facts := resources.Facts{Served: map[string]string{}}
+		for n := range many {
+			name := fmt.Sprintf("tool-%04d", n)
+			items = append(items, item("Tool", name, written))
+			facts.Served["Tool/"+name] = name
+		}
+		a := &api{lists: map[string]string{"tools": strings.Join(items, ",")}}
+		r := a.open(t, io.Discard)
+		looks := 0
+		stop := r.Start(t.Context(), func() resources.Facts { looks++; return facts })
+		defer stop()
+		r.Await(t.Context(), time.Minute)
+		r.Snapshot()
+		r.Applied()
+		time.Sleep(3500 * time.Millisecond)
+		before, first := allocated(), looks
+		time.Sleep(rounds * 3 * time.Second)
+		bytes := (allocated() - before) / rounds
+		if requests, _ := a.asked(); len(requests) != 0 || looks-first != rounds {
+			t.Fatalf("%d looks; %.200q", looks-first, requests)
+		}
+		if bytes > 32*many {
+			t.Errorf("a look at %d statuses takes %d bytes", many, bytes)
+		}
+	})
+}
+
+// allocated is how many bytes were allocated so far.
+func allocated() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.TotalAlloc
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/supervisor"
 )
 
 // LeaseName is the name of the Lease whose holder writes the status of resources.
@@ -38,7 +37,7 @@ const (
 // Facts are what is known of the tools that are served.
 type Facts struct {
 	Problems []manifest.Problem
-	Served   []supervisor.Served
+	Served   map[string]string // the names of tools that are served, by the Source of each
 	Lives    map[string]peer.Life
 }
 
@@ -102,17 +101,11 @@ func (r *Resources) writeStatus(ctx context.Context, facts func() Facts, right m
 	applied := r.applied
 	r.mu.Unlock()
 	judge := newJudge(facts())
-	current := map[string][]byte{} // newer than what was applied
-	for i, k := range kinds {
-		all, _ := r.of[i].All() // what is not known has no status
-		for _, one := range all {
-			current[k.name+"/"+one.Name] = one.Status
-		}
-	}
 	var all []due
 	for _, one := range applied {
-		status, there := current[one.source]
+		status, there := one.of.Status(one.object.Name) // newer than what was applied
 		if !there {
+			delete(right, one.source)
 			continue
 		}
 		v := judge.of(one)
@@ -129,7 +122,13 @@ func (r *Resources) writeStatus(ctx context.Context, facts func() Facts, right m
 			right[one.source] = settled{v, one.object.Generation, status}
 		}
 	}
-	maps.DeleteFunc(right, func(source string, _ settled) bool { _, there := current[source]; return !there })
+	if len(right) > len(applied) { // some of it is gone
+		are := make(map[string]bool, len(applied))
+		for _, one := range applied {
+			are[one.source] = true
+		}
+		maps.DeleteFunc(right, func(source string, _ settled) bool { return !are[source] })
+	}
 	ready := func(d due) bool { return d.is.ready }
 	for _, one := range slices.Concat(slices.DeleteFunc(slices.Clone(all), ready), slices.DeleteFunc(all, func(d due) bool { return !ready(d) })) {
 		if err := r.patch(ctx, one.of, one.written); err != nil {
@@ -215,21 +214,23 @@ func (v verdict) condition(generation int64, old []byte) (status kubeapi.Object,
 // judge finds the verdict on each resource.
 type judge struct {
 	problems map[string][]manifest.Problem // by source
-	served   map[string]string             // names by source
+	served   map[string]string             // as Facts
 	lives    map[string]peer.Life          // by name
 }
 
 func newJudge(f Facts) judge {
-	j := judge{problems: map[string][]manifest.Problem{}, served: map[string]string{}, lives: f.Lives}
-	names := map[string]string{}
-	for _, one := range f.Served {
-		j.served[one.Tool.Source] = one.Tool.Name
-		names[one.Tool.Name] = one.Tool.Source
-	}
+	j := judge{problems: map[string][]manifest.Problem{}, served: f.Served, lives: f.Lives}
+	var sourceOf map[string]string // by name
 	for _, p := range f.Problems {
 		sources := []string{p.Path}
 		if p.Path == "" {
-			sources = []string{names[p.Tool]}
+			if sourceOf == nil {
+				sourceOf = make(map[string]string, len(f.Served))
+				for source, name := range f.Served {
+					sourceOf[name] = source
+				}
+			}
+			sources = []string{sourceOf[p.Tool]}
 		}
 		if sources[0] == "" { // it could not be served
 			sources = []string{kinds[0].name + "/" + p.Tool, kinds[1].name + "/" + p.Tool}
