@@ -32,12 +32,12 @@ func (s *Supervisor) publish() {
 		templates: map[string]Peer{},
 		prompts:   map[string]Peer{},
 		held:      map[string]withheldPrompt{},
-		named:     map[string]Peer{},
+		named:     make(map[string]Peer, len(s.living)),
 		unknown:   map[string]bool{},
 		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
-	next.governed.lent, next.governed.servers, next.governed.offers = map[string]bool{}, map[string]*living{}, map[*living]*peer.Offers{}
+	next.governed.lent, next.governed.servers, next.governed.offers = map[string]bool{}, make(map[string]*living, len(s.living)), make(map[*living]*peer.Offers, len(s.living))
 	claims := s.newClaiming()
 	for name, l := range s.living {
 		if l.peer != nil {

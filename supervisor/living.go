@@ -148,6 +148,9 @@ func (l *living) compile(t *mcp.Tool) compiled {
 
 // forget drops the compiled schemas of tools that are not listed any more.
 func (l *living) forget() {
+	if len(l.inputs) == len(l.tools) && !slices.ContainsFunc(l.tools, func(t *mcp.Tool) bool { _, ok := l.inputs[t]; return !ok }) {
+		return
+	}
 	listed := make(map[*mcp.Tool]compiled, len(l.tools))
 	for _, t := range l.tools {
 		if c, ok := l.inputs[t]; ok {

@@ -26,7 +26,7 @@ type naming struct {
 // own notes whose names are. A name stays that of a manifest that is away: a role for it does not mean what another one has meanwhile.
 func (c *Catalog) own(others others, claims map[claim.Claim][]string) {
 	n := &c.governed.naming
-	n.manifests, n.prefixes = make(map[string]string, len(claims)), map[string]string{}
+	n.manifests, n.prefixes = make(map[string]string, len(claims)), make(map[string]string, 2*len(c.named))
 	for name := range c.named {
 		n.serve(name)
 		n.add(name, true)
