@@ -45,6 +45,7 @@ var uncontained = map[string]struct {
 	"internal/observe/logging.output.writeSoon":        {1, moves},
 	"internal/mcp/rpc.Conn.leave":                      {1, own},
 	"internal/mcp/rpc.Conn.silent":                     {1, own},
+	"internal/app/wiring.LetGarbageGather":             {1, own},
 	"internal/app/wiring.Parts.KeepAlive":              {1, below},
 	"internal/app/wiring.offered.answer":               {1, own},
 	"internal/app/daemon.readiness.Serve":              {1, own},

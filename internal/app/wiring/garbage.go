@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"time"
 )
 
 const (
@@ -17,23 +18,40 @@ const (
 	leastPercent = 50
 	// bytesOfGarbage is how much garbage is left beside gcPercent of what a collection has to look through.
 	bytesOfGarbage = 64 << 20
+	// calm is how long there was no collection when memory is given back to the system.
+	calm = 5 * time.Second
+	// worthGiving is how many bytes are given back at least.
+	worthGiving = 4 << 20
 )
 
 var gather sync.Once
 
-// LetGarbageGather sets gcPercent, and less while it would be much garbage (SPEC S2), unless the user has set GOGC.
+// LetGarbageGather sets gcPercent, and less while it would be much garbage (SPEC S2), unless the user has set GOGC. Garbage that
+// gathered while there was much to do is given back when there is little (SPEC L4).
 func LetGarbageGather() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
 	gather.Do(func() {
 		debug.SetGCPercent(gcPercent)
-		adjust(gcPercent)
+		resting := time.AfterFunc(calm, giveBack)
+		adjust(gcPercent, func() { resting.Reset(calm) })
 	})
 }
 
-// adjust sets the percentage again after each collection. It is the given one before the next one.
-func adjust(percent int) {
+// giveBack gives memory back to the system if it is worth it. That makes a collection.
+func giveBack() {
+	read := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(read)
+	live, objects, free := read[0].Value.Uint64(), read[1].Value.Uint64(), read[2].Value.Uint64()
+	if garbage := objects - min(live, objects); garbage+free >= worthGiving {
+		debug.FreeOSMemory()
+	}
+}
+
+// adjust sets the percentage again after each collection, and then calls collected. The percentage is the given one before the
+// next collection.
+func adjust(percent int, collected func()) {
 	seen := new([16]byte) // the next collection takes it away
 	runtime.AddCleanup(seen, func(before int) {
 		read := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"}}
@@ -45,7 +63,8 @@ func adjust(percent int) {
 		} else {
 			debug.SetGCPercent(next)
 		}
-		adjust(next)
+		adjust(next, collected)
+		collected()
 	}, percent)
 }
 

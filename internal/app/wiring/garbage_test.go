@@ -3,6 +3,8 @@ package wiring
 import (
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
+	"sync/atomic"
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/testkit"
@@ -29,7 +31,8 @@ func TestS2GarbageBesideLargeAnswers(t *testing.T) {
 	}
 	before := debug.SetGCPercent(gcPercent)
 	defer debug.SetGCPercent(before)
-	adjust(gcPercent)
+	var collected atomic.Int64
+	adjust(gcPercent, func() { collected.Add(1) })
 	answers := make([][]byte, 16)
 	for i := range answers {
 		answers[i] = make([]byte, 8*mebi)
@@ -43,4 +46,38 @@ func TestS2GarbageBesideLargeAnswers(t *testing.T) {
 	testkit.Eventually(t, "128 MiB of answers leave less than 128 MiB of garbage", func() bool { return next() < 256 })
 	runtime.KeepAlive(answers)
 	testkit.Eventually(t, "the least heap is that of gcPercent again", func() bool { return next() >= 4*gcPercent/100 })
+	if collected.Load() == 0 {
+		t.Error("the calm does not begin again after a collection")
+	}
+}
+
+// SPEC L4: what gathered is given back when it is much, and only then.
+func TestL4GarbageIsGivenBack(t *testing.T) {
+	const mebi = 1 << 20
+	before := debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(before)
+	debug.FreeOSMemory()
+	read := func() (released, collections uint64) {
+		of := []metrics.Sample{{Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/cycles/forced:gc-cycles"}}
+		metrics.Read(of)
+		return of[0].Value.Uint64(), of[1].Value.Uint64()
+	}
+	var kept [][]byte
+	for range 64 {
+		kept = append(kept, make([]byte, mebi))
+	}
+	for _, one := range kept {
+		one[0] = 1
+	}
+	had, _ := read()
+	kept = nil
+	giveBack()
+	has, collections := read()
+	if has < had+48*mebi {
+		t.Errorf("%d MiB of 64 are given back", (has-had)/mebi)
+	}
+	giveBack()
+	if _, now := read(); now != collections {
+		t.Error("it collects again for nothing")
+	}
 }
