@@ -13,9 +13,6 @@ import (
 	"github.com/orla-project/orla/supervisor/claim"
 )
 
-// maxClaims bounds what is remembered for providers that are absent.
-const maxClaims = 10_000
-
 // offer is what one provider offers of a sort.
 type offer struct {
 	by    *living
@@ -192,18 +189,16 @@ func (c *claiming) dispute(d dispute, key string) {
 
 // done makes what was decided the supervisor's. New disputes are logged.
 func (c *claiming) done(warn warner) {
-	kept := map[bool]int{} // those of manifests, whose names roles mean, and others
+	absent := map[claim.Claim][]string{}
 	for k, line := range c.of.claims {
-		_, offered := c.next[k]
-		isManifest := k.Sort == claim.Provider || k.IsManifest(line)
-		if offered || kept[isManifest] == maxClaims {
+		if _, offered := c.next[k]; offered {
 			continue
 		}
 		if left := slices.DeleteFunc(slices.Clone(line), func(name string) bool { return !c.of.absent(name) }); len(left) > 0 {
-			c.next[k] = left
-			kept[isManifest]++
+			absent[k] = left
 		}
 	}
+	maps.Copy(c.next, claim.Within(absent, claim.MaxKept))
 	if !maps.EqualFunc(c.of.claims, c.next, slices.Equal[[]string]) {
 		c.of.kept.Note()
 	}

@@ -260,6 +260,49 @@ func TestN2NoTakeoverByARestart(t *testing.T) {
 	reads(t, s, map[string]string{"file:///r": "a"}) // nobody knows any more
 }
 
+// SPEC N2: who was first stays so after a restart, however much another one offers that came later: what nobody remembers for want
+// of room is of who offers most.
+func TestN2NoTakeoverByMany(t *testing.T) {
+	const others = 12_000
+	file := filepath.Join(t.TempDir(), "claims.json")
+	first := peer.Offers{Known: true, Reads: true, Resources: resources("file:///r")}
+	uris := []string{"file:///r"}
+	for i := range others {
+		uris = append(uris, fmt.Sprintf("file:///%d/%s", i, strings.Repeat("<", 1500)))
+	}
+	many := peer.Offers{Known: true, Reads: true, Resources: resources(uris...)}
+	begin := func(names ...string) (s *supervisor.Supervisor, b *fakePeer, end func()) {
+		peers := map[string]*fakePeer{"a": newFakePeer("a", many), "b": newFakePeer("b", peer.Offers{})}
+		s = supervisor.New(supervisor.Options{
+			Build:     map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil }},
+			ClaimFile: file,
+			Log:       slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx) }()
+		apply(s, names...)
+		return s, peers["b"], func() {
+			cancel()
+			<-done //nolint:errcheck // it is that of the context
+		}
+	}
+	s, b, end := begin("b")
+	b.offer(first)
+	s.Refresh()
+	apply(s, "a", "b")
+	reads(t, s, map[string]string{"file:///r": "b"})
+	end()
+	for range 2 {
+		s, b, end = begin("a", "b")
+		apply(s, "a", "b")
+		b.offer(first)
+		s.Refresh()
+		reads(t, s, map[string]string{"file:///r": "b"})
+		end()
+	}
+}
+
 // SPEC N2: a tool has the name of its manifest, whoever offers that name and since when.
 func TestN2ANameBelongsToItsManifest(t *testing.T) {
 	a := newFakePeer("a", peer.Offers{Known: true, Tools: listed("w", "w__get")})

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -12,8 +13,8 @@ import (
 )
 
 const (
-	// maxFile bounds what is read back, in bytes, and maxKept what is written.
-	maxFile, maxKept = 32 << 20, 16 << 20
+	// maxFile bounds what is read back, in bytes. It is more than MaxKept, by which what is written is bounded.
+	maxFile = 32 << 20
 	// pause is how long what has changed may wait for more before it is written.
 	pause = time.Second
 )
@@ -49,7 +50,9 @@ func Read(path string) map[Claim][]string {
 			if sort == Tool {
 				key = rules.Folded(key)
 			}
-			claims[Claim{sort, key}] = line[:min(len(line), MaxLine)]
+			if len(line) > 0 {
+				claims[Claim{sort, key}] = line[:min(len(line), MaxLine)]
+			}
 		}
 	}
 	return claims
@@ -94,19 +97,18 @@ func (f *File) write() {
 
 // text is the file as it is to be.
 func (f *File) text() []byte {
-	text, size := content{}, 0
-	for k, line := range f.claims() {
-		if size += len(k.Key) + 64*len(line); size > maxKept {
-			break
-		}
+	text := content{}
+	for k, line := range Within(f.claims(), MaxKept) {
 		if text[k.Sort] == nil {
 			text[k.Sort] = map[string][]string{}
 		}
 		text[k.Sort][k.Key] = line
 	}
-	raw, err := json.Marshal(text)
-	if err != nil { // it is made of strings
+	var raw bytes.Buffer
+	to := json.NewEncoder(&raw)
+	to.SetEscapeHTML(false)                 // a < would take six bytes
+	if err := to.Encode(text); err != nil { // it is made of strings
 		panic(err)
 	}
-	return raw
+	return raw.Bytes()
 }
