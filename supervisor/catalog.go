@@ -77,6 +77,7 @@ func (s *Supervisor) publish() {
 	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
 	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
 	next.govern(s.others, s.claims)
+	next.governed.tools() // it costs in proportion to the names, and callers would wait for it
 	s.stale = false
 	s.install(next)
 }

@@ -84,14 +84,14 @@ func (c *Catalog) govern(others others, claims map[claim.Claim][]string) {
 		c.governed.aliases[of] = slices.Compact(names)
 	}
 	c.own(others, claims)
+	c.governed.tools = sync.OnceValue(c.toolNames)
 	c.later()
 }
 
-// later sets what is made of the catalog when it is used.
+// later sets what is made of the catalog when it is used, and is not the same for another one with the same names.
 func (c *Catalog) later() {
 	c.governed.number = catalogs.Add(1)
 	c.governed.lists = &nameLists{of: map[original]*rules.NameList{}}
-	c.governed.tools = sync.OnceValue(c.toolNames)
 	c.governed.names = sync.OnceValue(c.allNames)
 	c.governed.peers = sync.OnceValue(c.peerTargets)
 }

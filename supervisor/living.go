@@ -286,20 +286,22 @@ func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan tim
 	began := time.Now()
 	offers = k.of.prepare(ctx.Done())
 	took := time.Since(began) // without what it waits for others
-	k.in.refresh()
+	took += k.in.refresh()
 	if took > little {
 		rest = time.After(min(restFactor*took, maxRest))
 	}
 	return offers, rest
 }
 
-// refresh publishes what the providers offer now.
-func (s *Supervisor) refresh() {
+// refresh publishes what the providers offer now, and returns how long that took.
+func (s *Supervisor) refresh() (took time.Duration) {
 	asked := s.asked.Add(1)
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	if s.published >= asked {
-		return // a catalog was made while this waited
+		return 0 // a catalog was made while this waited
 	}
+	began := time.Now()
 	s.publish()
+	return time.Since(began)
 }

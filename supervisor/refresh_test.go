@@ -1,12 +1,19 @@
 package supervisor_test
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/testkit"
+	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -37,4 +44,71 @@ func TestS1ChangesAtTheSameTimeMakeOneCatalog(t *testing.T) {
 	if got := made.Load(); got != 3 {
 		t.Errorf("%d catalogs were made, not the first one, the one that was under way, and one for all %d peers", got, peers)
 	}
+}
+
+// SPEC N2: who calls first after a change does not make what rules have to know of all tools: a capsule with many would hold
+// the calls of all callers.
+func TestN2NoCallWaitsForTheNamesOfOthers(t *testing.T) {
+	const tools, most = 5000, 1000
+	var names []string
+	for i := range tools {
+		names = append(names, fmt.Sprintf("TOOL%d", i))
+	}
+	peers := map[string]supervisor.Provider{
+		"many": newFakePeer("many", peer.Offers{Known: true, Tools: listed(names...)}),
+		"b":    newFakePeer("b", peer.Offers{Known: true, Tools: listed("own")}),
+	}
+	s := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil }},
+		Log:   slog.New(slog.DiscardHandler),
+	})
+	apply(s, "many", "b")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	target := s.Catalog().Target("own")
+	runtime.ReadMemStats(&after)
+	if made := after.Mallocs - before.Mallocs; target == nil || made > most {
+		t.Errorf("the first call makes %d things of %d tools of another", made, tools)
+	}
+}
+
+// SPEC N2: where it takes long to publish what a peer offers, the next look at it is long after.
+func TestN2APeerThatCostsMuchIsLookedAtRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const long = time.Second
+		var slow atomic.Bool
+		var made atomic.Int32
+		p := newFakePeer("a", peer.Offers{Known: true})
+		s := supervisor.New(supervisor.Options{
+			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
+			Log:   slog.New(slog.DiscardHandler),
+			Published: func(*supervisor.Catalog) {
+				if slow.Load() {
+					time.Sleep(long)
+				}
+				made.Add(1)
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx) }()
+		apply(s, "a")
+		synctest.Wait()
+		slow.Store(true)
+		before := made.Load()
+		p.offer(peer.Offers{Known: true, Tools: listed("one")})
+		time.Sleep(long)
+		synctest.Wait()
+		p.offer(peer.Offers{Known: true, Tools: listed("two")})
+		time.Sleep(5 * long)
+		if got := made.Load() - before; got != 1 {
+			t.Errorf("%d catalogs in 6 s", got)
+		}
+		time.Sleep(6 * long)
+		if got := made.Load() - before; got != 2 {
+			t.Errorf("%d catalogs in 12 s", got)
+		}
+		cancel()
+		<-done //nolint:errcheck // it is that of the context
+	})
 }

@@ -24,6 +24,7 @@ func (o *Offering) readTools(raw []json.RawMessage) []*mcp.Tool {
 	last := finder{of: o.tools}
 	seen := map[string]bool{}
 	var left leftOut
+	named := 0 // bytes
 	for i, item := range raw {
 		t, err := last.find(item), error(nil)
 		if t == nil {
@@ -31,7 +32,10 @@ func (o *Offering) readTools(raw []json.RawMessage) []*mcp.Tool {
 		}
 		if err == nil {
 			next.read[i] = t
-			if seen[t.Name] {
+			switch named += len(t.Name); {
+			case named > maxOwnNames:
+				err = fmt.Errorf("the names of a server's tools have over %d bytes together, and no more are served", maxOwnNames)
+			case seen[t.Name]:
 				err = fmt.Errorf("%q is listed twice; the first serves", t.Name)
 			}
 		}
@@ -47,8 +51,9 @@ func (o *Offering) readTools(raw []json.RawMessage) []*mcp.Tool {
 	return list
 }
 
-// maxOwnName bounds a server's own name of a tool, in bytes: rules compare it, and records have it. Clients get a shorter one.
-const maxOwnName = 1024
+// maxOwnName bounds a server's own name of a tool, and maxOwnNames those of all its tools, in bytes: rules compare them, and
+// records have them. Clients get shorter ones.
+const maxOwnName, maxOwnNames = 1024, 1 << 20
 
 func readTool(item json.RawMessage) (*mcp.Tool, error) {
 	t := new(mcp.Tool)

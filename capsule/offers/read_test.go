@@ -2,6 +2,7 @@ package offers
 
 import (
 	"encoding/json"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -68,5 +69,13 @@ func TestT84ALongOwnNameIsLeftOut(t *testing.T) {
 			t.Errorf("served: %.2000q", own)
 		}
 		o.Set(o.Last())
+	}
+	var many []string
+	for i := range 2000 {
+		many = append(many, fmt.Sprintf(`{"name":"%01000d"}`, i))
+	}
+	o.Set(records.Offered{Tools: raws(many...)})
+	if n := len(o.Current().Tools); n != 1<<20/1000 {
+		t.Errorf("%d tools of names with 1000 bytes are served", n)
 	}
 }
