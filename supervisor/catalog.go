@@ -37,6 +37,7 @@ func (s *Supervisor) publish() {
 		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
+	next.governed.ruled = &s.ruled
 	next.governed.lent, next.governed.servers, next.governed.offers = map[string]bool{}, make(map[string]*living, len(s.living)), make(map[*living]*peer.Offers, len(s.living))
 	claims := s.newClaiming()
 	for name, l := range s.living {
@@ -77,7 +78,7 @@ func (s *Supervisor) publish() {
 	slices.SortFunc(next.Templates, func(a, b *mcp.ResourceTemplate) int { return cmp.Compare(a.URITemplate, b.URITemplate) })
 	slices.SortFunc(next.Prompts, func(a, b *mcp.Prompt) int { return cmp.Compare(a.Name, b.Name) })
 	next.govern(s.others, s.claims)
-	next.governed.tools() // it costs in proportion to the names, and callers would wait for it
+	next.ready()
 	s.stale = false
 	s.install(next)
 }

@@ -27,6 +27,7 @@ type governed struct {
 	shown   map[original]string   // the names that clients have for what is listed
 	peers   func() map[Peer]*rules.Target
 	names   func() map[string]bool   // made when it is used
+	ruled   *atomic.Bool             // somebody has asked for peers or names, of this catalog or another
 	number  uint64                   // of the catalog
 	servers map[string]*living       // that have tools of their own, by their names
 	offers  map[*living]*peer.Offers // of the peers, as they are in the catalog
@@ -96,6 +97,15 @@ func (c *Catalog) later() {
 	c.governed.peers = sync.OnceValue(c.peerTargets)
 }
 
+// ready makes what callers would wait for: it costs in proportion to all tools.
+func (c *Catalog) ready() {
+	c.governed.tools()
+	if c.governed.ruled.Load() { // there are rules
+		c.governed.names()
+		c.governed.peers()
+	}
+}
+
 // Target returns what a call of a tool would run; nil if there is no such tool.
 func (c *Catalog) Target(tool string) *rules.Target {
 	if e, ok := c.entries[tool]; ok {
@@ -131,6 +141,7 @@ func (c *Catalog) Named(folded string) bool { return c.governed.names()[folded] 
 
 // allNames returns the folded names by which rules know tools and providers.
 func (c *Catalog) allNames() map[string]bool {
+	c.governed.ruled.Store(true)
 	all := make(map[string]bool, 4*len(c.entries))
 	seen := make(map[*rules.NameList]bool, len(c.entries))
 	for _, e := range c.entries {
@@ -286,6 +297,7 @@ func classesOf(tool *manifest.Tool, listed *mcp.Tool) []manifest.OperationClass 
 
 // peerTargets makes the targets of all providers that live, each with those of its tools.
 func (c *Catalog) peerTargets() map[Peer]*rules.Target {
+	c.governed.ruled.Store(true)
 	all := make(map[Peer]*rules.Target, len(c.named))
 	for name, p := range c.named {
 		names, own := []string{name}, []string(nil)

@@ -180,6 +180,7 @@ type Supervisor struct {
 	tree    *suture.Supervisor
 	catalog atomic.Pointer[Catalog]
 	asked   atomic.Uint64 // how many times somebody wanted a new catalog
+	ruled   atomic.Bool   // see governed.ruled
 
 	updated   chan string
 	applying  sync.Mutex // guards what follows until gates; taken before nothing else
