@@ -3,6 +3,7 @@
 package records
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -152,9 +153,12 @@ func (l *Lists) Save(t manifest.Tool, said Offered, log *slog.Logger) {
 	if l.dir == "" {
 		return
 	}
-	raw, err := json.Marshal(listFile{absolute(t.Source), said})
+	var raw bytes.Buffer
+	to := json.NewEncoder(&raw)
+	to.SetEscapeHTML(false) // a < would take six bytes
+	err := to.Encode(listFile{absolute(t.Source), said})
 	if err == nil {
-		err = wholefile.Write(filepath.Join(l.dir, key(t)+".json"), raw)
+		err = wholefile.Write(filepath.Join(l.dir, key(t)+".json"), raw.Bytes())
 	}
 	if err != nil && !l.warned {
 		log.Warn("cannot store the lists of capsules for the next start; Orla will ask for them again", "dir", l.dir, "err", err)

@@ -54,6 +54,24 @@ func TestListsAreKept(t *testing.T) {
 	}
 }
 
+// SPEC S1: the file of a capsule's lists is as large as they are, whatever is in them.
+func TestS1AFileOfListsIsAsLargeAsTheyAre(t *testing.T) {
+	const size = 100 << 10
+	dir := t.TempDir()
+	said := Offered{Prompts: raws(`{"name":"` + strings.Repeat("<", size) + `"}`)}
+	NewLists(dir).Save(listedTool("/here/tool.yaml"), said, discard)
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if info, err := files[0].Info(); err != nil || info.Size() > size+1<<10 {
+		t.Errorf("the file of %d bytes of lists has %v, %v", size, info, err)
+	}
+	if got, ok := NewLists(dir).Load(listedTool("/here/tool.yaml")); !ok || !reflect.DeepEqual(got, said) {
+		t.Error("it is not read back")
+	}
+}
+
 // SPEC D7a: Lists that are renewed do not know what was kept, and what a capsule says
 // replaces it.
 func TestD7aListsAreRenewed(t *testing.T) {
