@@ -27,6 +27,9 @@ func TestD7aListsAreExpectedOnceMore(t *testing.T) {
 		t.Errorf("expected: %+v", o.Current())
 	}
 	<-changed
+	if o.GiveUp(); o.Expect() || !o.Current().Known {
+		t.Error("they are expected a third time, of a capsule that always ends before it says them")
+	}
 	o.Set(records.Offered{Tools: []json.RawMessage{json.RawMessage(`{"name":"one","inputSchema":{"type":"object"}}`)}})
 	if o.Expect() || !o.Current().Known {
 		t.Errorf("said: %+v", o.Current())

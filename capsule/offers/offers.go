@@ -34,10 +34,11 @@ type Offering struct {
 	log     *slog.Logger
 	current atomic.Pointer[named]
 
-	mu      sync.Mutex // one change at a time
-	changed chan struct{}
-	said    *records.Offered // nil until it has said something, in this life or an earlier one
-	tools   readTools        // of said
+	mu       sync.Mutex // one change at a time
+	changed  chan struct{}
+	said     *records.Offered // nil until it has said something, in this life or an earlier one
+	tools    readTools        // of said
+	expected bool             // the wait for it was begun once more
 }
 
 // named are offers, and the capsule's own names behind those of clients.
@@ -123,13 +124,15 @@ func (o *Offering) GiveUp() {
 }
 
 // Expect begins to wait for the lists once more, if the wait was given up: the capsule is READY now, and about to say for
-// the first time what it offers. It reports whether that is so.
+// the first time what it offers. It reports whether that is so. It does so once: one that always ends before it says anything would
+// have everybody wait at each start (SPEC N2).
 func (o *Offering) Expect() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.current.Load().Silent {
+	if o.expected || !o.current.Load().Silent {
 		return false
 	}
+	o.expected = true
 	o.publishLocked(false)
 	return true
 }
