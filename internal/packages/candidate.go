@@ -292,7 +292,7 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	}
 	var before []permission.Permission
 	var accepted []string
-	if c.Before != nil {
+	if !c.IsFirst() { // else the lock may be somebody else's, and nobody has agreed here yet
 		before, accepted = granted(c.Before), c.Before.Unenforced
 	}
 	c.More = permission.More(c.Asked, before)

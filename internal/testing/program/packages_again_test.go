@@ -390,6 +390,14 @@ func TestM7AnInstallOfTheLockAsks(t *testing.T) {
 	if out := i.must("install"); !strings.Contains(out, "all that the lock has is installed") || fileText(t, i.dir, "orla.lock") != lock {
 		t.Errorf("once more: %s, and the lock is\n%s", out, fileText(t, i.dir, "orla.lock"))
 	}
+	i.version("1.1.0", "#!/bin/sh\n", asks)
+	i.remove("say", "")
+	for _, args := range [][]string{{"update"}, {"update", "--yes"}, {"install", "--local", i.src}} { // nobody has agreed here to what the lock grants the version before
+		if out, err := i.orla(args...); err == nil || !strings.Contains(out, "nothing was changed") || strings.Contains(out, "1.0.0 serves now") {
+			t.Errorf("%v of what is not here: %v\n%s", args, err, out)
+		}
+	}
+	i.version("1.0.0", "#!/bin/sh\n", asks)
 	i.write(i.dir, "orla.lock", strings.NewReplacer("    permissions:\n      - network\n      - network:example.com\n", "", "    unenforced:\n      - network:example.com\n", "").Replace(lock))
 	i.write(i.dir, "orla.yaml", "packages:\n  - {name: say, source: "+i.src+", isolation: none}\n")
 	refused("a configuration that gives it more", "isolation: none: it runs as you do")

@@ -38,7 +38,7 @@ func describe(candidate *packages.Candidate, cfg *config.Loaded) string {
 		line("  %s", revision(e))
 		line("  %s", signature(e))
 	}
-	if b := candidate.Before; b != nil && b.Version != e.Version {
+	if b := candidate.Before; !candidate.IsFirst() && b.Version != e.Version {
 		line("  %s %s serves now", b.Name, b.Version)
 	}
 	asked(&text, "It asks for:", candidate.Asked, candidate.More)
