@@ -317,9 +317,9 @@ var owners = map[string][]string{
 	"go.opentelemetry.io":                      {"internal/observe/telemetry"},
 	"google.golang.org/protobuf":               {"internal/observe/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
 	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/testing/bench"},          // which measures a module without meters
-	"oras.land/oras-go/v2":                     {"internal/wasm/artifact"},
-	"github.com/opencontainers/go-digest":      {"internal/wasm/artifact"},                                         // in oras-go's own types
-	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact"},                                         // the same
+	"oras.land/oras-go/v2":                     {"internal/wasm/artifact", "internal/packages/bundle"},             // modules; the sizes of images
+	"github.com/opencontainers/go-digest":      {"internal/wasm/artifact", "internal/packages/bundle"},             // in oras-go's own types
+	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact", "internal/packages/bundle"},             // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},                                         // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit", "internal/packages/origin"}, // versions; signed notes; digests of trees
 	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/file/wholefile", "internal/launch/carry", "internal/launch/slack", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},

@@ -77,7 +77,7 @@ type Config struct {
 	Pin                   string           `json:"pin,omitempty" jsonschema:"Definitions that capsules and MCP servers list and that differ from the accepted ones, unless a manifest says otherwise: off (not noticed), warn (served, and reported) or hold (not served until orla pins approve). Default warn."`
 	Registries            []string         `json:"registries,omitempty" jsonschema:"Where orla install and orla search look names up, in this order: git repositories with a registry.yaml, and base URLs of MCP registries. Default: none." sample:"[https://example.com/registry.git]"`
 	MaxPackage            yamldoc.Size     `json:"max_package,omitempty" jsonschema:"Largest package that orla install accepts, unpacked. Default 256MiB."`
-	MaxEnvironment        yamldoc.Size     `json:"max_environment,omitempty" jsonschema:"Largest environment of the dependencies of one installed package. Default 2GiB."`
+	MaxEnvironment        yamldoc.Size     `json:"max_environment,omitempty" jsonschema:"Largest environment of the dependencies of one installed package, and largest image of a server of a registry. Default 2GiB."`
 	Packages              []PackageConfig  `json:"packages,omitempty" jsonschema:"What installed packages may do in place of what orla.lock grants: a name each. Default: none." sample:"[{name: fetch, source: 'https://example.com/ada/fetch.git', permissions: [network]}]"`
 	Tracing               TracingConfig    `json:"tracing,omitzero" jsonschema:"Where traces of calls go."`
 

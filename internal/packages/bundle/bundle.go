@@ -30,7 +30,7 @@ type Made struct {
 	Files map[string]string
 	// Resource is the McpServer of a server that is not a package.
 	Resource []byte
-	// Image is the image that Resource runs, if it is named by a tag, which its owner can move: it is to be pinned by Pin.
+	// Image is the image that Resource runs. It may be named by a tag, which its owner can move: Measure or Pin pins it.
 	Image string
 	// Bundle is an MCP bundle, which has to be fetched and then imported.
 	Bundle *Download

@@ -5,18 +5,47 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/opencontainers/go-digest"
 )
 
-// Pin pulls the image of a resource, and puts its digest in the place of its tag. engine is the one that the resource was made
-// for. It does nothing if there is no image, or if it has a digest already.
-func (m *Made) Pin(ctx context.Context, engine string) error {
-	if m.Image == "" {
-		return nil
-	}
+// mebibyte is the unit in which sizes are said.
+const mebibyte = 1 << 20
+
+// InMiB says a size to a person.
+func InMiB(size int64) string { return fmt.Sprintf("%d MiB", (size+mebibyte-1)/mebibyte) }
+
+// Pull pulls the image that Measure has measured. One whose files have over most bytes is removed again, with an error, unless it
+// was there before. engine is the one that the resource was made for.
+func (m *Made) Pull(ctx context.Context, engine string, most int64) error {
+	_, absent := output(ctx, "/", engine, "image", "inspect", m.Image)
 	if _, err := output(ctx, "/", engine, "pull", "--quiet", m.Image); err != nil {
 		return err
 	}
+	text, err := output(ctx, "/", engine, "image", "inspect", "--format", "{{.Size}}", m.Image)
+	if err != nil {
+		return err
+	}
+	size, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%s does not say the size of %s", engine, m.Image)
+	case size > most:
+		err = fmt.Errorf("the files of the image %s have %s, and an image may have at most %s: max_environment in orla.yaml", m.Image, InMiB(size), InMiB(most))
+	default:
+		return nil
+	}
+	if absent != nil {
+		_, _ = output(ctx, "/", engine, "image", "rm", m.Image) // the other error says what is wrong
+	}
+	return err
+}
+
+// Pin is for an image that cannot be measured: it puts the digest of the one that the engine has already in the place of the tag. The
+// error says that the engine has none.
+func (m *Made) Pin(ctx context.Context, engine string) error {
 	text, err := output(ctx, "/", engine, "image", "inspect", "--format", "{{json .RepoDigests}}", m.Image)
 	if err != nil {
 		return err
@@ -26,16 +55,22 @@ func (m *Made) Pin(ctx context.Context, engine string) error {
 		return fmt.Errorf("%s does not say the digest of %s", engine, m.Image)
 	}
 	for _, name := range digests {
-		_, digest, ok := strings.Cut(name, "@")
-		if !ok || !imageName().MatchString(name) {
-			continue
+		if _, sum, ok := strings.Cut(name, "@"); ok && imageName().MatchString(name) {
+			m.pin(digest.Digest(sum))
+			return nil
 		}
-		pinned := repository(m.Image) + "@" + digest
-		m.Resource = bytes.Replace(m.Resource, []byte(scalar(m.Image)), []byte(scalar(pinned)), 1)
-		m.Image = ""
-		return nil
 	}
 	return fmt.Errorf("%s has no digest of %s", engine, m.Image)
+}
+
+// pin makes Image, and the resource, name a digest, unless they do.
+func (m *Made) pin(sum digest.Digest) {
+	if strings.Contains(m.Image, "@") {
+		return
+	}
+	pinned := repository(m.Image) + "@" + sum.String()
+	m.Resource = bytes.Replace(m.Resource, []byte(scalar(m.Image)), []byte(scalar(pinned)), 1)
+	m.Image = pinned
 }
 
 // repository returns the name of an image without its tag.

@@ -176,14 +176,14 @@ func TestM5LocksOfPackagesOfPyPI(t *testing.T) {
 	}
 }
 
-// SPEC M3: a tag can be moved by its owner, so an image is pinned by the digest that it has when it is installed.
+// SPEC M3: a tag can be moved by its owner, so an image that is not measured is pinned by the digest that the engine has.
 func TestM3ImagesArePinned(t *testing.T) {
 	const digest = "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	const server = `{"name":"a/thing","version":"1.2.3","description":"x","packages":[{"registryType":"oci","identifier":"docker.io/a/thing:1.2.3","transport":{"type":"stdio"}}]}`
 	for script, want := range map[string]string{
-		`[ "$1" = pull ] && exit 0; echo '["docker.io/other@` + digest + `"]'`: "",
-		`[ "$1" = pull ] && exit 0; echo '[]'`:                                 "has no digest",
-		`[ "$1" = pull ] && exit 0; echo no`:                                   "does not say the digest",
+		`[ "$1" = image ] || exit 1; echo '["docker.io/other@` + digest + `"]'`: "",
+		`[ "$1" = image ] || exit 1; echo '[]'`:                                 "has no digest",
+		`[ "$1" = image ] || exit 1; echo no`:                                   "does not say the digest",
 		"echo 'no such \033[31m image' >&2; exit 1":                            "failed: no such [31m image",
 	} {
 		dir := folder(t, map[string]string{"docker": "#!/bin/sh\n" + script + "\n"})
@@ -196,7 +196,7 @@ func TestM3ImagesArePinned(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", script, err)
 		}
-		if err == nil && (!strings.Contains(string(m.Resource), `"docker.io/a/thing@`+digest+`"]`) || m.Image != "" || valid(t, m) != nil) {
+		if err == nil && (!strings.Contains(string(m.Resource), `"docker.io/a/thing@`+digest+`"]`) || m.Image != "docker.io/a/thing@"+digest || valid(t, m) != nil) {
 			t.Errorf("%s", m.Resource)
 		}
 	}

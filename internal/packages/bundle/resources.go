@@ -69,9 +69,7 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	}
 	made.Questions = a.questions
 	made.Notes = append(made.Notes, "it runs the image "+image+" by "+m.opts.Engine+", with network")
-	if !strings.Contains(image, "@") {
-		made.Image = image
-	}
+	made.Image = image
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# Written by Orla: a server of an MCP registry, %s.\n", line(m.server.Name, 200))
 	head(&out, made.Name)

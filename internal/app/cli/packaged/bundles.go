@@ -96,11 +96,10 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	if before := w.again.entry; before != nil && made.Resource != nil && made.Version != before.Version { // before anything is pulled
 		return nil, packages.OneVersion(*before)
 	}
-	if err := c.mayPull(ctx, made.Image, w); err != nil {
-		return nil, err
-	}
-	if err := made.Pin(ctx, engine); err != nil {
-		return nil, err
+	if made.Image != "" {
+		if err := c.pull(ctx, made, puller{engine, int64(p.cfg.MaxEnvironment)}, w); err != nil {
+			return nil, err
+		}
 	}
 	var at, until time.Time
 	if w.again.exact {
@@ -140,18 +139,36 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	return candidate, nil
 }
 
-// mayPull asks whether an image may be pulled, which has to be before its permissions are shown: only so its digest is known.
-// Nothing is asked for an image with a digest ("" here), which the first call pulls.
-func (c command) mayPull(ctx context.Context, image string, w wanted) error {
-	switch {
-	case image == "" || w.yes:
-		return nil
-	case !c.asks():
+// puller is an engine, and the bytes that an image may have.
+type puller struct {
+	engine string
+	most   int64
+}
+
+// pull asks whether the image of a server may be pulled, and pulls it, which has to be before its permissions are shown: its digest is
+// among what is agreed to. An image that is too large is refused, and so is one whose size is not known, unless the engine has it.
+func (c command) pull(ctx context.Context, made *bundle.Made, by puller, w wanted) error {
+	image := made.Image
+	if !w.yes && !c.asks() {
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the image %s has to be pulled, and there is no terminal to ask on; nothing was changed", image), Hint: "--yes agrees to that, and to the permissions of the server"}
-	case !c.ask(ctx, "Pull the image "+image+", of any size? [y/N] ", "y", "yes"):
+	}
+	size, err := made.Measure(ctx, nil)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		if made.Pin(ctx, by.engine) == nil {
+			c.say("the image %s is the one that %s has: %v", image, by.engine, err)
+			return nil
+		}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the size of the image %s is not known, so it is not pulled: %w", image, err), Hint: by.engine + " pull " + image + " pulls it without a bound; then Orla takes that one"}
+	case size > by.most:
+		return fmt.Errorf("the image %s has %s, and an image may have at most %s: max_environment in orla.yaml; nothing was changed", image, bundle.InMiB(size), bundle.InMiB(by.most))
+	case !w.yes && !c.ask(ctx, "Pull the image "+image+" ("+bundle.InMiB(size)+")? [y/N] ", "y", "yes"):
 		return fmt.Errorf("%w that the image is pulled", packages.ErrConsent)
 	}
-	return nil
+	c.say("pulling the image %s (%s)", made.Image, bundle.InMiB(size))
+	return made.Pull(ctx, by.engine, by.most)
 }
 
 // notes prints what somebody should know.
