@@ -318,11 +318,24 @@ func OneVersion(installed lockfile.Package) error {
 func (s *Session) compareWithLock(ctx context.Context, c *Candidate) {
 	c.Asked = granted(&c.Entry)
 	if c.Same = s.store.differs(ctx, c.Entry) == ""; c.Same {
-		c.More, c.Unenforced, c.Reasons = nil, nil, nil
+		c.More = nil
+		c.Unenforced, c.Reasons = s.store.Unaccepted(c.Entry)
 		return
 	}
 	c.More = c.Asked
 	c.Unenforced, c.Reasons = s.store.Machine.Unenforced(c.Asked)
+}
+
+// Unaccepted returns the permissions of an entry that Orla cannot enforce on this machine, with the reasons, unless its lock says that
+// they were accepted. The machine where it was installed may enforce more, as other folders have its programs (SPEC M7).
+func (s Store) Unaccepted(entry lockfile.Package) (those []permission.Permission, reasons []string) {
+	list, all := s.Machine.Unenforced(granted(&entry))
+	for i, p := range list {
+		if !slices.Contains(entry.Unenforced, p.String()) {
+			those, reasons = append(those, p), append(reasons, all[i])
+		}
+	}
+	return those, reasons
 }
 
 // IsFirst reports whether no version serves here yet, whatever the lock says.

@@ -59,10 +59,9 @@ func (c *Candidate) put(ctx context.Context) error {
 	if err := c.compareAgain(ctx); err != nil {
 		return err
 	}
-	if !c.shown.again { // else the lock stays as it is
-		c.Entry.Unenforced = append(c.Entry.Unenforced, permission.Texts(c.Unenforced)...)
-		slices.Sort(c.Entry.Unenforced)
-	}
+	c.Entry.Unenforced = append(slices.Clone(c.Entry.Unenforced), permission.Texts(c.Unenforced)...) // what the lock has is there already
+	slices.Sort(c.Entry.Unenforced)
+	c.Entry.Unenforced = slices.Compact(c.Entry.Unenforced)
 	s := c.session
 	before := s.Lock
 	next := before.Clone()

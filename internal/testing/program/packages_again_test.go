@@ -82,7 +82,9 @@ func TestM5BundlesAgain(t *testing.T) {
 	if out, err := i.orla("install"); err == nil || !strings.Contains(out, `"key" needs a value`) || strings.Contains(out, `"zone" needs`) || strings.Contains(out, "all that the lock has") {
 		t.Errorf("without the secret: %v %s", err, out)
 	}
-	i.must("install", "--yes", "--set", "key=other")
+	if out := i.must("install", "--yes", "--set", "key=other"); !strings.Contains(out, "It is set up with these answers:\n  zone: north\n") {
+		t.Errorf("what somebody else has answered is not shown: %s", out) // such as where the secret goes
+	}
 	if got := fileText(t, i.dir, "tools", "asks", "secret.yaml"); !strings.Contains(got, "other") || fileText(t, i.dir, "orla.lock") != lock {
 		t.Errorf("the secret is\n%s", got)
 	}
@@ -427,6 +429,37 @@ func TestM7AnInstallOfTheLockAsks(t *testing.T) {
 	refused("a configuration that gives it more", "isolation: none: it runs as you do")
 	i.write(i.dir, "orla.yaml", "")
 	i.must("install")
+}
+
+// SPEC M7: what the machine of a lock could enforce, and this one cannot, has to be accepted here, and can be.
+func TestM7AnotherMachineEnforcesLess(t *testing.T) {
+	t.Parallel()
+	i := newInstallable(t)
+	shared := filepath.Join(i.home, "shared")
+	if err := os.MkdirAll(filepath.Join(shared, "bin"), 0o755); err != nil { //nolint:gosec // a tool sees it
+		t.Fatal(err)
+	}
+	i.version("1.0.0", "#!/bin/sh\n", "permissions: ['filesystem:write:"+shared+"']\n")
+	i.must("install", "--yes", "--local", i.src)
+	lock := fileText(t, i.dir, "orla.lock")
+	orla := func(args ...string) (string, error) {
+		cmd := i.command(args...)
+		cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH")+":"+filepath.Join(shared, "bin"))
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := orla("install", "--frozen", "--accept-unenforced"); err == nil || !strings.Contains(out, "--frozen forbids that") || fileText(t, i.dir, "orla.lock") != lock {
+		t.Errorf("with --frozen: %v %s", err, out)
+	}
+	if out, err := orla("install"); err == nil || !strings.Contains(out, "--accept-unenforced accepts that") {
+		t.Errorf("without an agreement: %v %s", err, out)
+	}
+	if out, err := orla("install", "--accept-unenforced"); err != nil || !strings.Contains(fileText(t, i.dir, "orla.lock"), "unenforced:\n      - filesystem:write:"+shared+"\n") {
+		t.Errorf("%v %s; the lock is\n%s", err, out, fileText(t, i.dir, "orla.lock"))
+	}
+	if out, err := orla("install", "--frozen"); err != nil || !strings.Contains(out, "all that the lock has is installed") {
+		t.Errorf("once more: %v %s", err, out)
+	}
 }
 
 // SPEC M7: an image that a package names is shown, and has to be agreed to.

@@ -241,7 +241,12 @@ func (c command) installLocked(ctx context.Context, p *place, s *packages.Sessio
 	var faults []error
 	all := []lockfile.Package{}
 	for _, entry := range s.Lock.Packages {
-		if wrong[entry.Name+"@"+entry.Version] == "" {
+		accepted := p.isAccepted(entry)
+		if wrong[entry.Name+"@"+entry.Version] == "" && accepted {
+			continue
+		}
+		if w.frozen && !accepted {
+			faults = append(faults, fmt.Errorf("%s %s has permissions that cannot be enforced on this machine; to accept them would change %s, and --frozen forbids that", entry.Name, entry.Version, p.store.Lock))
 			continue
 		}
 		if err := c.installEntry(ctx, p, s, entry, w); err != nil {
@@ -257,6 +262,12 @@ func (c command) installLocked(ctx context.Context, p *place, s *packages.Sessio
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
+}
+
+// isAccepted reports whether what this machine cannot enforce of an entry was accepted, or is not given.
+func (p *place) isAccepted(entry lockfile.Package) bool {
+	those, _ := p.store.Unaccepted(entry)
+	return len(those) == 0 || p.cfg.PackageOf(entry.Name, entry.Source).Permissions != nil
 }
 
 // installEntry installs what the lock has of one version. Somebody else may have written the lock and the configuration, as in

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -44,6 +45,12 @@ func describe(candidate *packages.Candidate, cfg *config.Loaded) string {
 	asked(&text, "It asks for:", candidate.Asked, candidate.More)
 	if isSecret := func(p permission.Permission) bool { return p.Kind == permission.Secret }; slices.ContainsFunc(candidate.Asked, isSecret) {
 		line("Its secrets are those of the Secret packages/%s, and no others.", e.Source.SecretName(e.Name))
+	}
+	if made := e.Source.Made; made != nil && len(made.Answers) > 0 { // a lock may be somebody else's: they say where secrets go
+		line("It is set up with these answers:")
+		for _, key := range slices.Sorted(maps.Keys(made.Answers)) {
+			line("  %s: %s", key, made.Answers[key])
+		}
 	}
 	if len(candidate.Unenforced) > 0 {
 		line("Orla cannot enforce:")
