@@ -14,6 +14,12 @@ import (
 // mostStartup bounds how long an installed capsule may let clients wait until it is ready.
 const mostStartup = 5 * time.Minute
 
+// mostAttempts and mostPause bound how often Orla makes a call of an installed tool, and the pauses: each attempt has the timeout.
+const (
+	mostAttempts = 5
+	mostPause    = 30 * time.Second
+)
+
 // leastRestart and leastHealth are the shortest pauses of an installed capsule: each start and each question is work of Orla.
 var (
 	leastRestart = manifest.Restart{Initial: 500 * time.Millisecond, Max: 10 * time.Second, ResetAfter: 10 * time.Second}
@@ -38,6 +44,8 @@ func Lower(t *manifest.Tool, word config.PackageConfig, cfg *config.Loaded) erro
 		note("max_output", yamldoc.Size(t.Run.MaxOutput), most)
 		t.Run.MaxOutput = int64(most)
 	}
+	t.Retry.MaxAttempts = min(t.Retry.MaxAttempts, mostAttempts)
+	t.Retry.Backoff, t.Retry.MaxBackoff = min(t.Retry.Backoff, mostPause), min(t.Retry.MaxBackoff, mostPause)
 	t.Runtime.StartupTimeout = min(t.Runtime.StartupTimeout, mostStartup)
 	if t.Kind == manifest.Capsule {
 		restart := &t.Runtime.Restart

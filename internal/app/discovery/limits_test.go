@@ -29,3 +29,18 @@ func TestM7AnInstalledCapsuleRests(t *testing.T) {
 		t.Errorf("one that rests longer has %+v, %v", tool.Runtime.Restart, err)
 	}
 }
+
+// SPEC M7, S2: how long a call of a package takes is not for its author to choose: the attempts are few.
+func TestM7CallsOfAPackageEnd(t *testing.T) {
+	tool := manifest.Tool{Retry: manifest.Retry{MaxAttempts: 1_000_000, Backoff: time.Hour, MaxBackoff: 24 * time.Hour}}
+	if err := discovery.Lower(&tool, config.PackageConfig{}, &config.Loaded{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := (manifest.Retry{MaxAttempts: 5, Backoff: 30 * time.Second, MaxBackoff: 30 * time.Second}); tool.Retry != want {
+		t.Errorf("it is called %+v", tool.Retry)
+	}
+	few := manifest.Retry{MaxAttempts: 2, Backoff: time.Second, MaxBackoff: 2 * time.Second}
+	if tool.Retry = few; discovery.Lower(&tool, config.PackageConfig{}, &config.Loaded{}) != nil || tool.Retry != few {
+		t.Errorf("one with few attempts is called %+v", tool.Retry)
+	}
+}
