@@ -315,8 +315,8 @@ var owners = map[string][]string{
 	"github.com/thejerf/suture/v4":             {"supervisor", "supervisor/services", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with
 	"go.opentelemetry.io":                      {"internal/observe/telemetry"},
-	"google.golang.org/protobuf":               {"internal/observe/telemetry", "internal/kind/grpc"}, // the encoding of OTLP, and of a status's details
-	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/testing/bench"},          // which measures a module without meters
+	"google.golang.org/protobuf":               {"internal/observe/telemetry", "internal/kind/grpc"},               // the encoding of OTLP, and of a status's details
+	"github.com/tetratelabs/wazero":            {"internal/wasm", "internal/testing/bench"},                        // which measures a module without meters
 	"oras.land/oras-go/v2":                     {"internal/wasm/artifact", "internal/packages/bundle"},             // modules; the sizes of images
 	"github.com/opencontainers/go-digest":      {"internal/wasm/artifact", "internal/packages/bundle"},             // in oras-go's own types
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact", "internal/packages/bundle"},             // the same

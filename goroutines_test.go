@@ -40,6 +40,7 @@ var uncontained = map[string]struct {
 	"internal/observe/logging.newLogWriter":            {1, moves},
 	"internal/app/cli/logins.command.run":              {1, alone},
 	"internal/app/cli/packaged.command.line":           {1, alone},
+	"internal/app/terminal.Hidden":                     {1, alone},
 	"internal/app/cli/logins.OpenBrowser":              {1, alone},
 	"internal/app/listen.New":                          {2, own},
 	"internal/observe/logging.output.writeSoon":        {1, moves},

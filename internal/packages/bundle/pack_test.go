@@ -184,7 +184,7 @@ func TestM3ImagesArePinned(t *testing.T) {
 		`[ "$1" = image ] || exit 1; echo '["docker.io/other@` + digest + `"]'`: "",
 		`[ "$1" = image ] || exit 1; echo '[]'`:                                 "has no digest",
 		`[ "$1" = image ] || exit 1; echo no`:                                   "does not say the digest",
-		"echo 'no such \033[31m image' >&2; exit 1":                            "failed: no such [31m image",
+		"echo 'no such \033[31m image' >&2; exit 1":                             "failed: no such [31m image",
 	} {
 		dir := folder(t, map[string]string{"docker": "#!/bin/sh\n" + script + "\n"})
 		t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

@@ -192,7 +192,9 @@ func TestM3AnImageIsPulledWithConsent(t *testing.T) {
 	serve(version("1.0.0"))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*served.Load()).ServeHTTP(w, r) }))
 	defer s.Close()
-	configure := func(more string) { i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nregistries: ["+s.URL+"/v0.1]\n"+more) }
+	configure := func(more string) {
+		i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nregistries: ["+s.URL+"/v0.1]\n"+more)
+	}
 	configure("")
 	bin, log := t.TempDir(), filepath.Join(i.home, "engine.log")
 	i.write(bin, "podman", "#!/bin/sh\necho \"$*\" >>"+log+"\ncase \"$*\" in *RepoDigests*) exit 1;; *Size*) echo 5000000;; esac\n")

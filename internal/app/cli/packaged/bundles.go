@@ -225,7 +225,11 @@ func (c command) answer(ctx context.Context, err error, answers map[string]strin
 		if len(q.Choices) > 0 {
 			c.say("  one of %s", strings.Join(q.Choices, ", "))
 		}
-		line, ok := c.line(ctx, q.Key+" ("+q.Type+"): ")
+		read := c.line
+		if q.Secret {
+			read = c.hidden
+		}
+		line, ok := read(ctx, q.Key+" ("+q.Type+"): ")
 		if !ok || line == "" {
 			return fmt.Errorf("%s was not answered; nothing was changed", q.Key)
 		}
@@ -248,6 +252,18 @@ func (c command) line(ctx context.Context, question string) (string, bool) {
 	case <-ctx.Done():
 		return "", false
 	}
+}
+
+// hidden is line for a secret: the terminal does not show what is typed.
+func (c command) hidden(ctx context.Context, question string) (string, bool) {
+	in, ok := c.std.In.(*os.File)
+	if !ok {
+		return c.line(ctx, question)
+	}
+	_, _ = io.WriteString(c.std.Err, terminal.Printable(question)) // whoever cannot see it answers nothing
+	line, ok := terminal.Hidden(ctx, in)
+	_, _ = io.WriteString(c.std.Err, "\n") // in place of that of the answer
+	return line, ok
 }
 
 func (c command) pack() *cobra.Command {

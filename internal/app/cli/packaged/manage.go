@@ -33,6 +33,9 @@ type listed struct {
 	unasked bool // nobody can say whether there is a newer version
 }
 
+// noPackages is what commands about all packages say if there are none.
+const noPackages = "no packages are installed\n"
+
 func (c command) list() *cobra.Command {
 	var global, asJSON, outdated bool
 	cmd := &cobra.Command{
@@ -78,7 +81,7 @@ func (c command) list() *cobra.Command {
 
 func (c command) printList(list []listed) error {
 	if len(list) == 0 {
-		return c.print("no packages are installed\n")
+		return c.print(noPackages)
 	}
 	table := tabwriter.NewWriter(c.std.Out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tVERSION\tSERVES\tSOURCE\tNOTE")
@@ -297,6 +300,9 @@ func (c command) verify() *cobra.Command {
 					said = v.Problem
 				}
 				fmt.Fprintf(&text, "%s %s: %s\n", v.Name, v.Version, said)
+			}
+			if len(list) == 0 {
+				text.WriteString(noPackages)
 			}
 			if asJSON {
 				err = terminal.WriteJSON(c.std.Out, list)

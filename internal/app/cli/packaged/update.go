@@ -74,6 +74,9 @@ func (c command) update() *cobra.Command {
 
 func (c command) printUpdates(list []updated) error {
 	var text strings.Builder
+	if len(list) == 0 {
+		text.WriteString(noPackages)
+	}
 	for _, u := range list {
 		switch u.State {
 		case "newest":
