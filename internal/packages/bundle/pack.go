@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -36,16 +37,16 @@ var packedAt = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Pack writes the package in a folder as an archive. The same files make the same bytes, whoever packs them and when. It leaves
 // out what the .gitignore files in the folder ignore, and what version control, package managers and interpreters keep
-// beside source files, but node_modules if nothing ignores it. A bundle gets a manifest.json, unless the package has one.
-func Pack(dir string, w io.Writer, format Format) error {
+// beside source files, but node_modules if nothing ignores it. Neither w nor an archive with the name of the folder is in it. A bundle
+// gets a manifest.json, unless the package has one. names are the files that were packed.
+func Pack(dir string, w io.Writer, format Format) (names []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	names, err := packed(root, dir)
-	if err != nil {
-		return err
+	if names, err = packed(root, dir, w); err != nil {
+		return nil, err
 	}
 	var out archive
 	var extra []byte
@@ -53,7 +54,7 @@ func Pack(dir string, w io.Writer, format Format) error {
 	case TarGz:
 		z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out = &tarOut{z, tar.NewWriter(z)}
 	case MCPB:
@@ -62,13 +63,13 @@ func Pack(dir string, w io.Writer, format Format) error {
 		out = &zipOut{z}
 		if !slices.Contains(names, manifestFile) {
 			if extra, err = bundleOf(dir); err != nil {
-				return err
+				return nil, err
 			}
 			names = append(names, manifestFile)
 			slices.Sort(names)
 		}
 	default:
-		return fmt.Errorf("a package is packed as %s or %s, and not as %q", TarGz, MCPB, format)
+		return nil, fmt.Errorf("a package is packed as %s or %s, and not as %q", TarGz, MCPB, format)
 	}
 	for _, name := range names {
 		if name == manifestFile && extra != nil {
@@ -77,20 +78,35 @@ func Pack(dir string, w io.Writer, format Format) error {
 			err = add(root, out, name)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return out.Close()
+	return names, out.Close()
 }
 
 // packed returns the files and links of a package, sorted.
-func packed(root *os.Root, dir string) (names []string, err error) {
+func packed(root *os.Root, dir string, w io.Writer) (names []string, err error) {
 	ignored := watch.Gitignored(dir)
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	isOut := func(name string) bool {
+		if base := filepath.Base(dir) + "."; name == base+string(TarGz) || name == base+string(MCPB) {
+			return true
+		}
+		f, isFile := w.(*os.File)
+		if !isFile {
+			return false
+		}
+		out, err1 := f.Stat()
+		info, err2 := root.Lstat(name)
+		return err1 == nil && err2 == nil && os.SameFile(out, info)
+	}
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
 		}
-		skip := ignored(name, d.IsDir()) || watch.Ignored(name, d.IsDir()) && path.Base(name) != "node_modules" || name == origin.Record
+		skip := ignored(name, d.IsDir()) || watch.Ignored(name, d.IsDir()) && path.Base(name) != "node_modules" || name == origin.Record || !d.IsDir() && isOut(name)
 		switch {
 		case skip && d.IsDir():
 			return fs.SkipDir

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -291,9 +292,14 @@ func (c command) pack() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(bundle.Pack(dir, f, as), f.Close()); err != nil {
+			names, err := bundle.Pack(dir, f, as)
+			if err := errors.Join(err, f.Close()); err != nil {
 				_ = os.Remove(out) // err is more useful
 				return err
+			}
+			isHidden := func(name string) bool { return strings.HasPrefix(name, ".") && !strings.HasPrefix(name, ".git") }
+			if i := slices.IndexFunc(names, isHidden); i >= 0 {
+				c.say("it has hidden files, such as %s; a .gitignore leaves out what is not for others", names[i])
 			}
 			return c.print(out + "\n")
 		},
