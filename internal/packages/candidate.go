@@ -178,10 +178,11 @@ func moved(entry lockfile.Package, commit string) error {
 	return fmt.Errorf("%s %s: the tag %s was commit %s when it was installed, and is %s now: somebody moved it", entry.Name, entry.Version, entry.Tag, entry.Commit, commit)
 }
 
-// HasSecret reports whether the Secret that Orla has written for a package is there, which is in no lock.
-func (s *Session) HasSecret(entry *lockfile.Package) bool {
+// HasSecret reports whether the Secret that Orla has written for a package is there, which is in no lock. One that git has may be
+// somebody else's, and with it what the package does would be in their name.
+func (s *Session) HasSecret(ctx context.Context, entry *lockfile.Package) bool {
 	b, err := readSecret(filepath.Join(s.store.Dir, entry.Name))
-	return err == nil && b.name == entry.Source.SecretName(entry.Name)
+	return err == nil && b.name == entry.Source.SecretName(entry.Name) && s.store.Git.NotTracked(ctx, s.store.Dir, filepath.Join(entry.Name, secretFile)) == nil
 }
 
 // IsThere reports whether the folder of an entry has the record of it.

@@ -59,7 +59,7 @@ var ErrTooLarge = errors.New("too large")
 func Unpack(ctx context.Context, file, into string, limits Limits) error {
 	f, info, err := regularfile.Open(file)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	defer func() { _ = f.Close() }()
 	limits = limits.orDefault()
@@ -76,7 +76,7 @@ func Unpack(ctx context.Context, file, into string, limits Limits) error {
 	case string(magic) == "PK\x03\x04", string(magic) == "PK\x05\x06":
 		return write(ctx, into, limits, true, &zipped{file: f, size: info.Size()})
 	}
-	return errors.New("it is neither a .tar.gz nor a .zip archive")
+	return fmt.Errorf("%s is neither a .tar.gz nor a .zip archive", file)
 }
 
 // overhead is how many bytes an archive may need for names and the like.

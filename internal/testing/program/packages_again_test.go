@@ -76,7 +76,16 @@ func TestM5BundlesAgain(t *testing.T) {
 	if out := i.must("verify"); !strings.Contains(out, "as the lock has it") || fileText(t, i.dir, "orla.lock") != lock || fileText(t, i.dir, "tools", "asks", "secret.yaml") != secret {
 		t.Errorf("verify prints %s; the lock is\n%s", out, fileText(t, i.dir, "orla.lock"))
 	}
-	if err := os.RemoveAll(filepath.Join(i.dir, "tools", "asks")); err != nil { // on another machine
+	i.remove("asks", "1.0.0")
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-f", "tools/asks/secret.yaml"}} { // as in a repository that was cloned
+		if out, err := exec.Command("git", append([]string{"-C", i.dir}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git: %v %s", err, out)
+		}
+	}
+	if out, err := i.orla("install", "--yes"); err == nil || !strings.Contains(out, `"key" needs a value`) {
+		t.Errorf("the secret of a repository is used: %v %s", err, out)
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Join(i.dir, ".git")), os.RemoveAll(filepath.Join(i.dir, "tools", "asks"))); err != nil { // on another machine
 		t.Fatal(err)
 	}
 	if out, err := i.orla("install"); err == nil || !strings.Contains(out, `"key" needs a value`) || strings.Contains(out, `"zone" needs`) || strings.Contains(out, "all that the lock has") {

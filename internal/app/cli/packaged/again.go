@@ -103,13 +103,13 @@ func (p *place) mayFetch(source lockfile.Source) error {
 
 // given returns the answers for a package that is made: those of the command line, and those of before. kept says that
 // the secret ones of before stay as they are in the Secret that is there.
-func (w wanted) given(s *packages.Session) (answers map[string]string, kept bool, err error) {
+func (w wanted) given(ctx context.Context, s *packages.Session) (answers map[string]string, kept bool, err error) {
 	if answers, err = w.answers(); err != nil || w.again.entry == nil || w.again.entry.Source.Made == nil {
 		return answers, false, err
 	}
 	made := w.again.entry.Source.Made
 	isGiven := func(key string) bool { return answers[key] != "" }
-	kept = len(made.Secrets) > 0 && !slices.ContainsFunc(made.Secrets, isGiven) && s.HasSecret(w.again.entry)
+	kept = len(made.Secrets) > 0 && !slices.ContainsFunc(made.Secrets, isGiven) && s.HasSecret(ctx, w.again.entry)
 	for key, answer := range made.Answers {
 		if !isGiven(key) {
 			answers[key] = answer

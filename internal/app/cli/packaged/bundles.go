@@ -38,7 +38,7 @@ func (c command) fromLocal(ctx context.Context, s *packages.Session, path string
 // fromBundle makes a package of an MCP bundle, which must have a name unless that is empty. It asks what the bundle has
 // to know.
 func (c command) fromBundle(ctx context.Context, s *packages.Session, source lockfile.Source, file, name string, w wanted) (*packages.Candidate, error) {
-	answers, kept, err := w.given(s)
+	answers, kept, err := w.given(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (c command) fromBundle(ctx context.Context, s *packages.Session, source loc
 
 // fromServer makes a package of a server of an MCP registry.
 func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, entry registry.Entry, w wanted) (*packages.Candidate, error) {
-	answers, kept, err := w.given(s)
+	answers, kept, err := w.given(ctx, s)
 	if err != nil {
 		return nil, err
 	}
