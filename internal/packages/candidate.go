@@ -298,6 +298,9 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	}
 	c.More = permission.More(c.Asked, before)
 	those, reasons := s.store.Machine.Unenforced(c.Asked)
+	if c.Before != nil {
+		c.Entry.Unenforced = elsewhere(c.Before.Unenforced, c.Entry.Permissions, permission.Texts(those))
+	}
 	for i, p := range those {
 		if slices.Contains(accepted, p.String()) {
 			c.Entry.Unenforced = append(c.Entry.Unenforced, p.String())
@@ -307,6 +310,17 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	}
 	c.Entry.Serves = c.Before == nil || manifest.CompareVersions(c.Entry.Version, c.Before.Version) >= 0 || !s.IsThere(*c.Before)
 	return nil
+}
+
+// elsewhere are those of accepted permissions that a package asks for still and that this machine can enforce: another machine with
+// the same lock cannot.
+func elsewhere(accepted, asked, those []string) (list []string) {
+	for _, text := range accepted {
+		if slices.Contains(asked, text) && !slices.Contains(those, text) {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // OneVersion is the error for another version of a remote server or an image than that of an entry.
