@@ -175,78 +175,6 @@ func TestM5ServersAgain(t *testing.T) {
 	}
 }
 
-// SPEC M3, S2: no image is pulled before somebody has agreed to it, nor one that is too large or has a size that nobody knows.
-func TestM3AnImageIsPulledWithConsent(t *testing.T) {
-	t.Parallel()
-	i := newInstallable(t)
-	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/1.1.0") {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
-		_, _ = w.Write([]byte(`{"schemaVersion":2,"config":{"size":100},"layers":[{"size":3145728}]}`))
-	}))
-	defer hub.Close()
-	image := strings.TrimPrefix(hub.URL, "http://") + "/a/thing"
-	version := func(v string) json.RawMessage {
-		return json.RawMessage(`{"name":"com.example/thing","version":"` + v + `","description":"x","packages":[` +
-			`{"registryType":"oci","identifier":"` + image + `:` + v + `","transport":{"type":"stdio"}}]}`)
-	}
-	var served atomic.Pointer[http.Handler]
-	serve := func(versions ...json.RawMessage) {
-		h := mcpregistry.Handler(versions, nil)
-		served.Store(&h)
-	}
-	serve(version("1.0.0"))
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*served.Load()).ServeHTTP(w, r) }))
-	defer s.Close()
-	configure := func(more string) {
-		i.write(i.dir, "orla.yaml", "tools_dir: ./tools\nregistries: ["+s.URL+"/v0.1]\n"+more)
-	}
-	configure("")
-	bin, log := t.TempDir(), filepath.Join(i.home, "engine.log")
-	i.write(bin, "podman", "#!/bin/sh\necho \"$*\" >>"+log+"\ncase \"$*\" in *RepoDigests*) exit 1;; *Size*) echo 5000000;; esac\n")
-	orla := func(args ...string) (string, error) {
-		cmd := i.command(args...)
-		cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	refused := func(want string, args ...string) {
-		t.Helper()
-		_ = os.Remove(log) // it is not there the first time
-		if out, err := orla(args...); err == nil || !strings.Contains(out, want) {
-			t.Errorf("%v: %v\n%s", args, err, out)
-		}
-		if text, err := os.ReadFile(log); err == nil {
-			t.Errorf("%v: the engine was asked to %s", args, text)
-		}
-	}
-	refused("has to be pulled, and there is no terminal", "install", "com.example/thing")
-	configure("max_environment: 2MiB\n")
-	refused("has 4 MiB, and an image may have at most 2 MiB", "install", "com.example/thing", "--yes")
-	configure("")
-	if out, err := orla("install", "com.example/thing", "--yes"); err != nil || !strings.Contains(out, "(4 MiB)") || !strings.Contains(fileText(t, log), "pull --quiet "+image+"@sha256:") {
-		t.Errorf("with consent: %v\n%s", err, out)
-	}
-	if text := fileText(t, i.dir, "tools", "thing", "1.0.0", "server.yaml"); !strings.Contains(text, image+"@sha256:") {
-		t.Errorf("the image is not pinned:\n%s", text)
-	}
-	i.remove("thing", "1.0.0")
-	refused("has to be pulled, and there is no terminal", "install") // the lock may be somebody else's
-	serve(version("1.1.0"), version("1.0.0"))
-	i.must("cache", "clear")
-	refused("only one version of a server can be installed", "update", "--dry-run", "--yes")
-	i.must("uninstall", "thing")
-	if out, err := orla("install", "com.example/thing", "--yes"); err == nil || !strings.Contains(out, "its registry does not have it") || !strings.Contains(out, "podman pull "+image+":1.1.0") {
-		t.Errorf("of a size that is not known: %v\n%s", err, out)
-	}
-	if text := fileText(t, log); strings.Contains(text, "pull") {
-		t.Errorf("the engine was asked to %s", text)
-	}
-}
-
 // docs/decisions/0048: a repository of this machine that the command line named once is opened again, unless it is in the
 // folder of the lock: whoever brought the lock could have brought it too.
 func TestM5FileURLsAgain(t *testing.T) {
@@ -472,16 +400,4 @@ func TestM7AnotherMachineEnforcesLess(t *testing.T) {
 	if out, err := orla("install", "--frozen"); err != nil || !strings.Contains(out, "all that the lock has is installed") {
 		t.Errorf("once more: %v %s", err, out)
 	}
-}
-
-// SPEC M7: an image that a package names is shown, and has to be agreed to.
-func TestM7AnImageIsShown(t *testing.T) {
-	t.Parallel()
-	i := newInstallable(t)
-	i.version("1.0.0", "#!/bin/sh\n", "runtime: {isolation_mode: container, image: 'example.com/x:1'}\n")
-	out, err := i.orla("install", "--local", i.src)
-	if err == nil || !strings.Contains(out, "It runs in the image example.com/x:1") || !strings.Contains(out, "no terminal to ask on") {
-		t.Errorf("without an agreement: %v %s", err, out)
-	}
-	i.must("install", "--yes", "--local", i.src)
 }

@@ -164,7 +164,7 @@ func (c command) pull(ctx context.Context, made *bundle.Made, by puller, w wante
 		}
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the size of the image %s is not known, so it is not pulled: %w", image, err), Hint: by.engine + " pull " + image + " pulls it without a bound; then Orla takes that one"}
 	case size > by.most:
-		return fmt.Errorf("the image %s has %s, and an image may have at most %s: max_environment in orla.yaml; nothing was changed", image, bundle.InMiB(size), bundle.InMiB(by.most))
+		return tooLarge(image, size, by.most)
 	case !w.yes && !c.ask(ctx, "Pull the image "+image+" ("+bundle.InMiB(size)+")? [y/N] ", "y", "yes"):
 		return fmt.Errorf("%w that the image is pulled", packages.ErrConsent)
 	}

@@ -24,7 +24,7 @@ type agreement struct {
 }
 
 // describe is the text that a person agrees to. Everything in it that the package says is escaped.
-func describe(candidate *packages.Candidate, cfg *config.Loaded) string {
+func describe(candidate *packages.Candidate, cfg *config.Loaded, image string) string {
 	var text strings.Builder
 	e := candidate.Entry
 	line := func(format string, args ...any) {
@@ -58,7 +58,7 @@ func describe(candidate *packages.Candidate, cfg *config.Loaded) string {
 			line("  %s: %s", p, candidate.Reasons[i])
 		}
 	}
-	for _, one := range given(candidate, cfg) {
+	for _, one := range given(candidate, cfg, image) {
 		line("%s", one)
 	}
 	return text.String()
@@ -111,7 +111,11 @@ func asked(text *strings.Builder, title string, list, more []permission.Permissi
 // consent shows what a package asks for, and asks what the command line did not agree to.
 func (c command) consent(ctx context.Context, p *place, candidate *packages.Candidate, by agreement) (packages.Consent, error) {
 	agreed := packages.Consent{Permissions: by.yes, Unenforced: by.unenforced}
-	_, _ = io.WriteString(c.std.Err, describe(candidate, p.cfg)) // whoever cannot see it answers no
+	image, err := sizeOf(ctx, candidate, p.cfg)
+	if err != nil {
+		return agreed, err
+	}
+	_, _ = io.WriteString(c.std.Err, describe(candidate, p.cfg, image)) // whoever cannot see it answers no
 	if (len(candidate.More) > 0 || isGivenMore(candidate, p.cfg)) && !agreed.Permissions {
 		if !c.asks() {
 			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s %s, and there is no terminal to ask on; nothing was changed", candidate.Entry.Name, wantsMore(candidate)), Hint: "--yes agrees to them"}
