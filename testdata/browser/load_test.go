@@ -37,10 +37,10 @@ func cpu(pids ...int) (used time.Duration) {
 	return used
 }
 
-// renderers are the processes of this test's browser that draw pages.
-func renderers(t *testing.T) (pids []int) {
+// parents are the processes of this machine, with the parent of each.
+func parents(t *testing.T) map[int]int {
 	t.Helper()
-	parents := map[int]int{}
+	of := map[int]int{}
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
@@ -52,14 +52,21 @@ func renderers(t *testing.T) (pids []int) {
 			continue
 		}
 		_, after, _ := strings.Cut(string(stat), ") ")
-		parents[pid], _ = strconv.Atoi(strings.Fields(after)[1])
+		of[pid], _ = strconv.Atoi(strings.Fields(after)[1])
 	}
-	for pid := range parents {
+	return of
+}
+
+// renderers are the processes of this test's browser that draw pages.
+func renderers(t *testing.T) (pids []int) {
+	t.Helper()
+	above := parents(t)
+	for pid := range above {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil || !strings.Contains(string(line), "--type=renderer") {
 			continue
 		}
-		for up := pid; up > 1; up = parents[up] {
+		for up := pid; up > 1; up = above[up] {
 			if up == os.Getpid() {
 				pids = append(pids, pid)
 			}
