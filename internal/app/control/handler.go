@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,14 +149,18 @@ func Send(w http.ResponseWriter, v any, err error) {
 
 // send writes one JSON value. A client that is gone needs no answer.
 func send(w http.ResponseWriter, status int, v any) {
-	body, err := json.Marshal(v)
-	if err != nil { // a schema or a result that is not JSON
-		status, body = http.StatusInternalServerError, []byte(`{"code":"internal","message":"the answer is not JSON"}`)
+	var body bytes.Buffer
+	to := json.NewEncoder(&body)
+	to.SetEscapeHTML(false)              // arguments stay what they are: with escapes they may be larger than arguments can be
+	if err := to.Encode(v); err != nil { // a schema or a result that is not JSON
+		status = http.StatusInternalServerError
+		body.Reset()
+		body.WriteString(`{"code":"internal","message":"the answer is not JSON"}` + "\n")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stallTimeout))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(body.Bytes())
 }
 
 func (s *Server) status(http.ResponseWriter, *http.Request) (any, error) {
