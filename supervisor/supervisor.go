@@ -216,7 +216,10 @@ func New(opts Options) *Supervisor {
 		shares:   turns.NewShares(maxInFlight),
 	}
 	if opts.ClaimFile != "" {
-		s.claims = claim.Read(opts.ClaimFile)
+		var err error
+		if s.claims, err = claim.Read(opts.ClaimFile); err != nil && opts.Log != nil {
+			opts.Log.Error("cannot read which capsule was first to offer something: names that several have may be others' now", "path", opts.ClaimFile, "err", err)
+		}
 		s.kept = claim.NewFile(opts.ClaimFile, s.claimed, opts.Log)
 		s.tree.Add(s.kept)
 	}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/rules"
@@ -36,14 +39,19 @@ func NewFile(path string, claims func() map[Claim][]string, log *slog.Logger) *F
 // content is the content of the file: the names of manifests, by what they offer.
 type content map[Sort]map[string][]string
 
-// Read returns what a file keeps; nothing where there is none, or one that Orla has
-// not written.
-func Read(path string) map[Claim][]string {
+// Read returns what a file keeps; nothing where there is none. An error says that nobody knows who offered something first.
+func Read(path string) (map[Claim][]string, error) {
 	claims := map[Claim][]string{}
 	var text content
 	raw, err := regularfile.ReadOwn(path, maxFile)
-	if err != nil || json.Unmarshal(raw, &text) != nil {
-		return claims
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return claims, nil
+	case err == nil:
+		err = json.Unmarshal(raw, &text)
+	}
+	if err != nil {
+		return claims, err
 	}
 	for sort, of := range text {
 		for key, line := range of {
@@ -55,7 +63,7 @@ func Read(path string) map[Claim][]string {
 			}
 		}
 	}
-	return claims
+	return claims, nil
 }
 
 // Note says that there is something new to keep. A nil File keeps nothing. It may be called from any goroutine.
