@@ -301,7 +301,7 @@ func (c *Catalog) peerTargets() map[Peer]*rules.Target {
 	all := make(map[Peer]*rules.Target, len(c.named))
 	for name, p := range c.named {
 		names, own := []string{name}, []string(nil)
-		if c.governed.manifests[rules.Folded(name)] != name { // another's as well
+		if served, _ := c.governed.Manifest(rules.Folded(name)); served != name { // another's as well
 			names, own = own, names
 		}
 		all[p] = rules.NewTarget(names, own, []manifest.OperationClass{manifest.ClassRead}, nil)

@@ -7,16 +7,12 @@ import (
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor/claim"
+	"github.com/orla-project/orla/supervisor/owner"
 )
 
-// naming is whose a name is (SPEC-TOOLS 8.4). A name is of one at most: roles give by it what that one has, and nothing where it is
-// nobody's, or that of several. Names are folded.
+// naming is whose a name is (SPEC-TOOLS 8.4). Names are folded.
 type naming struct {
-	// manifests are the names of manifests, each with the one that is there; "" for one that is away, has a fault, or is there twice.
-	manifests map[string]string
-	// prefixes are those of the names of providers' tools, NAME__ and NAME--, each with the provider; "" for several, and nobody.
-	prefixes map[string]string
-	longest  int // of prefixes, in bytes
+	owner.Names
 	// lent are the names of tools that are another's while that is away.
 	lent map[string]bool
 	// tools are the names of tools, each with its tool; the zero original for one that several have.
@@ -26,90 +22,29 @@ type naming struct {
 // own notes whose names are. A name stays that of a manifest that is away: a role for it does not mean what another one has meanwhile.
 func (c *Catalog) own(others others, claims map[claim.Claim][]string) {
 	n := &c.governed.naming
-	n.manifests, n.prefixes = make(map[string]string, len(claims)), make(map[string]string, 2*len(c.named))
+	n.Names = owner.New(len(claims), len(c.named))
 	for name := range c.named {
-		n.serve(name)
-		n.add(name, true)
+		n.Serve(name)
+		n.Add(name, true)
 	}
 	for _, e := range c.entries {
-		n.serve(e.of.tool.Name)
+		n.Serve(e.of.tool.Name)
 	}
 	for i := range others.tools {
-		n.serve(others.tools[i].Name)
-		n.add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
+		n.Serve(others.tools[i].Name)
+		n.Add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
 	}
 	for k, line := range claims {
 		if k.Sort == claim.Provider && c.named[k.Key] != nil {
 			continue // it is there
 		}
 		if k.Sort == claim.Provider || k.IsManifest(line) {
-			n.add(k.Key, k.Sort == claim.Provider)
+			n.Add(k.Key, k.Sort == claim.Provider)
 		}
 	}
-	for _, name := range others.faulty { // one that is served keeps its name only if it is spelt in the same way
-		if folded := rules.Folded(name); n.manifests[folded] != name {
-			n.manifests[folded] = ""
-		}
-		for _, prefix := range prefixesOf(name) {
-			if n.prefixes[prefix] != name {
-				n.begin(prefix, nobody)
-			}
-		}
+	for _, name := range others.faulty {
+		n.Faulty(name)
 	}
-}
-
-// serve notes the name of a manifest that is there.
-func (n *naming) serve(name string) {
-	folded := rules.Folded(name)
-	if other, there := n.manifests[folded]; there && other != "" && other != name {
-		n.manifests[folded] = ""
-	} else if !there || other == name {
-		n.manifests[folded] = name
-	}
-}
-
-// add notes the name of a manifest, which may be away.
-func (n *naming) add(name string, hasTools bool) {
-	folded := rules.Folded(name)
-	if _, there := n.manifests[folded]; !there {
-		n.manifests[folded] = ""
-	}
-	if !hasTools {
-		return
-	}
-	for _, prefix := range prefixesOf(name) {
-		if other, there := n.prefixes[prefix]; there && other != name {
-			n.begin(prefix, "")
-		} else {
-			n.begin(prefix, name)
-		}
-	}
-}
-
-func (n *naming) begin(prefix, provider string) {
-	n.prefixes[prefix] = provider
-	n.longest = max(n.longest, len(prefix))
-}
-
-// nobody is whose the tools are of a manifest that has a fault. It is no name of a manifest.
-const nobody = "\x00"
-
-// prefixesOf are the beginnings of names of a provider's tools.
-func prefixesOf(provider string) []string {
-	folded := rules.Folded(provider)
-	return []string{folded + "__", folded + "--", rules.Folded(manifest.Dashed(provider)) + "--"}
-}
-
-// prefixOf returns whose tools' names begin as a name does; of several providers, the one with the longest name.
-func (n *naming) prefixOf(folded string) (provider string, is bool) {
-	for end := min(len(folded), n.longest); end > 2; end-- {
-		if between := folded[end-2 : end]; between == "__" || between == "--" {
-			if provider, is = n.prefixes[folded[:end]]; is {
-				return provider, true
-			}
-		}
-	}
-	return "", false
 }
 
 // toolNames finds whose the names of all tools are: first those that clients have, of which there are no two that differ in their case alone.
@@ -216,10 +151,10 @@ func (c *Catalog) listOf(its original, more ...string) *rules.NameList {
 // has reports whether a name is that of a tool, or of one of the manifests by which it is called.
 func (c *Catalog) has(tool original, name string, manifests map[string]bool) bool {
 	n, folded := &c.governed.naming, rules.Folded(name)
-	if of, isManifest := n.manifests[folded]; isManifest {
+	if of, isManifest := n.Manifest(folded); isManifest {
 		return of != "" && manifests[of]
 	}
-	provider, begins := n.prefixOf(folded)
+	provider, begins := n.Provider(folded)
 	switch {
 	case n.lent[folded], n.tools()[folded] != tool:
 		return false
