@@ -62,15 +62,14 @@ func TestL4GarbageIsGivenBack(t *testing.T) {
 		metrics.Read(of)
 		return of[0].Value.Uint64(), of[1].Value.Uint64()
 	}
-	var kept [][]byte
-	for range 64 {
-		kept = append(kept, make([]byte, mebi))
-	}
-	for _, one := range kept {
-		one[0] = 1
-	}
+	func() {
+		var garbage [][]byte
+		for range 64 {
+			garbage = append(garbage, make([]byte, mebi))
+		}
+		runtime.KeepAlive(garbage)
+	}()
 	had, _ := read()
-	kept = nil
 	giveBack()
 	has, collections := read()
 	if has < had+48*mebi {

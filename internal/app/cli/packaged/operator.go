@@ -55,7 +55,7 @@ func sizeOf(ctx context.Context, candidate *packages.Candidate, cfg *config.Load
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		return "nobody here knows how large it is: " + err.Error(), nil
+		return "nobody here knows how large it is: " + err.Error(), nil //nolint:nilerr // the question says so
 	case size > int64(cfg.MaxEnvironment):
 		return "", tooLarge(made.Image, size, int64(cfg.MaxEnvironment))
 	}
