@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -380,18 +381,18 @@ func TestP2ALookAtManyStatuses(t *testing.T) {
 		}
 		a := &api{lists: map[string]string{"tools": strings.Join(items, ",")}}
 		r := a.open(t, io.Discard)
-		looks := 0
-		stop := r.Start(t.Context(), func() resources.Facts { looks++; return facts })
+		var looks atomic.Int64
+		stop := r.Start(t.Context(), func() resources.Facts { looks.Add(1); return facts })
 		defer stop()
 		r.Await(t.Context(), time.Minute)
 		r.Snapshot()
 		r.Applied()
 		time.Sleep(3500 * time.Millisecond)
-		before, first := allocated(), looks
+		before, first := allocated(), looks.Load()
 		time.Sleep(rounds * 3 * time.Second)
 		bytes := (allocated() - before) / rounds
-		if requests, _ := a.asked(); len(requests) != 0 || looks-first != rounds {
-			t.Fatalf("%d looks; %.200q", looks-first, requests)
+		if requests, _ := a.asked(); len(requests) != 0 || looks.Load()-first != rounds {
+			t.Fatalf("%d looks; %.200q", looks.Load()-first, requests)
 		}
 		if bytes > 32*many {
 			t.Errorf("a look at %d statuses takes %d bytes", many, bytes)
