@@ -42,15 +42,15 @@ func describe(candidate *packages.Candidate, cfg *config.Loaded, image string) s
 	if b := candidate.Before; !candidate.IsFirst() && b.Version != e.Version {
 		line("  %s %s serves now", b.Name, b.Version)
 	}
-	asked(&text, "It asks for:", candidate.Asked, candidate.More)
-	if isSecret := func(p permission.Permission) bool { return p.Kind == permission.Secret }; slices.ContainsFunc(candidate.Asked, isSecret) {
-		line("Its secrets are those of the Secret packages/%s, and no others.", e.Source.SecretName(e.Name))
-	}
-	if made := e.Source.Made; made != nil && len(made.Answers) > 0 { // a lock may be somebody else's: they say where secrets go
+	if made := e.Source.Made; made != nil && len(made.Answers) > 0 { // a lock may be somebody else's: they say where secrets go, and stand before what is asked for
 		line("It is set up with these answers:")
 		for _, key := range slices.Sorted(maps.Keys(made.Answers)) {
 			line("  %s: %s", key, made.Answers[key])
 		}
+	}
+	asked(&text, "It asks for:", candidate.Asked, candidate.More)
+	if isSecret := func(p permission.Permission) bool { return p.Kind == permission.Secret }; slices.ContainsFunc(candidate.Asked, isSecret) {
+		line("Its secrets are those of the Secret packages/%s, and no others.", e.Source.SecretName(e.Name))
 	}
 	if len(candidate.Unenforced) > 0 {
 		line("Orla cannot enforce:")
