@@ -21,11 +21,10 @@ const maxKept = 512
 type pool struct {
 	open func(k kind, opened func() (closed func())) *http.Transport
 
-	mu       sync.Mutex // guards the fields that follow
-	of       map[kind]*transport
-	idle     list.List // the *transport without a request, the one that was used last at the front
-	conns    int       // of all transports
-	requests int       // under way
+	mu   sync.Mutex // guards the fields that follow
+	of   map[kind]*transport
+	idle list.List // the *transport without a request, the one that was used last at the front
+	kept int       // of all transports
 }
 
 // kind says which requests may share connections.
@@ -65,8 +64,7 @@ func (p *pool) begin(k kind) *transport {
 		p.idle.Remove(t.idle)
 		t.idle = nil
 	}
-	t.requests++
-	p.requests++
+	p.change(t, 0, 1)
 	return t
 }
 
@@ -74,23 +72,29 @@ func (p *pool) begin(k kind) *transport {
 func (p *pool) count(t *transport, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.conns += n
-	p.conns += n
+	p.change(t, n, 0)
+}
+
+// change notes how many more connections and requests a transport has. The caller holds mu.
+func (p *pool) change(t *transport, conns, requests int) {
+	before := t.kept()
+	t.conns += conns
+	t.requests += requests
+	p.kept += t.kept() - before
 }
 
 // end ends a request that began. If too many connections are kept then, those are closed of who keeps the most.
 func (p *pool) end(t *transport) {
 	p.mu.Lock()
 	var old, most *transport
-	p.requests--
-	if t.requests--; t.requests == 0 {
+	if p.change(t, 0, -1); t.requests == 0 {
 		t.idle = p.idle.PushFront(t)
 	}
 	if p.idle.Len() > maxIdle {
 		old = p.idle.Remove(p.idle.Back()).(*transport)
 		delete(p.of, old.kind)
 	}
-	if p.conns-p.requests > maxKept {
+	if p.kept > maxKept {
 		for _, one := range p.of {
 			if most == nil || one.kept() > most.kept() {
 				most = one
@@ -105,8 +109,9 @@ func (p *pool) end(t *transport) {
 	}
 }
 
-// kept is how many connections of a transport have no request, if each has one at most.
-func (t *transport) kept() int { return t.conns - t.requests }
+// kept is how many connections of a transport have no request, if each has one at most. It is no fewer than none: requests
+// that share a connection, or have none yet, let no other transport keep more.
+func (t *transport) kept() int { return max(0, t.conns-t.requests) }
 
 // closeIdle closes the connections without a request.
 func (p *pool) closeIdle() {

@@ -151,7 +151,8 @@ func TestS2AnAnswersFieldsAreBounded(t *testing.T) {
 	}
 }
 
-// SPEC N2, S2: connections that no request has are bounded for all callers together. Those are closed of who keeps the most.
+// SPEC N2, S2: connections that no request has are bounded for all callers together. Those are closed of who keeps the most. Requests
+// that share a connection let nobody keep more.
 func TestN2FewConnectionsAreKept(t *testing.T) {
 	var open atomic.Int32
 	const callers, each = 10, 80
@@ -171,7 +172,10 @@ func TestN2FewConnectionsAreKept(t *testing.T) {
 	}
 	server.Start()
 	defer server.Close()
-	client, room := newClient(t, outbound.Options{}).HTTPClient(), turns.NewRoom(1<<20)
+	both, room := newClient(t, outbound.Options{}), turns.NewRoom(1<<20)
+	end := waitTogether(t, both, room)
+	defer end()
+	client := both.HTTPClient()
 	for i := range callers {
 		name := strconv.Itoa(i)
 		ctx, end := room.Open(t.Context(), turns.Owner{Caller: name, Session: name})
@@ -194,5 +198,35 @@ func TestN2FewConnectionsAreKept(t *testing.T) {
 	testkit.Eventually(t, "most connections are closed", func() bool { return open.Load() <= 512 })
 	if open.Load() < each {
 		t.Errorf("%d connections are kept, fewer than those of one caller", open.Load())
+	}
+}
+
+// waitTogether makes many requests of one caller that share a connection, and wait until end is called.
+func waitTogether(t *testing.T, client *outbound.Client, room *turns.Room) (end func()) {
+	t.Helper()
+	const requests = 200
+	var there atomic.Int32
+	answer := make(chan struct{})
+	server, over := serveHTTP2(t, false, func(http.ResponseWriter, *http.Request) {
+		there.Add(1)
+		<-answer
+	})
+	ctx, leave := room.Open(t.Context(), turns.Owner{Caller: "many", Session: "many"})
+	var wg sync.WaitGroup
+	for range requests {
+		wg.Go(func() {
+			resp, err := over(client).Do(request(t, http.MethodPost, server.URL, "{}").WithContext(ctx))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = resp.Body.Close()
+		})
+	}
+	testkit.Eventually(t, "all requests wait", func() bool { return there.Load() == requests })
+	return func() {
+		close(answer)
+		wg.Wait()
+		leave()
 	}
 }
