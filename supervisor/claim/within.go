@@ -14,36 +14,50 @@ const MaxKept = 16 << 20
 // Within returns as many claims as take most bytes together. Those who were first share that: who has more than the others
 // loses what is too much, and nobody else does (SPEC N2). It may return claims itself.
 func Within(claims map[Claim][]string, most int) map[Claim][]string {
+	all := make([]sized, 0, len(claims))
 	sizes, total := map[string]int{}, 0
 	for k, line := range claims {
-		sizes[line[0]] += size(k, line)
-		total += size(k, line)
+		n := size(k, line)
+		all = append(all, sized{k, line, n})
+		sizes[line[0]] += n
+		total += n
 	}
 	if total <= most {
 		return claims
 	}
 	share := shareOf(slices.Sorted(maps.Values(sizes)), most)
 	kept := make(map[Claim][]string, len(claims))
+	var names, others []sized // of those who have too much
+	for _, c := range all {
+		switch {
+		case sizes[c.line[0]] <= share:
+			kept[c.Claim] = c.line
+		case c.Sort == Provider || c.IsManifest(c.line):
+			names = append(names, c)
+		default:
+			others = append(others, c)
+		}
+	}
 	used := map[string]int{}
-	for _, k := range slices.SortedFunc(maps.Keys(claims), func(a, b Claim) int { return compare(claims, a, b) }) {
-		line := claims[k]
-		if of, n := line[0], size(k, line); used[of]+n <= share {
-			kept[k] = line
-			used[of] += n
+	for _, list := range [][]sized{names, others} { // roles mean the names of manifests
+		slices.SortFunc(list, func(a, b sized) int { // the same are kept each time
+			return cmp.Or(strings.Compare(string(a.Sort), string(b.Sort)), strings.Compare(a.Key, b.Key))
+		})
+		for _, c := range list {
+			if of := c.line[0]; used[of]+c.size <= share {
+				kept[c.Claim] = c.line
+				used[of] += c.size
+			}
 		}
 	}
 	return kept
 }
 
-// compare orders claims so that a provider keeps the names of manifests, which roles mean, before others.
-func compare(claims map[Claim][]string, a, b Claim) int {
-	rank := func(k Claim) int {
-		if k.Sort == Provider || k.IsManifest(claims[k]) {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(string(a.Sort), string(b.Sort)), strings.Compare(a.Key, b.Key))
+// sized is a claim with who has it, and its size.
+type sized struct {
+	Claim
+	line []string
+	size int
 }
 
 // shareOf returns how much each may have at most, so that all together have no more than most. sizes are what they want, the
