@@ -1,0 +1,74 @@
+package control_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/orla-project/orla/internal/app/control"
+)
+
+// slow is a backend that takes a second to say what there is.
+type slow struct {
+	*backend
+	asked, now, most atomic.Int64
+}
+
+func (s *slow) Status() control.Status {
+	s.asked.Add(1)
+	s.most.Store(max(s.most.Load(), s.now.Add(1)))
+	defer s.now.Add(-1)
+	time.Sleep(time.Second)
+	return control.Status{Version: "v1"}
+}
+
+// stuck is a client that reads nothing until it ends.
+type stuck struct {
+	*httptest.ResponseRecorder
+	ends <-chan struct{}
+}
+
+func (s stuck) Write(p []byte) (int, error) {
+	<-s.ends
+	return s.ResponseRecorder.Write(p)
+}
+
+// S2, N2: of the answers that have all tools two are made at once, however many are asked for. Clients that do not read keep
+// nobody's place, and whoever leaves meanwhile is not answered.
+func TestN2LargeAnswersAreMadeInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{backend: newBackend()}
+		page := control.New(control.Options{Backend: s, MaxRequest: 1 << 10, Log: slog.New(slog.DiscardHandler)}).PageAPI()
+		ask := func(ctx context.Context, w http.ResponseWriter) {
+			page.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/status", nil))
+		}
+		end := make(chan struct{})
+		var asking sync.WaitGroup
+		began := time.Now()
+		for range 8 {
+			w := stuck{httptest.NewRecorder(), end}
+			asking.Go(func() { ask(t.Context(), w) })
+		}
+		synctest.Wait() // two are being made
+		left, leave := context.WithCancel(t.Context())
+		asking.Go(func() { ask(left, httptest.NewRecorder()) })
+		synctest.Wait()
+		leave()
+		last := httptest.NewRecorder()
+		ask(t.Context(), last)
+		if took := time.Since(began); took != 5*time.Second || s.most.Load() != 2 || s.asked.Load() != 9 {
+			t.Errorf("9 answers were made in %v, %d at once; %d were asked for", took, s.most.Load(), s.asked.Load())
+		}
+		if got := last.Body.String(); last.Code != http.StatusOK || got == "" || got[len(got)-1] != '\n' {
+			t.Errorf("the answer: %d %q", last.Code, got)
+		}
+		close(end)
+		asking.Wait()
+	})
+}
