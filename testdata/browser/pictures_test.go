@@ -132,7 +132,7 @@ func TestPictureOfAnApproval(t *testing.T) {
 	if err := first.Wait(); err != nil {
 		t.Error(err)
 	}
-	b.wait(`!document.querySelector('.waits')`)
+	b.wait(`!document.querySelector('.waits') && [...document.querySelectorAll('.past')].every((e) => !e.style.height)`) // it has left its place
 	second := call(`{"service": "billing", "version": "2.2.0", "region": "eu-west", "replicas": 12}`)
 	b.wait(`document.querySelectorAll('.waits .diff li').length === 2`)
 	b.wait(`!document.querySelector('.toast')`)

@@ -59,6 +59,9 @@ func TestT87ApprovalsKeepTheirPlaces(t *testing.T) {
 	if got := b.js(`[at() - was, document.querySelector('.past') === second.previousSibling, pre.isConnected].join()`); got != "0,true,true" {
 		t.Errorf("after a decision elsewhere: how far the next call moved, whether it is below the one that is decided, the same: %s", got)
 	}
+	if got := b.js(`document.querySelector('.past h2').offsetHeight === second.querySelector('h2').offsetHeight`); got != "true" {
+		t.Error("what is decided is drawn out to the height of its place")
+	}
 	// It leaves its place later. A click at once, where the next call has moved, counts for nothing.
 	click := `[...second.querySelectorAll('button')].find((e) => e.textContent === 'Approve').dispatchEvent(new MouseEvent('click', { bubbles: true, detail: 1 }))`
 	b.js(`(window.moved = 0, window.began = performance.now(), window.watching = setInterval(() => { if (was === at()) return; clearInterval(watching); window.stayed = performance.now() - began; ` + click + `; moved = 1; }, 1), 1)`)
