@@ -74,6 +74,7 @@ func TestR2PythonPackages(t *testing.T) {
 		t.Run(installer, func(t *testing.T) {
 			environ := packages
 			if installer == "pip" {
+				needs.Time(t, "makes environments with pip")
 				environ = append(environ, withoutUV(t))
 			} else {
 				needs.Programs(t, "uv")

@@ -65,6 +65,7 @@ func TestR2YankedVersions(t *testing.T) {
 		t.Run(installer, func(t *testing.T) {
 			environ := []string{"UV_DEFAULT_INDEX=" + index, "UV_CACHE_DIR=" + t.TempDir(), "PIP_INDEX_URL=" + index, "PIP_NO_CACHE_DIR=1"}
 			if installer == "pip" {
+				needs.Time(t, "makes environments with pip")
 				environ = append(environ, withoutUV(t))
 			} else {
 				needs.Programs(t, "uv")

@@ -36,6 +36,7 @@ func locker(t *testing.T) deps.Locker {
 // SPEC R6: what a package of npm needs of git, of an address or of this machine is not fetched while its lock is written, and a lock
 // that an installed package may not have is refused at once.
 func TestR6LocksAskTheRegistryAlone(t *testing.T) {
+	needs.Time(t, "runs npm")
 	needs.Programs(t, "npm")
 	var mu sync.Mutex
 	below, asked := "", []string(nil)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -104,8 +105,11 @@ func goBuild(name, pkg string, env []string, flags ...string) (string, error) {
 	return path, nil
 }
 
+// orlaBinary is the program. Quick tests do without those that start it: what it does in a shell is in the scripts,
+// which are quick, and each part has tests of its own.
 func orlaBinary(t *testing.T) string {
 	t.Helper()
+	needs.Time(t, "starts the program")
 	path, err := plainBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +121,7 @@ func orlaBinary(t *testing.T) string {
 // A race that it finds in itself fails the test (see startCommand).
 func checkedBinary(t *testing.T) string {
 	t.Helper()
+	needs.Time(t, "starts the program")
 	if !detectsRaces() {
 		return orlaBinary(t)
 	}
