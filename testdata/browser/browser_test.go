@@ -321,7 +321,7 @@ func TestConsole(t *testing.T) {
 		b.wait(`document.querySelector('.log')?.innerText.includes('<img src=x')`)
 		b.js(`(document.querySelector('.logs input').value = 'ONERROR', document.querySelector('.logs input').dispatchEvent(new Event('input')), 1)`)
 		b.wait(`document.querySelectorAll('.line').length > 0 && [...document.querySelectorAll('.line')].every((l) => l.innerText.includes('onerror'))`)
-		b.js(`(document.querySelector('.picked select').value = 'hello', document.querySelector('.picked select').dispatchEvent(new Event('change')), 1)`)
+		b.js(`(document.querySelector('.picked input').value = 'hello', document.querySelector('.picked input').dispatchEvent(new Event('change')), 1)`)
 		b.wait(`location.hash === '#/logs/evil/hello' && document.querySelectorAll('.marks li').length === 2`)
 		b.js(`(document.querySelector('.logs input').value = 'no such text', document.querySelector('.logs input').dispatchEvent(new Event('input')), 1)`)
 		b.wait(`document.querySelectorAll('.line').length === 0 && document.querySelector('.logs .info').innerText.startsWith('0 lines')`)

@@ -62,5 +62,16 @@ func TestO4TenThousandTools(t *testing.T) {
 		b.js(`((s) => { s.value = '0999'; s.dispatchEvent(new Event('input')); return 1; })(document.querySelector('input[type=search]'))`)
 		drawn(999, 11) // tool-00999, and tool-09990 to tool-09999
 	})
+	spent("the log, and a tool of it", func() {
+		b.js(`(location.hash = '#/logs', 1)`)
+		b.wait(`document.querySelector('.picked input') && document.querySelectorAll('.picked option').length === 50`)
+		b.js(`((s) => { s.value = '0980'; s.dispatchEvent(new InputEvent('input', { inputType: 'insertText' })); return 1; })(document.querySelector('.picked input'))`)
+		b.wait(`document.querySelectorAll('.picked option').length === 11 && !document.querySelector('.marks li')`) // tool-00980, and tool-09800 to tool-09809
+		b.js(`((s) => { s.value = 'tool-09800'; s.dispatchEvent(new Event('change')); return 1; })(document.querySelector('.picked input'))`)
+		b.wait(`document.querySelector('.marks li')?.textContent.includes('tool-09800') && location.hash === '#/logs/tool-09800'`)
+		if nodes := b.number(`document.querySelectorAll('*').length`); nodes > 1500 {
+			t.Errorf("the log has %d elements", nodes)
+		}
+	})
 	b.fine()
 }

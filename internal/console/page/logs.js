@@ -6,6 +6,7 @@ import { h, set, clock, day, failed, plain, count, button, replace, plural, icon
 import { List } from './list.js';
 
 const most = 5000; // lines that are kept
+const few = 50; // tools that are offered at a time
 
 // textOf is a line for people: what a tool wrote, or the message with its keys.
 export function textOf(line) {
@@ -106,31 +107,45 @@ export function logsView(app, ...names) {
   const chosen = new Set(names.filter(Boolean).slice(0, 60));
   const panel = logPanel({ withTool: true, changed: watch, asked: query });
   const marks = h('ul', { class: 'marks', 'aria-label': 'Tools whose lines are shown' });
-  const pick = h('select', { 'aria-label': 'Add a tool', onchange: () => { if (pick.value) { chosen.add(pick.value); move(); } } });
-  const el = h('section', { class: 'view fill' }, h('div', { class: 'top' }, h('h1', {}, 'Logs'), h('div', { class: 'picked' }, marks, pick)), panel.el);
+  const offered = h('datalist', { id: 'offered' });
+  const pick = h('input', { type: 'search', list: 'offered', 'aria-label': 'Add a tool', maxlength: '200', onchange: add, oninput: (e) => { offer(); if (e.inputType === undefined || e.inputType === 'insertReplacementText') add(); } });
+  const el = h('section', { class: 'view fill' }, h('div', { class: 'top' }, h('h1', {}, 'Logs'), h('div', { class: 'picked' }, marks, pick, offered)), panel.el);
 
   function query() { return { ...panel.query(), tool: [...chosen] }; }
   function watch() { app.watch(query()); }
 
+  // add chooses the tool that is named, by what was typed or by what was picked of the list.
+  function add() {
+    if (!app.tools.has(pick.value) || chosen.has(pick.value)) return;
+    chosen.add(pick.value);
+    pick.value = '';
+    move();
+  }
+
+  // offer lists tools whose names have what was typed.
+  function offer() {
+    const typed = pick.value.toLowerCase(), names = [...app.tools.keys()].filter((name) => !chosen.has(name) && name.toLowerCase().includes(typed)).sort().slice(0, few);
+    const text = JSON.stringify(names);
+    if (text === listed) return;
+    listed = text;
+    replace(offered, names.map((value) => h('option', { value })));
+  }
+
   function move() {
     history.replaceState(null, '', '#/logs' + [...chosen].map((name) => '/' + encodeURIComponent(name)).join(''));
-    drawn = '';
-    draw();
+    mark();
     watch();
   }
 
-  let drawn;
-  function draw() {
-    const others = [...app.tools.keys()].filter((name) => !chosen.has(name)).sort();
-    const text = JSON.stringify([[...chosen], others]);
-    if (text === drawn) return;
-    drawn = text;
-    replace(pick, h('option', { value: '' }, chosen.size ? 'Add a tool' : 'All tools'), others.map((name) => h('option', { value: name }, name)));
+  let listed;
+  function mark() {
+    pick.placeholder = chosen.size ? 'Add a tool' : 'All tools';
+    offer();
     replace(marks, [...chosen].map((name) => h('li', {}, h('a', { href: '#/tool/' + encodeURIComponent(name) }, name), h('button', { type: 'button', class: 'quiet', 'aria-label': 'Without ' + name, onclick: () => { chosen.delete(name); move(); pick.focus(); } }, icon('close')))));
   }
-  draw();
+  mark();
   return {
-    el, title: 'Logs', params: query(), change: draw, lines: panel.add,
+    el, title: 'Logs', params: query(), change: offer, lines: panel.add,
     live(state) { if (state === 'live') panel.clear(); },
   };
 }
