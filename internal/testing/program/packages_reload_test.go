@@ -60,6 +60,7 @@ func slowCapsule(gate, says string) string {
 // SPEC M8: a package is fetched until a reload is in the middle: a capsule is being reloaded, and another change of the folder has
 // been applied. It is installed then, and served before that capsule is READY. No call of either is lost.
 func TestM8AnInstallThatEndsDuringAReload(t *testing.T) {
+	needs.Time(t, "starts the program")
 	t.Parallel()
 	needs.Programs(t, "git")
 	i := newInstallable(t)
