@@ -161,6 +161,7 @@ func TestR2LockOfUV(t *testing.T) {
 
 // SPEC R2: the packages of a lock of npm are found by import and by require, and the tool's folder stays as it is.
 func TestR2NodePackages(t *testing.T) {
+	needs.Time(t, "runs npm")
 	needs.Programs(t, "node", "npm")
 	node, err := exec.LookPath("node")
 	if err != nil {

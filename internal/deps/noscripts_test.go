@@ -44,6 +44,7 @@ func npmRegistry(t *testing.T, name string, script ...string) (address, integrit
 
 // SPEC R6: what came from outside is installed without scripts, and shares no environment with what may run them.
 func TestR6NodePackagesRunNoScripts(t *testing.T) {
+	needs.Time(t, "runs npm")
 	needs.Programs(t, "node", "npm")
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -77,6 +78,7 @@ func (p *project) wantServed(found manifest.Result, when string) {
 // SPEC M8: a whole reload takes place while an install is at each of its steps, and at the one between the lock and the folder it
 // waits for the install.
 func TestM8AReloadAtEachStepOfAnInstall(t *testing.T) {
+	needs.Time(t, "installs again for each step")
 	for what, change := range changes {
 		t.Run(what, func(t *testing.T) {
 			p := newProject(t)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/wasm"
 )
 
@@ -19,6 +20,7 @@ import (
 // native code on the disk, where the others find it.
 func built(t testing.TB, name string) []byte {
 	t.Helper()
+	needs.Time(t, "compiles a module")
 	buildMu.Lock()
 	defer buildMu.Unlock()
 	if module := modules[name]; module != nil {
