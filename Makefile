@@ -41,8 +41,9 @@ SLOW := ./internal/testing/program ./internal/launch/kube ./deploy/package ./dep
 	./internal/wasm/wasmfuel ./internal/service/remote ./internal/wasm ./internal/launch ./manifest/discover
 
 # The race detector makes some tests many times as slow that compute much and start no goroutine, so that it has nothing
-# to look for. Their files have "//go:build !race", and test runs these packages without it as well.
-PLAIN := ./internal/mcp/schema ./internal/service/remote ./internal/wasm/wasmfuel ./manifest/discover
+# to look for. Their files have "//go:build !race", and test runs these tests of these packages without it.
+PLAIN := ./internal/call/pins ./internal/mcp/schema ./internal/service/remote ./internal/service/secret ./internal/wasm/wasmfuel ./manifest/discover ./simple
+COMPUTED = -run "^($$(grep -rl --include='*_test.go' '^//go:build !race' $(PLAIN) | xargs sed -n 's/^func \([TFE][A-Za-z0-9_]*\).*/\1/p' | paste -sd '|' -))\$$"
 # Compiled as build does, the packages are compiled once for both.
 PLAINLY := CGO_ENABLED=0 $(GO) test -trimpath -vet=off -ldflags='-s -w'
 
@@ -102,13 +103,15 @@ release: ## build archives, packages, SBOMs and checksums into dist/release, and
 
 # What has the race detector is compiled before two of them want it at once.
 test: clients ## run all tests with the race detector, those with foreign clients included
-	status=0; said=$$(mktemp); \
+	status=0; said=$$(mktemp); computed=$$(mktemp); \
 	$(if $(RACE),$(GO) list -export $(RACE) -trimpath ./... >/dev/null || status=1;) \
-	ORLA_TEST_RACE=$(RACE) $(PLAINLY) -p 2 -shuffle=on -timeout=20m $(TESTFLAGS) $(WHOLE) $(if $(RACE),$(PLAIN)) >$$said 2>&1 & whole=$$!; \
+	ORLA_TEST_RACE=$(RACE) $(PLAINLY) -shuffle=on -timeout=20m $(TESTFLAGS) $(WHOLE) >$$said 2>&1 & whole=$$!; \
+	$(if $(RACE),$(PLAINLY) -p 1 -shuffle=on -timeout=20m $(TESTFLAGS) $(COMPUTED) $(PLAIN) >$$computed 2>&1,:) & plain=$$!; \
 	$(GO) test $(RACE) -trimpath -vet=off -ldflags='-s -w' -p $$(($(JOBS) - 1)) -shuffle=on -timeout=20m $(TESTFLAGS) \
 		$(filter-out $(WHOLE),$(SLOW)) $$($(GO) list ./... | grep -v '$(WHOLE:.%=%)$$') || status=1; \
 	wait $$whole || status=1; \
-	cat $$said; rm -f $$said; \
+	wait $$plain || status=1; \
+	cat $$said $$computed; rm -f $$said $$computed; \
 	exit $$status
 
 # Tests that need a Kubernetes use it, and are skipped without it.
@@ -118,7 +121,7 @@ cluster: ## build a real Kubernetes for the tests, once (6 minutes, 2 GB of memo
 # More of what the usual run has little of: random tests ten times as long, and what hardly ever
 # fails alone. For the night.
 long: clients ## run all tests with ten times as many random rounds; ROUNDS=100 for more
-	$(if $(RACE),ORLA_TEST_ROUNDS=$(ROUNDS) $(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(PLAIN))
+	$(if $(RACE),ORLA_TEST_ROUNDS=$(ROUNDS) $(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(COMPUTED) $(PLAIN))
 	ORLA_TEST_ROUNDS=$(ROUNDS) $(GO) test $(RACE) -trimpath -vet=off -p $(JOBS) -shuffle=on -timeout=10h $(SLOW) ./...
 
 short: ## run the quick tests only

@@ -2,14 +2,8 @@ package simple
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"testing"
-
-	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/manifest"
 )
 
 // However the members of an object are found, they are those of encoding/json.
@@ -42,25 +36,6 @@ func TestC1MembersAreEncodingJSONs(t *testing.T) {
 		}
 		if got, err := unquote(json.RawMessage(raw)); err != nil || got != want {
 			t.Errorf("%q: %q, %v; want %q", raw, got, err, want)
-		}
-	}
-}
-
-// SPEC S2: more members than can be flags are refused before they are kept.
-func TestS2VeryManyMembersAreRefused(t *testing.T) {
-	args := json.RawMessage(`{"a":1` + strings.Repeat(`,"b":null`, 10) + func() string {
-		var b strings.Builder
-		for n := range maxMembers + 1 {
-			fmt.Fprintf(&b, `,"%x":null`, n)
-		}
-		return b.String()
-	}() + "}")
-	for _, raw := range []json.RawMessage{args, slices.Concat([]byte(`{"\u0062":1,`), args[1:])} {
-		if _, err := buildInput(t.Context(), raw, manifest.ArgumentsFlags); fault.CodeOf(err) != fault.InvalidInput || !strings.Contains(err.Error(), "members") {
-			t.Errorf("%.20s: %v", raw, err)
-		}
-		if in, err := buildInput(t.Context(), raw, manifest.ArgumentsStdin); err != nil || len(in.stdin) != len(raw) {
-			t.Errorf("%.20s on stdin: %v", raw, err)
 		}
 	}
 }

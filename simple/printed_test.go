@@ -21,34 +21,6 @@ func allocated(do func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc) //nolint:gosec // it is no larger
 }
 
-// SPEC S2: what a tool prints takes a few times its bytes while it is read, whatever values
-// are in it.
-func TestS2APrintedResultTakesAFewTimesItsBytes(t *testing.T) {
-	many := strings.Repeat("{},", 300_000) + "{}"
-	for name, printed := range map[string]string{
-		"_meta":                 `{"content":[],"_meta":{"a":[` + many + `]}}`,
-		"members of _meta":      `{"content":[],"_meta":{` + numbered(100_000) + `}}`,
-		"structuredContent":     `{"structuredContent":{"a":[` + many + `]}}`,
-		"members of the result": `{"content":[],` + numbered(100_000) + `}`,
-		"blocks":                `{"content":[` + strings.Repeat(`{"type":"text","text":""},`, 9_999) + `{"type":"text","text":""}]}`,
-		"no blocks":             `{"content":[` + many + `]}`,
-		"_meta of a block":      `{"content":[{"type":"text","text":"","_meta":{"a":[` + many + `]}}]}`,
-		"members of a block":    `{"content":[{"type":"text","text":"",` + numbered(100_000) + `}]}`,
-		"annotations":           `{"content":[{"type":"text","text":"","annotations":[` + many + `]}]}`,
-		"icons":                 `{"content":[{"type":"resource_link","uri":"u","name":"n","icons":[` + many + `]}]}`,
-		"content in a block":    `{"content":[{"type":"text","text":"","content":[` + many + `]}]}`,
-		"a resource":            `{"content":[{"type":"resource","resource":{"uri":"u","text":"","_meta":{"a":[` + many + `]}}}]}`,
-		"data":                  `{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("AAAA", 250_000) + `"}]}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			const most = 8
-			if took := allocated(func() { _, _ = readResult(t.Context(), []byte(printed)) }); took > most*len(printed) {
-				t.Errorf("%d bytes took %d, %d times as many; want %d at most", len(printed), took, took/len(printed), most)
-			}
-		})
-	}
-}
-
 // numbered is so many members of an object.
 func numbered(n int) string {
 	var out strings.Builder
