@@ -248,8 +248,9 @@ type served struct {
 // serve starts a server with a socket in a folder of its own.
 func serve(t *testing.T, b control.Backend) *served {
 	t.Helper()
+	dir := t.TempDir() // before the server, which makes its files again while it serves
 	s := start(t, b)
-	s.point(filepath.Join(t.TempDir(), "run", "orla.sock"))
+	s.point(filepath.Join(dir, "run", "orla.sock"))
 	s.waitSocket()
 	return s
 }
