@@ -20,11 +20,11 @@ func InMiB(size int64) string { return fmt.Sprintf("%d MiB", (size+mebibyte-1)/m
 // Pull pulls the image that Measure has measured. One whose files have over most bytes is removed again, with an error, unless it
 // was there before. engine is the one that the resource was made for.
 func (m *Made) Pull(ctx context.Context, engine string, most int64) error {
-	_, absent := output(ctx, "/", engine, "image", "inspect", m.Image)
-	if _, err := output(ctx, "/", engine, "pull", "--quiet", m.Image); err != nil {
+	_, absent := output(ctx, engine, "image", "inspect", m.Image)
+	if _, err := output(ctx, engine, "pull", "--quiet", m.Image); err != nil {
 		return err
 	}
-	text, err := output(ctx, "/", engine, "image", "inspect", "--format", "{{.Size}}", m.Image)
+	text, err := output(ctx, engine, "image", "inspect", "--format", "{{.Size}}", m.Image)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (m *Made) Pull(ctx context.Context, engine string, most int64) error {
 		return nil
 	}
 	if absent != nil {
-		_, _ = output(ctx, "/", engine, "image", "rm", m.Image) // the other error says what is wrong
+		_, _ = output(ctx, engine, "image", "rm", m.Image) // the other error says what is wrong
 	}
 	return err
 }
@@ -46,7 +46,7 @@ func (m *Made) Pull(ctx context.Context, engine string, most int64) error {
 // Pin is for an image that cannot be measured: it puts the digest of the one that the engine has already in the place of the tag. The
 // error says that the engine has none.
 func (m *Made) Pin(ctx context.Context, engine string) error {
-	text, err := output(ctx, "/", engine, "image", "inspect", "--format", "{{json .RepoDigests}}", m.Image)
+	text, err := output(ctx, engine, "image", "inspect", "--format", "{{json .RepoDigests}}", m.Image)
 	if err != nil {
 		return err
 	}

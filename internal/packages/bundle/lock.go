@@ -122,12 +122,12 @@ func deprecated(text []byte) (list []printed.Withdrawal) {
 	return list
 }
 
-// output runs a program in a folder and returns the end of its output.
-func output(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
+// output runs a program in the root folder, where it finds nothing of ours, and returns the end of its output.
+func output(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("%s did not finish within %s", program, lockTime))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = dir
+	cmd.Dir = "/"
 	out, said := &tail{}, &tail{}
 	cmd.Stdout, cmd.Stderr = out, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
