@@ -380,7 +380,7 @@ func TestT74WaitsUntilTheDeadline(t *testing.T) {
 			f := newFake(t)
 			f.will(c.part)
 			cluster := open(t, kube.Options{Kubeconfig: f.kubeconfig(t)})
-			err := startErr(t, cluster.Launcher(weather), 5*time.Second)
+			err := startErr(t, cluster.Launcher(weather), 20*time.Second)
 			if err.Code != fault.Timeout || !strings.Contains(err.Reason, c.text) {
 				t.Errorf("%v; want timeout with %q", err, c.text)
 			}

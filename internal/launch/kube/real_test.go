@@ -339,7 +339,7 @@ func testRealAPI(t *testing.T, cluster *kubetest.Cluster) {
 	})
 	step("unschedulable", func(t *testing.T) {
 		r.will(part{pending: "0/1 nodes are available: 1 Insufficient memory."})
-		if err := startErr(t, l, 3*time.Second); err.Code != fault.Timeout || !strings.Contains(err.Reason, "Insufficient memory") {
+		if err := startErr(t, l, 10*time.Second); err.Code != fault.Timeout || !strings.Contains(err.Reason, "Insufficient memory") {
 			t.Error(err)
 		}
 	})
