@@ -109,7 +109,7 @@ func (p *pool) end(t *transport) {
 	}
 }
 
-// kept is how many connections of a transport have no request, if each has one at most. It is no fewer than none: requests
+// kept is how many connections of a transport have no request, if each has one at most. It is never below zero: requests
 // that share a connection, or have none yet, let no other transport keep more.
 func (t *transport) kept() int { return max(0, t.conns-t.requests) }
 

@@ -152,7 +152,7 @@ func skipAnswer(t *testing.T, o *running, body string) {
 	}
 }
 
-// ownMemory is how much memory a process has that is no part of a file, in KiB: how much of the program counts as its own depends
+// ownMemory is how much memory a process has that is not part of a file, in KiB: how much of the program counts as its own depends
 // on how many others run.
 func ownMemory(t *testing.T, pid int) int {
 	t.Helper()
