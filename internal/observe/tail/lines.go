@@ -8,7 +8,7 @@ import (
 
 const (
 	// readSize is the buffer of a stream, also if that is silent.
-	readSize = 4 << 10
+	readSize = 2 << 10
 	// keptSize bounds the memory that is kept for the next long line.
 	keptSize = 16 << 10
 )
