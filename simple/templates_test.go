@@ -11,10 +11,12 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // What templates do is bounded, whatever a call makes of them.
 func TestT36TemplatesAreBounded(t *testing.T) {
+	needs.Time(t, "computes up to a bound")
 	list := `[` + strings.Repeat("1,", 2000) + `1]`
 	var object strings.Builder
 	for i := range 20_000 {

@@ -32,6 +32,7 @@ esac
 // SPEC R6: the installer of a package from elsewhere sees no file of it but those that count, runs in another folder, has
 // few of Orla's variables, and runs nothing of what it installs.
 func TestR6InstallersSeeLittle(t *testing.T) {
+	needs.Time(t, "runs installers")
 	const project = "[project]\nname = \"p\"\nversion = \"1\"\nrequires-python = \">=3.0\"\ndependencies = [\"six\"]\n"
 	traps := map[string]string{"uv.toml": "x\n", ".python-version": "./evil\n", "evil": "#!/bin/sh\n", "pip.conf": "x\n"}
 	for name, files := range map[string]map[string]string{

@@ -244,6 +244,7 @@ func awaitPid(t *testing.T, file string) int {
 
 // SPEC R4: a build that hangs and forks ends with all its processes when Orla stops.
 func TestR4ABuildEndsWithOrla(t *testing.T) {
+	needs.Time(t, "starts its program again")
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "pid")
 	s := store(t, dir)
 	failed := make(chan error, 1)

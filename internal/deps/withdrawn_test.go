@@ -134,6 +134,7 @@ func lockAs(t *testing.T, dir, requirement string, environ []string) {
 
 // SPEC R2, R4: a version of npm that the lock says is deprecated is installed with a warning, also for a package from elsewhere.
 func TestR2DeprecatedVersions(t *testing.T) {
+	needs.Time(t, "runs npm")
 	needs.Programs(t, "node", "npm")
 	node, err := exec.LookPath("node")
 	if err != nil {

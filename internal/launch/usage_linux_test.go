@@ -5,10 +5,13 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // TestUsageOfATree: what a tree takes is counted whole, and nobody else's with it (SPEC J1).
 func TestUsageOfATree(t *testing.T) {
+	needs.Time(t, "computes to be measured")
 	l := newLocal(t)
 	idle := start(t, l, shell("read x"))
 	// A child that lives, and one that has ended after some work.

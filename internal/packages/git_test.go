@@ -125,6 +125,7 @@ func TestRFC3S7_3AndS8_1Tags(t *testing.T) {
 
 // SPEC M5: what the lock has is installed again exactly; a moved tag and a changed tree are refused.
 func TestM5LockedInstalls(t *testing.T) {
+	needs.Time(t, "runs git many times")
 	p := newProject(t)
 	r := p.repository()
 	r.release("1.0.0", "v1.0.0", "permissions: [network]\n")
@@ -197,6 +198,7 @@ func TestM5LockedInstalls(t *testing.T) {
 // SPEC M6: the signer is remembered; another one, and a version without a signature, are refused unless that is
 // accepted.
 func TestM6Signers(t *testing.T) {
+	needs.Time(t, "runs git many times")
 	p := newProject(t)
 	r := p.repository()
 	r.sign()

@@ -38,6 +38,7 @@ var changes = map[string]func(p *project, round int) error{
 // SPEC M8: a whole install takes place at each moment of a reload: the package that is served stays in what is found, without a
 // problem, and the next search finds what was installed.
 func TestM8AnInstallAtEachMomentOfAReload(t *testing.T) {
+	needs.Time(t, "installs at each moment of a reload")
 	for what, change := range changes {
 		t.Run(what, func(t *testing.T) {
 			p := newProject(t)

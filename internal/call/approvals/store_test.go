@@ -15,6 +15,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
@@ -323,6 +324,7 @@ func TestT87RecordsExpire(t *testing.T) {
 
 // SPEC S2: a record whose time is over gives its place back, also if the same call comes before its timer.
 func TestT87ARecordThatExpiresGivesItsPlaceBack(t *testing.T) {
+	needs.Time(t, "waits for records that expire")
 	both(t, func(t *testing.T, opened func() *approvals.Store) {
 		s := opened()
 		s.SetTTL(time.Second)

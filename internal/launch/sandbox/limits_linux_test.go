@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 	"github.com/orla-project/orla/internal/launch/sandbox"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // greed is what a program may take too much of. Each prints how much it got.
@@ -81,6 +82,7 @@ func takeProcessors() {
 // TestT72Limits: SPEC-TOOLS 7.2: memory 128 MiB, 0.50 CPU, 64 pids. A process
 // that wants more of each does not get it, and does where nothing limits it.
 func TestT72Limits(t *testing.T) {
+	needs.Time(t, "reaches limits")
 	needRoot(t)
 	g := newGround(t)
 	host, local := newHost(t)

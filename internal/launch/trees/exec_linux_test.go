@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/launch/procfs"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // environOf returns the environment of a process as a look finds it.
@@ -26,6 +27,7 @@ func environOf(t *testing.T, pid int) []byte {
 // moment. A look in that moment waits for it a little, and the next one finds it. Its tag
 // is there all the time.
 func TestAMarkIsSeenThroughAnExec(t *testing.T) {
+	needs.Time(t, "executes without a pause")
 	const again = `exec /bin/sh -c "$0" "$0"`
 	cmd := exec.Command("/bin/sh", "-c", again, again)
 	cmd.Env = Marked(nil, "", "an-instance.7")

@@ -360,6 +360,7 @@ func TestT88RotationContinuesTheChain(t *testing.T) {
 }
 
 func TestT88TwoOrlasDoNotWriteOneFile(t *testing.T) {
+	needs.Time(t, "starts its program again")
 	p := newPlace(t)
 	l := p.open(t)
 	defer l.Close()

@@ -109,6 +109,7 @@ func manifestOf(kind, entry, command, args, env string) string {
 // SPEC M3: all four types of servers become capsules that run in the process that Orla starts. Answers become arguments and
 // variables, and secrets are in a Secret alone.
 func TestM3BundlesOfAllTypes(t *testing.T) {
+	needs.Time(t, "runs Node and Python")
 	needs.Programs(t, "node", "python3")
 	const args = `"--token","t=${user_config.token}","${user_config.dirs}","--level=${user_config.level}","${user_config.maybe}","it's \"$(x) ${/}","${__dirname}/x"`
 	const env = `"TOKEN":"${user_config.token}","LEVEL":"${user_config.level}","MAYBE":"${user_config.maybe}","HERE":"${__dirname}/lib","ON":"${user_config.on}"`
@@ -163,6 +164,7 @@ func TestM3BundlesOfAllTypes(t *testing.T) {
 
 // SPEC M3: a bundle of uv may run a program of its own project, which is not installed.
 func TestM3BundlesRunTheProgramsOfTheirProject(t *testing.T) {
+	needs.Time(t, "runs Python")
 	needs.Programs(t, "python3")
 	if exec.CommandContext(t.Context(), "python3", "-c", "import tomllib").Run() != nil {
 		needs.Missing(t, "python3 is older than 3.11")

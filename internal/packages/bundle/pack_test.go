@@ -126,6 +126,7 @@ func TestM8PackIsReproducible(t *testing.T) {
 
 // SPEC M5: all versions of a package of npm are fixed before it is installed, and nothing of it runs for that.
 func TestM5LocksOfPackagesOfNpm(t *testing.T) {
+	needs.Time(t, "runs npm")
 	needs.Programs(t, "npm")
 	var s *httptest.Server
 	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,6 +19,7 @@ import (
 
 // SPEC M3, M5: who installs a server whose version was withdrawn, or which needs one that was, is told so.
 func TestM5LocksTellOfWithdrawnVersions(t *testing.T) {
+	needs.Time(t, "runs npm and pip")
 	for kind, set := range map[string]func(t *testing.T){"npm": deprecating, "pypi": yanking} {
 		t.Run(kind, func(t *testing.T) {
 			set(t)

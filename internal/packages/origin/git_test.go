@@ -139,6 +139,7 @@ func read(t *testing.T, parts ...string) string {
 // SPEC M2, M4; RFC 3, sections 4.2 and 7.1: the tree of a tag or a commit comes from a repository, by every transport,
 // with what is executable, and with nothing of git in it.
 func TestRFC3S4_2RepositoriesByEveryTransport(t *testing.T) {
+	needs.Time(t, "runs git by every transport")
 	base := t.TempDir()
 	r, commits := tool(t, filepath.Join(base, "fs"))
 	for _, remote := range []string{testkit.GitDaemon(t, base, "GIT_CONFIG_GLOBAL="+safe(t)) + "/fs", smartHTTP(t, base, nil) + "/fs/.git", "file://" + r.dir} {
@@ -301,6 +302,7 @@ func TestM4AddressesAndRefs(t *testing.T) {
 // SPEC M4, M5: a server that says one thing and sends another is refused, and so are missing tags, redirects, and
 // what is not a repository.
 func TestM4RepositoriesThatLie(t *testing.T) {
+	needs.Time(t, "runs git many times")
 	base := t.TempDir()
 	r, commits := tool(t, filepath.Join(base, "fs"))
 	honest := smartHTTP(t, base, nil)
@@ -471,6 +473,7 @@ func TestM4NothingOfARepositoryRuns(t *testing.T) {
 
 // SPEC M4: trees that no honest git makes are refused before anything is written.
 func TestM4HostileTrees(t *testing.T) {
+	needs.Time(t, "runs git many times")
 	base := t.TempDir()
 	r := newRepository(t, filepath.Join(base, "fs"))
 	blob := func(text string) string {
@@ -520,6 +523,7 @@ func TestM4HostileTrees(t *testing.T) {
 // SPEC M6: the signature of a tag is checked, and its signer is known. A tag that is not signed by one of the
 // signers, that was signed under another name, or whose signature is wrong is refused.
 func TestM6SignedTags(t *testing.T) {
+	needs.Time(t, "runs git many times")
 	base := t.TempDir()
 	r, commits := tool(t, filepath.Join(base, "fs"))
 	keys := t.TempDir()

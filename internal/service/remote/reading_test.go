@@ -18,6 +18,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/internal/service/outbound"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -92,6 +93,7 @@ func TestS2StalledAnswersTakeLittle(t *testing.T) {
 // SPEC S2, N2: the messages of all sessions that are being read take a bounded number of bytes together, and one
 // caller's, or one host's, leave room for another caller's. What finds no room fails after a while.
 func TestS2StalledAnswersOfAllServersAreBoundedTogether(t *testing.T) {
+	needs.Time(t, "sends hundreds of megabytes")
 	const servers, each, room = 24, 4, 16 << 20
 	const size = 2<<20 - 100
 	for name, of := range map[string]turns.Owner{

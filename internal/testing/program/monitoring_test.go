@@ -148,6 +148,7 @@ func TestWhatIsAskedForIsThere(t *testing.T) {
 // Prometheus's own tool finds every query in order, and the alerts fire when
 // they are to.
 func TestPromtoolLikesTheRules(t *testing.T) {
+	needs.Time(t, "starts promtool")
 	t.Parallel()
 	needs.Programs(t, "promtool")
 	_, queries := readDashboard(t)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // near reports whether a number is within a share of what it should be.
@@ -16,6 +18,7 @@ func near(got, want, within float64) bool { return math.Abs(got-want) <= within*
 
 // SPEC P5: a station is the queue M/D/1, whose mean wait is known (Pollaczek and Khinchine): ρ/(2(1-ρ)) times the work.
 func TestP5StationIsMD1(t *testing.T) {
+	needs.Time(t, "simulates many calls")
 	const work, n = time.Millisecond, 400_000
 	for _, load := range []float64{0.3, 0.5, 0.8} {
 		random, c, s := rand.New(rand.NewPCG(1, 2)), &clock{}, newStation(1)
@@ -137,6 +140,7 @@ func TestP5WatchesGrowWithTheSquare(t *testing.T) {
 
 // SPEC P5: a seed makes a run repeatable, and another one makes another run.
 func TestP5SeedRepeats(t *testing.T) {
+	needs.Time(t, "simulates twice")
 	some := []Size{{Replicas: 4, Cores: 2, Sessions: 2000, Capsules: 8, Rate: 1}}
 	if a, b := report(some, 1), report(some, 1); a != b {
 		t.Error("two runs differ")
@@ -157,6 +161,7 @@ func TestP5RefusesSizes(t *testing.T) {
 
 // SPEC P5: the page shows what the program prints. UPDATE=1 writes it.
 func TestP5ThePage(t *testing.T) {
+	needs.Time(t, "simulates the sizes of the page")
 	const path, begin, end = "../../../docs/SCALING.md", "<!-- scale: made by go run ./internal/testing/scale; UPDATE=1 go test ./internal/testing/scale -->\n", "<!-- end of scale -->\n"
 	page, err := os.ReadFile(path)
 	if err != nil {
