@@ -5,8 +5,8 @@
 // the chain. Now and then a line is a head: a signature (package note of golang.org/x/mod) over the chain up to
 // there. The newest head is also kept in the state folder, so that a cut end shows.
 //
-// Its invariant: lines are written in the order of their numbers, by one goroutine, and nothing that was
-// written is changed.
+// Its invariant: lines get their numbers and are written by one goroutine, in the order in which calls have ended, and
+// nothing that was written is changed.
 package audit
 
 import (

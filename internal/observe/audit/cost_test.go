@@ -35,7 +35,7 @@ func BenchmarkT88Line(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			l.pending = l.pending[:0]
-			l.appendLocked(body)
+			l.add(body)
 		}
 	})
 }

@@ -8,26 +8,25 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/orla-project/orla/internal/app/systemd"
-	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 const (
 	// linger is how long a line may wait for others, to be written together. If Orla is killed, it loses
-	// the lines of so much time. Waking up for each write costs more than the lines: with 5 ms, a small
-	// call costs 8 % more, and with 25 ms 4 %.
+	// the lines of so much time. Waking up for each write costs more than the lines do.
 	linger = 25 * time.Millisecond
 	// A head is signed after headLines lines, and headEvery after the first line that no head has covered.
 	headLines = 16384
 	headEvery = time.Minute
 	// maxPending bounds the lines that wait to be written, in bytes.
 	maxPending = 4 << 20
+	// maxWrite is after how many bytes lines are written while others are made: so much stays in a cache.
+	maxWrite = 128 << 10
 	// stuck is the time after which a write is not waited for any more: no call is made until it has ended.
 	stuck = 10 * time.Second
 	// retryAfter is the pause after a write that failed.
@@ -76,20 +75,16 @@ type health struct {
 	file    atomic.Pointer[logFile] // that is written; nil for the journal
 }
 
-// queue is what is to be written.
-type queue struct {
-	mu       sync.Mutex    // guards the fields that follow
-	chain    link          // the last line
-	pending  []byte        // lines that are not written yet
-	unsigned int           // lines after the last head
-	lost     int           // calls that could not be recorded
-	emptied  chan struct{} // closed when pending is taken
-}
-
 // writer is owned by serve.
 type writer struct {
 	to       sink
-	spare    []byte      // room for lines
+	chain    link        // the last line
+	pending  []byte      // lines that are not written yet
+	unsigned int         // lines after the last head
+	unmade   int         // lines of a batch that is being written that are not made yet
+	scratch              // to make a line
+	used     batch       // room for lines that wait
+	spare    []byte      // room for pending
 	heads    *time.Timer // fires when a head is due
 	headSoon bool        // heads is running
 
@@ -224,30 +219,30 @@ func (l *Log) resume(end ending, head []byte) error {
 		sum := hash(sha256.Sum256(end.fragment))
 		body := strconv.AppendInt(append(appendBegin(nil, now, eventTorn), `,"bytes":`...), int64(len(end.fragment)), 10)
 		body = append(appendHex(append(body, `,"sha256":"`...), sum), `"}`...)
-		l.appendLocked(body)
+		l.add(body)
 	}
 	if gap != "" {
 		l.opts.Log.Error("the audit log was changed while Orla did not run", "path", l.opts.Path, "err", gap)
-		l.appendLocked(append(appendText(append(appendBegin(nil, now, eventGap), `,"why":`...), gap), '}'))
+		l.add(append(appendText(append(appendBegin(nil, now, eventGap), `,"why":`...), gap), '}'))
 	}
 	if end.size == 0 && l.opts.Path != Journal {
-		l.startLocked(whyNew)
+		l.start(whyNew)
 	} else {
-		l.startLocked(whyStart)
+		l.start(whyStart)
 	}
 	return nil
 }
 
-// startLocked appends the line that says that Orla begins to write.
-func (l *Log) startLocked(why string) {
+// start appends the line that says that Orla begins to write.
+func (l *Log) start(why string) {
 	body := appendText(append(appendBegin(nil, time.Now(), eventStart), `,"why":`...), why)
 	body = appendText(append(body, `,"key":`...), l.key.public)
 	body = strconv.AppendInt(append(body, `,"pid":`...), int64(os.Getpid()), 10)
-	l.appendLocked(append(body, '}'))
+	l.add(append(body, '}'))
 }
 
-// appendLocked appends a line to those that are to be written. The caller holds mu.
-func (l *Log) appendLocked(body []byte) {
+// add appends a line to those that are to be written.
+func (l *Log) add(body []byte) {
 	start := len(l.pending)
 	l.pending = appendLine(l.pending, l.chain.seq+1, l.chain.hash, body)
 	l.chain = link{l.chain.seq + 1, sha256.Sum256(l.pending[start:])}
@@ -255,14 +250,14 @@ func (l *Log) appendLocked(body []byte) {
 	l.unsigned++
 }
 
-// signLocked appends a head. The caller holds mu.
-func (l *Log) signLocked(why string) error {
+// sign appends a head.
+func (l *Log) sign(why string) error {
 	now := time.Now()
 	signed, err := note.Sign(&note.Note{Text: headText(l.chain.seq+1, l.chain.hash, now, why)}, l.key)
 	if err != nil {
 		return err
 	}
-	l.appendLocked(headBody(now, why, signed))
+	l.add(headBody(now, why, signed))
 	l.unsigned = 0
 	return nil
 }
@@ -292,62 +287,3 @@ func (l *Log) Err() error {
 // Refused counts a call that was refused because of Err. A line tells their number when lines can be written
 // again: each of them could fill what room is left.
 func (l *Log) Refused() { l.refused.Add(1) }
-
-// scratch is room to make a line.
-type scratch struct {
-	body []byte
-	rawjson.Canonicalizer
-}
-
-var scratches = sync.Pool{New: func() any { return &scratch{body: make([]byte, 0, 1024)} }}
-
-// Record appends the line of a call. The line is written within a few milliseconds. If too many lines wait
-// to be written, Record waits for their write.
-func (l *Log) Record(c *Call) {
-	l.append(func(out []byte, in *rawjson.Canonicalizer) []byte {
-		return c.appendTo(out, l.full.Load(), in)
-	})
-}
-
-// append appends a line, whose body a function makes.
-func (l *Log) append(body func(out []byte, in *rawjson.Canonicalizer) []byte) {
-	room := scratches.Get().(*scratch)
-	room.body = body(room.body[:0], &room.Canonicalizer)
-	l.mu.Lock()
-	for len(l.pending) > maxPending {
-		if !l.awaitLocked() {
-			l.lost++
-			l.mu.Unlock()
-			return
-		}
-	}
-	first := len(l.pending) == 0
-	l.appendLocked(room.body)
-	if first {
-		l.soon.Reset(linger)
-	}
-	l.mu.Unlock()
-	if cap(room.body)+room.Cap() <= maxLine {
-		scratches.Put(room)
-	}
-}
-
-// awaitLocked waits until the lines that wait have been taken to be written. It reports false if they are
-// not. The caller holds mu.
-func (l *Log) awaitLocked() bool {
-	emptied := l.emptied
-	l.mu.Unlock()
-	defer l.mu.Lock()
-	late := time.NewTimer(stuck)
-	defer late.Stop()
-	if l.trouble.Load() != nil {
-		return false
-	}
-	select {
-	case <-emptied:
-		return true
-	case <-l.ended:
-	case <-late.C:
-	}
-	return false
-}

@@ -33,28 +33,24 @@ func (l *Log) serve() {
 // flush writes the lines that wait, and a head if one is due. why says why a head is signed in any case if
 // there are lines that none covers; "" signs one only after headLines lines.
 func (l *Log) flush(why string) {
-	l.mu.Lock()
+	if !l.makeLines() {
+		return
+	}
 	var head []byte
 	if l.unsigned > 0 && (why != "" || l.unsigned >= headLines) {
 		if why == "" {
 			why = whyLines
 		}
 		start := len(l.pending)
-		if err := l.signLocked(why); err != nil { // cannot be: the text has no control characters
+		if err := l.sign(why); err != nil { // cannot be: the text has no control characters
 			l.opts.Log.Error("cannot sign a head of the audit log", "err", err)
 		} else {
 			head = bytes.Clone(l.pending[start:])
 		}
 	}
 	seq, rest := l.chain.seq, l.unsigned
-	lines := l.takeLocked()
-	l.mu.Unlock()
-	if !l.write(lines) {
+	if !l.writePending() {
 		return
-	}
-	l.spare = lines[:0]
-	if cap(l.spare) > maxPending/4 {
-		l.spare = nil // lines that come together are few as a rule
 	}
 	if head != nil {
 		l.keepHead(head, seq, why)
@@ -65,6 +61,35 @@ func (l *Log) flush(why string) {
 	}
 }
 
+// makeLines makes the lines that wait, and writes what is more than maxWrite of them. It reports false if it cannot.
+func (l *Log) makeLines() bool {
+	taken := l.take()
+	defer func() { taken.reset(); l.used, l.unmade = taken, 0 }()
+	for i := range taken.lines {
+		line := &taken.lines[i]
+		if line.body == nil {
+			l.body = line.call.appendTo(l.body[:0], false, &l.Canonicalizer)
+			line.body = l.body
+		}
+		l.add(line.body)
+		if l.unmade = len(taken.lines) - i - 1; len(l.pending) >= maxWrite && !l.writePending() {
+			return false
+		}
+	}
+	return true
+}
+
+// writePending writes the lines that are made. It reports false if it cannot.
+func (l *Log) writePending() bool {
+	lines := l.pending
+	l.pending, l.spare = l.spare[:0], nil
+	if len(lines) > 0 && !l.write(lines) {
+		return false
+	}
+	l.spare = lines[:0]
+	return true
+}
+
 // lookAtPlace says in the log, once, that the file at the path is not the one that is written.
 func (l *Log) lookAtPlace() {
 	f, ok := l.to.(*logFile)
@@ -73,15 +98,6 @@ func (l *Log) lookAtPlace() {
 		l.opts.Log.Error("the audit log was moved, removed or replaced, and its lines go to the file that was there; whoever rotates it has to send SIGHUP", "path", l.opts.Path)
 	}
 	l.elsewhere = elsewhere
-}
-
-// takeLocked returns the lines that wait, which the caller writes. The caller holds mu.
-func (l *Log) takeLocked() []byte {
-	lines := l.pending
-	l.pending, l.spare = l.spare[:0], nil
-	close(l.emptied)
-	l.emptied = make(chan struct{})
-	return lines
 }
 
 // keepHead syncs the lines up to a head, and stores the head in the state folder.
@@ -126,7 +142,7 @@ func (l *Log) write(lines []byte) bool {
 			answer <- err
 		case <-l.quit:
 			pause.Stop()
-			l.opts.Log.Error("lines of the audit log are lost", "path", l.opts.Path, "lines", bytes.Count(lines, []byte("\n")), "err", err)
+			l.opts.Log.Error("lines of the audit log are lost", "path", l.opts.Path, "lines", bytes.Count(lines, []byte("\n"))+l.unmade, "err", err)
 			return false
 		}
 		pause.Stop()
@@ -147,7 +163,7 @@ func (l *Log) recovered() {
 	body := strconv.AppendInt(append(appendBegin(nil, time.Now(), eventLost), `,"lost":`...), int64(l.lost), 10)
 	body = strconv.AppendInt(append(body, `,"refused":`...), refused, 10)
 	l.lost = 0
-	l.appendLocked(append(body, '}'))
+	l.add(append(body, '}'))
 	l.soon.Reset(linger)
 }
 
@@ -193,25 +209,24 @@ func (l *Log) reopen() error {
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
+	if !l.makeLines() {
+		return next.close()
+	}
 	start := len(l.pending)
-	if err := l.signLocked(whyRotated); err != nil {
-		l.mu.Unlock()
+	if err := l.sign(whyRotated); err != nil {
 		_ = next.close() // unused
 		return err
 	}
-	head, seq, cut := bytes.Clone(l.pending[start:]), l.chain.seq, len(l.pending)
-	l.startLocked(whyRotated)
-	lines := l.takeLocked()
-	l.mu.Unlock()
-	if !l.write(lines[:cut]) {
+	head, seq := bytes.Clone(l.pending[start:]), l.chain.seq
+	if !l.writePending() {
 		return next.close()
 	}
 	l.keepHead(head, seq, whyRotated)
 	l.to = next
 	l.file.Store(next)
 	_ = old.close() // it is synced
-	l.write(lines[cut:])
+	l.start(whyRotated)
+	l.writePending()
 	return nil
 }
 
