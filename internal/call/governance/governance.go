@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/approvals"
@@ -322,17 +323,21 @@ func (g *Gate) May(caller rules.Caller, target func() *rules.Target) error {
 	return nil
 }
 
-// AgentIn returns the agent that a call is made for by its _meta; "" for none. What is not a text is returned as it is: it is nobody's
-// name.
+// AgentIn returns the agent that a call is made for by its _meta, in the form NFC as names of callers are; "" for none. What is not
+// a text is returned as it is: it is nobody's name.
 func AgentIn(meta []byte) string {
 	if meta == nil {
 		return ""
 	}
 	raw := rawjson.Get(meta, metaAgent)
-	if agent := rawjson.String(raw); agent != "" {
-		return agent
+	if raw == nil {
+		return ""
 	}
-	return string(raw) // what is not a name is nobody whom it may act for
+	agent := rawjson.String(raw)
+	if agent == "" && (json.Unmarshal(raw, &agent) != nil || agent == "" || strings.ContainsRune(agent, utf8.RuneError)) { // of half a character
+		return string(raw) // what is not a name is nobody whom it may act for
+	}
+	return rules.Exact(agent)
 }
 
 // refusal is what a caller is told: no more than it may know (SPEC-TOOLS 8.6).

@@ -106,6 +106,9 @@ func (f Fault) File() string {
 // Folded makes a name comparable with others, whatever their case and Unicode form are.
 func Folded(name string) string { return fold(name) }
 
+// Exact makes the name of a caller comparable with others, whatever its Unicode form is.
+func Exact(name string) string { return exact(name) }
+
 // InProvider reports whether a name can be that of a tool of a provider: NAME__TOOL or NAME--TOOL. It looks no further than names
 // of providers are long: whoever lists a tool chooses its name, which may be as long as a message.
 func InProvider(folded string, isProvider func(folded string) bool) bool {
