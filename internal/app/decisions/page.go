@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -109,6 +110,7 @@ func routes() []route {
 		{"POST /v1/passkeys/agree", Approver, aboutPasskey((*Decisions).agree)},
 		{"POST /v1/passkeys/refuse", Approver, aboutPasskey((*Decisions).refuse)},
 		{"POST /v1/passkeys/remove", Approver, aboutPasskey((*Decisions).remove)},
+		{"GET /v1/approvals/{id}", Viewer, (*Decisions).seen},
 		{"GET /v1/approvals/{id}/statement", Approver, (*Decisions).askedStatement},
 		{"POST /v1/approvals/{id}/approve", Approver, decided(passkey.Approve)},
 		{"POST /v1/approvals/{id}/extend", Approver, decided(passkey.Extend)},
@@ -122,10 +124,19 @@ func routes() []route {
 	}
 }
 
+// seen returns a record. A viewer does not see the arguments of callers.
+func (d *Decisions) seen(v *Visitor, r *http.Request) (any, error) {
+	a, err := d.Approval(r.PathValue("id"))
+	if err == nil && !v.has(Operator) && !v.has(Approver) {
+		a.Arguments, a.Input, a.Last = nil, nil, control.LastApproved{}
+	}
+	return a, err
+}
+
 // Routes lists what only the page can ask, as docs/control-api.yaml writes it.
 func Routes() (patterns []string) {
 	for _, r := range routes() {
-		if !strings.HasSuffix(r.pattern, "approve") && !strings.HasSuffix(r.pattern, "deny") && !strings.HasSuffix(r.pattern, "extend") {
+		if shared := []string{"approve", "deny", "extend", "{id}"}; !slices.Contains(shared, path.Base(r.pattern)) {
 			patterns = append(patterns, r.pattern) // the control socket has those too
 		}
 	}
