@@ -167,7 +167,7 @@ func (s *Set) named(who *identity, t *Target, name string) (d Decision, decides 
 		if one.Rule == "" {
 			one.Rule = ruleOf("ToolPermission", p.Reference)
 		}
-		decides = decides || p.decides
+		decides = decides || p.decides && p.decidesFor(who)
 		d = stricter(d, one)
 		return d.Verdict != manifest.Deny
 	}
@@ -189,6 +189,12 @@ func (p *policy) applies(who *identity) bool {
 
 // applies reports whether the ToolPermission is for a caller.
 func (p *permission) applies(who *identity) bool { return !p.Scoped || who.is(p.agents) }
+
+// decidesFor reports whether the ToolPermission, which is for a caller, decides in place of the caller's roles. Two callers may have
+// names that differ in their case alone, and it gives to none of them what is for the other.
+func (p *permission) decidesFor(who *identity) bool {
+	return !p.Scoped || slices.ContainsFunc(who.exact, func(name string) bool { return p.exact[name] })
+}
 
 // judge says what a ToolPermission that applies says of a call.
 func (p *permission) judge(who *identity, t *Target, name string) Decision {

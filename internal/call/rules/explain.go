@@ -60,7 +60,7 @@ func (s *Set) explain(who *identity, t *Target, name string) (steps []Step) {
 		one := Step{Rule: ruleOf("ToolPermission", p.Reference), Applies: p.applies(who)}
 		if one.Applies {
 			d := p.judge(who, t, name)
-			one.Verdict, one.Why, decides = d.Verdict, d.Why, decides || p.decides
+			one.Verdict, one.Why, decides = d.Verdict, d.Why, decides || p.decides && p.decidesFor(who)
 			if one.Why == "" {
 				one.Why = name + " has what it requires"
 			}

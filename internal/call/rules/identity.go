@@ -21,6 +21,7 @@ const (
 // identity is what the rules know of a caller, and which rules are for it. It is never changed.
 type identity struct {
 	names    []string // its own, and its groups', as far as a rule names them, folded
+	exact    []string // the same with their case
 	bindings []*binding
 	task     string
 	hasRoles bool
@@ -85,14 +86,19 @@ func (s *Set) identify(c Caller) identity {
 func (s *Set) newIdentity(c Caller) (who identity) {
 	who.started = c.Name == "stdio"
 	if name := fold(c.Name); s.mentioned[name] {
-		who.names = append(who.names, name)
+		who.names, who.exact = append(who.names, name), append(who.exact, exact(c.Name))
 	}
 	if b := s.byCaller[exact(c.Name)]; b != nil {
 		who.bindings = append(who.bindings, b)
 	}
-	named, bound := map[string]bool{}, map[*binding]bool{}
+	named, spelt, bound := map[string]bool{}, map[string]bool{}, map[*binding]bool{}
 	for _, group := range c.Groups {
-		if folded := fold(group); s.mentioned[folded] && !named[folded] && !slices.Contains(who.names[:min(len(who.names), 1)], folded) {
+		folded := fold(group)
+		if one := exact(group); s.mentioned[folded] && !spelt[one] {
+			spelt[one] = true
+			who.exact = append(who.exact, one)
+		}
+		if s.mentioned[folded] && !named[folded] && !slices.Contains(who.names[:min(len(who.names), 1)], folded) {
 			named[folded] = true
 			who.names = append(who.names, folded)
 		}
@@ -130,10 +136,13 @@ func (s *Set) rulesFor(who *identity) *applicable {
 		}
 	}
 	a.permissions = slices.DeleteFunc(a.permissions, func(p *permission) bool { return p.tool == "*" })
+	decided := false // by one of them, in place of roles
 	for _, p := range inOrder(all, func(p *permission) int { return p.order }) {
-		if len(a.all) > 0 && len(p.Operations) == 0 && p.isMet(who) {
+		decides := p.decidesFor(who)
+		if len(a.all) > 0 && (decided || !decides) && len(p.Operations) == 0 && p.isMet(who) {
 			continue // it allows every call, as another one does
 		}
+		decided = decided || decides
 		a.all = append(a.all, ruling{p, true})
 	}
 	return a

@@ -87,6 +87,7 @@ type policy struct {
 type permission struct {
 	manifest.Permission
 	agents   map[string]bool // folded
+	exact    map[string]bool // the same with their case
 	tool     string          // folded
 	required []manifest.Right
 	order    int
@@ -145,11 +146,12 @@ func (s *Set) addPolicy(p manifest.Policy, order int) {
 }
 
 func (s *Set) addPermission(p manifest.Permission, order int) {
-	one := &permission{Permission: p, agents: s.mention(p.Agents), tool: fold(p.Tool.Name), required: folded(p.Required), order: order}
+	one := &permission{Permission: p, agents: s.mention(p.Agents), exact: map[string]bool{}, tool: fold(p.Tool.Name), required: folded(p.Required), order: order}
 	s.scoped.addPermission(one)
 	s.asks = s.asks || one.wantsApproval()
 	s.references = append(s.references, reference{p.Tool, aTool, "the ToolPermission " + p.Name})
 	for _, agent := range p.Agents {
+		one.exact[exact(agent.Name)] = true
 		s.references = append(s.references, reference{agent, aCaller, "the ToolPermission " + p.Name})
 	}
 	s.required[one.tool] = append(s.required[one.tool], one)
@@ -213,7 +215,7 @@ func (s *Set) View(c Caller) string {
 	if len(who.bindings) == 0 && len(who.names) == 0 {
 		return ""
 	}
-	view := slices.Sorted(slices.Values(who.names))
+	view := slices.Sorted(slices.Values(who.exact))
 	for _, b := range who.bindings {
 		view = append(view, "\x01"+cmp.Or(b.Caller, "\x02"+b.Group))
 	}
