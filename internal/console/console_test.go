@@ -530,7 +530,7 @@ func TestO3ByAToken(t *testing.T) {
 	stays := true
 	s.Open(console.Doors{
 		Hosts: []string{"orla.example.com", "other.example:8443"},
-		Token: func(_ context.Context, text string) (console.Guest, time.Time, error) {
+		Token: func(_ context.Context, _, text string) (console.Guest, time.Time, error) {
 			if text != "good" {
 				return console.Guest{}, time.Time{}, errors.New("it is nobody's")
 			}

@@ -12,9 +12,9 @@ import (
 
 // Doors are how else than by a link somebody gets in. The zero value is none.
 type Doors struct {
-	// Token returns whose token a text is, and when the session ends at the latest; zero for no such time. Its error is
-	// for the person who has it. nil accepts no token.
-	Token func(ctx context.Context, text string) (Guest, time.Time, error)
+	// Token returns whose token a text is that came from an address with a port, and when the session ends at the latest; zero for no
+	// such time. Its error is for the person who has it. nil accepts no token.
+	Token func(ctx context.Context, from, text string) (Guest, time.Time, error)
 	// Still reports whether a guest with a token may stay. It must not be nil if Token is not.
 	Still func(Guest) bool
 	// Login, if not nil, is where people log in for a token. It needs Token.
@@ -150,7 +150,7 @@ func (c *Console) byToken(w http.ResponseWriter, r *http.Request, text string) (
 		refuse(w, http.StatusForbidden, "This Orla takes no tokens.", "orla console prints a link")
 		return Guest{}, time.Time{}, false
 	}
-	guest, ends, err := d.Token(r.Context(), text)
+	guest, ends, err := d.Token(r.Context(), r.RemoteAddr, text)
 	if err != nil {
 		c.logRefused("a token was refused at the console", "err", err)
 		refuse(w, http.StatusForbidden, "This token does not let you in: "+err.Error()+".", "")

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -30,7 +29,7 @@ func (c *Console) ask(w http.ResponseWriter, r *http.Request, places *turns.Shar
 		refuse(w, http.StatusForbidden, "Nobody can log in to this Orla by an authorization server.", "auth.oauth.console_client_id in its configuration makes that possible")
 		return false
 	}
-	owner := turns.Owner{Session: networkOf(r)}
+	owner := turns.Owner{Session: turns.NetworkOf(r.RemoteAddr)}
 	ctx, cancel := context.WithTimeout(r.Context(), loginWait)
 	defer cancel()
 	if places.Take(ctx, owner, 1) != nil {
@@ -45,15 +44,6 @@ func (c *Console) ask(w http.ResponseWriter, r *http.Request, places *turns.Shar
 		return false
 	}
 	return true
-}
-
-// networkOf returns the network that a request comes from, whose share it takes.
-func networkOf(r *http.Request) string {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return "" // a socket, for example: all of it is one network
-	}
-	return turns.Network(at.Addr()).String()
 }
 
 // ticket begins a login at the authorization server.

@@ -24,7 +24,7 @@ func TestO3ByALogin(t *testing.T) {
 	var redirects []string
 	doors := console.Doors{
 		Hosts: []string{"orla.example.com"},
-		Token: func(_ context.Context, text string) (console.Guest, time.Time, error) {
+		Token: func(_ context.Context, _, text string) (console.Guest, time.Time, error) {
 			if text != "good" {
 				return console.Guest{}, time.Time{}, errors.New("ann has no role here")
 			}
@@ -88,7 +88,7 @@ func TestO3StrangersDoNotCloseTheLogin(t *testing.T) {
 		var atOnce, most, asked atomic.Int64
 		c.Open(console.Doors{
 			Hosts: []string{"orla.example.com"},
-			Token: func(context.Context, string) (console.Guest, time.Time, error) {
+			Token: func(context.Context, string, string) (console.Guest, time.Time, error) {
 				return console.Guest{Name: "oauth:ann", Token: "t1"}, time.Time{}, nil
 			},
 			Still: func(console.Guest) bool { return true },
@@ -156,7 +156,7 @@ func TestO3LoginsThatWaitForTooLong(t *testing.T) {
 		wait := make(chan struct{})
 		c.Open(console.Doors{
 			Hosts: []string{"orla.example.com"},
-			Token: func(context.Context, string) (console.Guest, time.Time, error) {
+			Token: func(context.Context, string, string) (console.Guest, time.Time, error) {
 				return console.Guest{}, time.Time{}, errors.New("no")
 			},
 			Still: func(console.Guest) bool { return true },

@@ -61,8 +61,8 @@ func (s *server) doorsOf(cfg *config.Loaded, settings *httpfront.Settings) conso
 	owns := func(ctx context.Context, page string) error { return s.web.Owns(ctx, page) } // there is no s.web yet at the start
 	return console.Doors{
 		Hosts: cfg.AllowedHosts, Login: s.Services.ConsoleLogin(cfg, owns),
-		Token: func(ctx context.Context, text string) (console.Guest, time.Time, error) {
-			info, err := settings.Verify(ctx, text, &http.Request{})
+		Token: func(ctx context.Context, from, text string) (console.Guest, time.Time, error) {
+			info, err := settings.Verify(ctx, text, &http.Request{RemoteAddr: from})
 			if err != nil {
 				return console.Guest{}, time.Time{}, err
 			}

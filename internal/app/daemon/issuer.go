@@ -132,7 +132,7 @@ func (t *issued) join(settings *httpfront.Settings) {
 				return info, nil
 			}
 		}
-		return t.verify(ctx, token)
+		return t.verify(ctx, r.RemoteAddr, token)
 	}
 	settings.Callers = maps.Clone(settings.Callers)
 	if settings.Callers == nil {
@@ -143,8 +143,8 @@ func (t *issued) join(settings *httpfront.Settings) {
 }
 
 // verify returns who has an access token, as httpfront.Settings.Verify does.
-func (t *issued) verify(ctx context.Context, token string) (*auth.TokenInfo, error) {
-	caller, err := t.verifier.Verify(ctx, token)
+func (t *issued) verify(ctx context.Context, from, token string) (*auth.TokenInfo, error) {
+	caller, err := t.verifier.Verify(ctx, from, token)
 	switch {
 	case err == nil:
 		return &auth.TokenInfo{

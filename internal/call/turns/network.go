@@ -12,3 +12,13 @@ func Network(addr netip.Addr) netip.Addr {
 	const bits = 64
 	return netip.PrefixFrom(addr.WithZone(""), bits).Masked().Addr()
 }
+
+// NetworkOf returns the network of an address with a port, as a connection has it; "" for anything else, such as a unix socket, so that
+// all of these are one network.
+func NetworkOf(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return ""
+	}
+	return Network(at.Addr()).String()
+}

@@ -10,20 +10,20 @@ import (
 const maxAccepted = 1024
 
 // accepted are tokens that were checked, by their hash: to check a signature takes longer than a small
-// call. A token counts until it expires or the keys are fetched again. Its zero value is empty.
+// call. A token counts until it expires or the issuer has other keys. Its zero value is empty.
 type accepted struct {
-	mu    sync.Mutex // guards of
-	of    map[[sha256.Size]byte]*Caller
-	fetch int // which fetch of the keys all of them were checked by
+	mu  sync.Mutex // guards of and set
+	of  map[[sha256.Size]byte]*Caller
+	set int // which keys all of them were checked by
 }
 
-// find returns who has a token that was accepted since a fetch of the keys; nil if it was not.
-func (a *accepted) find(token [sha256.Size]byte, fetch int, now time.Time) *Caller {
+// find returns who has a token that was accepted by a set of keys; nil if it was not.
+func (a *accepted) find(token [sha256.Size]byte, set int, now time.Time) *Caller {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	caller := a.of[token]
 	switch {
-	case caller == nil || a.fetch != fetch:
+	case caller == nil || a.set != set:
 		return nil
 	case !now.Before(caller.Expires.Add(Skew)):
 		delete(a.of, token)
@@ -34,12 +34,12 @@ func (a *accepted) find(token [sha256.Size]byte, fetch int, now time.Time) *Call
 	return caller
 }
 
-// add remembers a token that was accepted by the keys of a fetch.
-func (a *accepted) add(token [sha256.Size]byte, fetch int, caller *Caller) {
+// add remembers a token that was accepted by a set of keys.
+func (a *accepted) add(token [sha256.Size]byte, set int, caller *Caller) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.of == nil || a.fetch != fetch || len(a.of) >= maxAccepted {
-		a.of, a.fetch = map[[sha256.Size]byte]*Caller{}, fetch
+	if a.of == nil || a.set != set || len(a.of) >= maxAccepted {
+		a.of, a.set = map[[sha256.Size]byte]*Caller{}, set
 	}
 	a.of[token] = caller
 }

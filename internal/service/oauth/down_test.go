@@ -25,7 +25,7 @@ func TestN3AnIssuerThatIsDownForAnHour(t *testing.T) {
 			f := &fakeIssuer{keys: []jose.JSONWebKey{m.key()}}
 			within(t, f, func(t *testing.T, v *Verifier, log *records) {
 				known, unknown := m.token(t), young.token(t)
-				if _, err := v.Verify(t.Context(), known); err != nil {
+				if _, err := v.Verify(t.Context(), "", known); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(askEvery) // until then, the keys of the last fetch are all that there are
@@ -39,7 +39,7 @@ func TestN3AnIssuerThatIsDownForAnHour(t *testing.T) {
 						defer waiting.Add(-1)
 						most.Store(max(most.Load(), now))
 						from := time.Now()
-						if _, err := v.Verify(t.Context(), unknown); !errors.Is(err, ErrUnavailable) && !t.Failed() {
+						if _, err := v.Verify(t.Context(), "", unknown); !errors.Is(err, ErrUnavailable) && !t.Failed() {
 							t.Errorf("a key that may be new: %v", err)
 						}
 						slowest.Store(max(slowest.Load(), int64(time.Since(from))))
@@ -47,7 +47,7 @@ func TestN3AnIssuerThatIsDownForAnHour(t *testing.T) {
 					if n%600 == 0 { // once a minute: with accepted tokens, and with one that was not seen before
 						from := time.Now()
 						for _, token := range []string{known, m.tokenUntil(t, time.Now().Add(24*time.Hour))} {
-							if _, err := v.Verify(t.Context(), token); err != nil {
+							if _, err := v.Verify(t.Context(), "", token); err != nil {
 								t.Fatalf("a known key, after %s: %v", time.Since(began), err)
 							}
 						}
@@ -73,7 +73,7 @@ func TestN3AnIssuerThatIsDownForAnHour(t *testing.T) {
 				f.set(func() { f.down, f.hangs, f.keys = false, false, []jose.JSONWebKey{m.key(), young.key()} })
 				time.Sleep(fetchPatience + askEvery)
 				for _, token := range []string{unknown, known} {
-					if _, err := v.Verify(t.Context(), token); err != nil {
+					if _, err := v.Verify(t.Context(), "", token); err != nil {
 						t.Errorf("when the issuer is back: %v", err)
 					}
 				}
@@ -125,7 +125,7 @@ func TestN3TheClockJumps(t *testing.T) {
 			jump = step.jump
 			for range 2 {
 				for name, token := range tokens {
-					_, err := v.Verify(t.Context(), token)
+					_, err := v.Verify(t.Context(), "", token)
 					want := false
 					for _, one := range step.good {
 						want = want || one == name

@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ type keys struct {
 	mu     sync.Mutex // guards the fields that follow
 	known  []jose.JSONWebKey
 	count  int           // fetches that known is of
+	other  int           // of these, those that brought other keys than the one before
 	failed error         // of the last fetch
 	ended  time.Time     // when the last fetch ended
 	next   chan struct{} // closed when the fetch in progress, or else the next one, has ended
@@ -94,6 +96,9 @@ func (k *keys) refresh(ctx context.Context) error {
 	before, first := k.failed, k.count == 0
 	k.failed, k.ended, k.busy = err, time.Now(), false
 	if err == nil {
+		if !reflect.DeepEqual(found, k.known) {
+			k.other++
+		}
 		k.known = found
 		k.count++
 	}
@@ -123,11 +128,11 @@ func (k *keys) begin() {
 
 // try has verify try the keys that may have signed a token. If there is none of this id, the keys are
 // fetched once more, unless that was just done.
-func (k *keys) try(ctx context.Context, id, algorithm string, verify func([]jose.JSONWebKey) []byte) ([]byte, *Refusal) {
+func (k *keys) try(ctx context.Context, id, algorithm string, verify func([]jose.JSONWebKey) ([]byte, *Refusal)) ([]byte, *Refusal) {
 	for again := range 2 {
 		candidates, fetch, current := k.find(id, algorithm)
-		if payload := verify(candidates); payload != nil {
-			return payload, nil
+		if payload, refused := verify(candidates); payload != nil || refused != nil {
+			return payload, refused
 		}
 		if id != "" && len(candidates) > 0 {
 			return nil, refusef("the token's signature is not valid")
@@ -165,6 +170,13 @@ func (k *keys) fetches() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.count
+}
+
+// set returns which keys are known: another number after a fetch that brought others.
+func (k *keys) set() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.other
 }
 
 // await waits until a fetch has ended that began after another one, if one may begin now. ended reports whether it has, and

@@ -146,7 +146,7 @@ func TestN3DownAtTheStart(t *testing.T) {
 	within(t, f, func(t *testing.T, v *Verifier, log *records) {
 		token := m.token(t)
 		for range 60 {
-			if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrUnavailable) {
+			if _, err := v.Verify(t.Context(), "", token); !errors.Is(err, ErrUnavailable) {
 				t.Fatalf("while it is down: %v", err)
 			}
 			time.Sleep(time.Minute)
@@ -159,7 +159,7 @@ func TestN3DownAtTheStart(t *testing.T) {
 		}
 		f.set(func() { f.down = false })
 		time.Sleep(askEvery)
-		if _, err := v.Verify(t.Context(), token); err != nil {
+		if _, err := v.Verify(t.Context(), "", token); err != nil {
 			t.Errorf("when it is there: %v", err)
 		}
 		if n := log.count(slog.LevelInfo); n != 1 {
@@ -174,16 +174,16 @@ func TestN3DownLater(t *testing.T) {
 	f := &fakeIssuer{keys: []jose.JSONWebKey{m.key()}}
 	within(t, f, func(t *testing.T, v *Verifier, log *records) {
 		token, unknown := m.token(t), other.token(t)
-		if _, err := v.Verify(t.Context(), token); err != nil {
+		if _, err := v.Verify(t.Context(), "", token); err != nil {
 			t.Fatal(err)
 		}
 		f.set(func() { f.down = true })
 		for range 7 * 24 {
 			time.Sleep(time.Hour)
-			if _, err := v.Verify(t.Context(), token); err != nil {
+			if _, err := v.Verify(t.Context(), "", token); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := v.Verify(t.Context(), unknown); !errors.Is(err, ErrUnavailable) {
+			if _, err := v.Verify(t.Context(), "", unknown); !errors.Is(err, ErrUnavailable) {
 				t.Fatalf("a key that may be new: %v", err)
 			}
 		}
@@ -192,7 +192,7 @@ func TestN3DownLater(t *testing.T) {
 		}
 		f.set(func() { f.down = false })
 		time.Sleep(2 * longestPause)
-		if _, err := v.Verify(t.Context(), unknown); !errors.Is(err, ErrInvalid) {
+		if _, err := v.Verify(t.Context(), "", unknown); !errors.Is(err, ErrInvalid) {
 			t.Errorf("a key that is not the issuer's: %v", err)
 		}
 	})
@@ -203,7 +203,7 @@ func TestN3UnknownKeysDoNotFlood(t *testing.T) {
 	m := newMaker(t, "a")
 	f := &fakeIssuer{keys: []jose.JSONWebKey{m.key()}}
 	within(t, f, func(t *testing.T, v *Verifier, _ *records) {
-		if _, err := v.Verify(t.Context(), m.token(t)); err != nil {
+		if _, err := v.Verify(t.Context(), "", m.token(t)); err != nil {
 			t.Fatal(err)
 		}
 		young := newMaker(t, "young")
@@ -212,7 +212,7 @@ func TestN3UnknownKeysDoNotFlood(t *testing.T) {
 		var asking sync.WaitGroup
 		for range 50 {
 			asking.Go(func() {
-				if _, err := v.Verify(t.Context(), young.token(t)); err != nil {
+				if _, err := v.Verify(t.Context(), "", young.token(t)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -222,7 +222,7 @@ func TestN3UnknownKeysDoNotFlood(t *testing.T) {
 			t.Errorf("a new key: the issuer was asked %d times", n)
 		}
 		for range 600 {
-			if _, err := v.Verify(t.Context(), newMaker(t, "forged").token(t)); !errors.Is(err, ErrInvalid) {
+			if _, err := v.Verify(t.Context(), "", newMaker(t, "forged").token(t)); !errors.Is(err, ErrInvalid) {
 				t.Error(err)
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -241,15 +241,15 @@ func TestN3KeysThatComeMeanwhile(t *testing.T) {
 	if err := k.refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	payload, refused := k.try(t.Context(), "young", "EdDSA", func(candidates []jose.JSONWebKey) []byte {
+	payload, refused := k.try(t.Context(), "young", "EdDSA", func(candidates []jose.JSONWebKey) ([]byte, *Refusal) {
 		if len(candidates) > 0 {
-			return []byte("verified")
+			return []byte("verified"), nil
 		}
 		f.set(func() { f.keys = []jose.JSONWebKey{young.key()} })
 		if err := k.refresh(t.Context()); err != nil { // for another token
 			t.Error(err)
 		}
-		return nil
+		return nil, nil
 	})
 	if string(payload) != "verified" {
 		t.Errorf("the key is not used: %v", refused)
@@ -262,12 +262,12 @@ func TestN3WithdrawnKeys(t *testing.T) {
 	f := &fakeIssuer{keys: []jose.JSONWebKey{m.key()}}
 	within(t, f, func(t *testing.T, v *Verifier, _ *records) {
 		token := m.token(t)
-		if _, err := v.Verify(t.Context(), token); err != nil {
+		if _, err := v.Verify(t.Context(), "", token); err != nil {
 			t.Fatal(err)
 		}
 		f.set(func() { f.keys = []jose.JSONWebKey{newMaker(t, "b").key()} })
 		time.Sleep(refreshEvery + time.Second)
-		if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrInvalid) {
+		if _, err := v.Verify(t.Context(), "", token); !errors.Is(err, ErrInvalid) {
 			t.Errorf("a withdrawn key: %v", err)
 		}
 	})
@@ -280,16 +280,16 @@ func TestN3AcceptedTokensExpire(t *testing.T) {
 	within(t, f, func(t *testing.T, v *Verifier, _ *records) {
 		token := m.tokenUntil(t, time.Now().Add(5*time.Minute))
 		for range 10 {
-			if _, err := v.Verify(t.Context(), token); err != nil {
+			if _, err := v.Verify(t.Context(), "", token); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(32900 * time.Millisecond) // in all 5 min 29 s, of which 30 s are the skew
 		}
-		if _, err := v.Verify(t.Context(), token); err != nil {
+		if _, err := v.Verify(t.Context(), "", token); err != nil {
 			t.Errorf("within the skew: %v", err)
 		}
 		time.Sleep(time.Second)
-		if _, err := v.Verify(t.Context(), token); !errors.Is(err, ErrInvalid) {
+		if _, err := v.Verify(t.Context(), "", token); !errors.Is(err, ErrInvalid) {
 			t.Errorf("an expired token: %v", err)
 		}
 	})
@@ -361,20 +361,20 @@ func TestN3AnIssuerThatHangs(t *testing.T) {
 	f := &fakeIssuer{hangs: true}
 	within(t, f, func(t *testing.T, v *Verifier, _ *records) {
 		began := time.Now()
-		if _, err := v.Verify(t.Context(), m.token(t)); !errors.Is(err, ErrUnavailable) {
+		if _, err := v.Verify(t.Context(), "", m.token(t)); !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > fetchPatience {
 			t.Errorf("it took %v", took)
 		}
-		if _, err := v.Verify(t.Context(), "x"); !errors.Is(err, ErrInvalid) {
+		if _, err := v.Verify(t.Context(), "", "x"); !errors.Is(err, ErrInvalid) {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		time.Sleep(2 * time.Second)
 		began = time.Now()
-		_, _ = v.Verify(ctx, m.token(t)) // the client has left
+		_, _ = v.Verify(ctx, "", m.token(t)) // the client has left
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("a client that has left was held for %v", took)
 		}

@@ -6,11 +6,13 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +22,7 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/service/outbound"
 )
 
@@ -130,6 +133,7 @@ type Verifier struct {
 	audience string
 	keys     *keys
 	accepted accepted
+	checks   checks
 	now      func() time.Time // the time of day, by which tokens end; all else is measured
 	log      *slog.Logger
 
@@ -153,19 +157,20 @@ func newVerifier(settings Settings, fetch func(context.Context) ([]jose.JSONWebK
 	if audience == "" {
 		audience = settings.Resource()
 	}
-	return &Verifier{settings: settings, audience: audience, keys: newKeys(settings.Issuer, fetch, log), now: time.Now, log: log}
+	return &Verifier{settings: settings, audience: audience, keys: newKeys(settings.Issuer, fetch, log), checks: newChecks(runtime.NumCPU()), now: time.Now, log: log}
 }
 
 // Run fetches the issuer's keys, again and again, until ctx ends.
 func (v *Verifier) Run(ctx context.Context) { v.keys.run(ctx) }
 
-// Verify returns who has a token. The error is a *Refusal.
-func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
-	hash, fetch := sha256.Sum256([]byte(token)), v.keys.fetches()
-	if caller := v.accepted.find(hash, fetch, v.now()); caller != nil {
+// Verify returns who has a token, which came from an address with a port. One that was not accepted before is checked in the turn of
+// its network. The error is a *Refusal.
+func (v *Verifier) Verify(ctx context.Context, from, token string) (*Caller, error) {
+	hash, set := sha256.Sum256([]byte(token)), v.keys.set()
+	if caller := v.accepted.find(hash, set, v.now()); caller != nil {
 		return caller, nil
 	}
-	payload, refused := v.signed(ctx, token)
+	payload, refused := v.signed(ctx, turns.Owner{Session: turns.NetworkOf(from)}, token)
 	if refused != nil {
 		v.log.Debug("an access token was refused", "err", refused)
 		return nil, refused
@@ -175,7 +180,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
 		v.report(ctx, refused)
 		return nil, refused
 	}
-	v.accepted.add(hash, fetch, caller)
+	v.accepted.add(hash, set, caller)
 	return caller, nil
 }
 
@@ -199,7 +204,28 @@ func refusef(format string, args ...any) *Refusal {
 }
 
 // signed returns the payload of a token that a key of the issuer has signed.
-func (v *Verifier) signed(ctx context.Context, token string) ([]byte, *Refusal) {
+func (v *Verifier) signed(ctx context.Context, from turns.Owner, token string) (payload []byte, refused *Refusal) {
+	var parsed *jose.JSONWebSignature
+	if busy := v.checks.inTurn(ctx, from, func() { parsed, refused = parse(token) }); busy != nil || refused != nil {
+		return nil, cmp.Or(busy, refused)
+	}
+	verify := func(candidates []jose.JSONWebKey) (payload []byte, busy *Refusal) {
+		if len(candidates) == 0 {
+			return nil, nil
+		}
+		busy = v.checks.inTurn(ctx, from, func() { payload = verifiedBy(parsed, candidates) })
+		return payload, busy
+	}
+	header := parsed.Signatures[0].Protected
+	payload, refused = v.keys.try(ctx, header.KeyID, header.Algorithm, verify)
+	if refused != nil && errors.Is(refused, ErrUnavailable) && !v.claimsIssuer(parsed.UnsafePayloadWithoutVerification()) {
+		return nil, refusef("the token is not of this server's issuer")
+	}
+	return payload, refused
+}
+
+// parse reads a token that is signed by an accepted algorithm.
+func parse(token string) (*jose.JSONWebSignature, *Refusal) {
 	if len(token) > maxToken {
 		return nil, refusef("the token is longer than %d bytes", maxToken)
 	}
@@ -214,19 +240,17 @@ func (v *Verifier) signed(ctx context.Context, token string) ([]byte, *Refusal) 
 	if kind, has := header.ExtraHeaders[jose.HeaderType]; has && !accessType(kind) {
 		return nil, refusef("the token's header says that it is not an access token (typ)")
 	}
-	verify := func(candidates []jose.JSONWebKey) []byte {
-		for i := range candidates {
-			if payload, err := parsed.Verify(candidates[i].Key); err == nil {
-				return payload
-			}
+	return parsed, nil
+}
+
+// verifiedBy returns the payload of a token if one of the keys has signed it; otherwise nil.
+func verifiedBy(parsed *jose.JSONWebSignature, candidates []jose.JSONWebKey) []byte {
+	for i := range candidates {
+		if payload, err := parsed.Verify(candidates[i].Key); err == nil {
+			return payload
 		}
-		return nil
 	}
-	payload, refused := v.keys.try(ctx, header.KeyID, header.Algorithm, verify)
-	if refused != nil && errors.Is(refused, ErrUnavailable) && !v.claimsIssuer(parsed.UnsafePayloadWithoutVerification()) {
-		return nil, refusef("the token is not of this server's issuer")
-	}
-	return payload, refused
+	return nil
 }
 
 // claimsIssuer reports whether an unverified payload names the issuer.

@@ -70,7 +70,7 @@ func TestN3AcceptedTokens(t *testing.T) {
 			v, _ := started(t, i, func(s *oauth.Settings) { s.GroupsClaim = "groups" })
 			claims := i.Claims(public + "/mcp")
 			claims["groups"] = []string{"ops", "dev"}
-			got, err := v.Verify(t.Context(), i.Token(claims))
+			got, err := v.Verify(t.Context(), "", i.Token(claims))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ func TestN3AcceptedTokens(t *testing.T) {
 func TestN3ForgedTokens(t *testing.T) {
 	i := issuer.New(t)
 	v, log := started(t, i, func(s *oauth.Settings) { s.GroupsClaim = "groups" })
-	if _, err := v.Verify(t.Context(), i.Token(i.Claims(public+"/mcp"))); err != nil {
+	if _, err := v.Verify(t.Context(), "", i.Token(i.Claims(public+"/mcp"))); err != nil {
 		t.Fatal(err)
 	}
 	forged := i.Forgeries(t, public+"/mcp")
@@ -96,7 +96,7 @@ func TestN3ForgedTokens(t *testing.T) {
 		t.Errorf("there are %d forged tokens", len(forged))
 	}
 	for _, f := range forged {
-		got, err := v.Verify(t.Context(), f.Token)
+		got, err := v.Verify(t.Context(), "", f.Token)
 		if !errors.Is(err, oauth.ErrInvalid) {
 			t.Errorf("%s: got %+v, %v for %.200s", f.Wrong, got, err, f.Token)
 		}
@@ -112,7 +112,7 @@ func TestN3ForgedTokens(t *testing.T) {
 	if strings.Contains(log.String(), "/attacker") {
 		t.Error("an address of a token was followed")
 	}
-	if _, err := v.Verify(t.Context(), i.Token(i.Claims(public+"/mcp"))); err != nil {
+	if _, err := v.Verify(t.Context(), "", i.Token(i.Claims(public+"/mcp"))); err != nil {
 		t.Errorf("a good token after them: %v", err)
 	}
 }
@@ -178,7 +178,7 @@ func TestN3Claims(t *testing.T) {
 			})
 			given := i.Claims(public + "/mcp")
 			maps.Copy(given, test.claims)
-			got, err := v.Verify(t.Context(), i.Token(given))
+			got, err := v.Verify(t.Context(), "", i.Token(given))
 			if !errors.Is(err, test.err) {
 				t.Fatalf("got %v, want %v", err, test.err)
 			}
@@ -197,7 +197,7 @@ func TestN3Headers(t *testing.T) {
 		{}, {"typ": "jwt"}, {"typ": "application/at+JWT"}, {"jku": "http://127.0.0.1:1/keys"}, {"x5u": "http://127.0.0.1:1/keys"}, {"cty": "JWT"},
 	} {
 		header["alg"], header["kid"] = "RS256", i.Key().ID
-		if _, err := v.Verify(t.Context(), i.Key().Sign(header, jsonOf(t, i.Claims(public+"/mcp")))); err != nil {
+		if _, err := v.Verify(t.Context(), "", i.Key().Sign(header, jsonOf(t, i.Claims(public+"/mcp")))); err != nil {
 			t.Errorf("%v: %v", header, err)
 		}
 	}
@@ -214,18 +214,18 @@ func TestN3KeysRotate(t *testing.T) {
 	second := i.Key()
 	i.Publish(first)
 	v, _ := started(t, i, nil)
-	if _, err := v.Verify(t.Context(), old); err != nil {
+	if _, err := v.Verify(t.Context(), "", old); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Verify(t.Context(), young); !errors.Is(err, oauth.ErrInvalid) {
+	if _, err := v.Verify(t.Context(), "", young); !errors.Is(err, oauth.ErrInvalid) {
 		t.Errorf("the token of an unknown key: %v", err)
 	}
 	i.Publish(second) // keys_test.go has the times
 	w, _ := started(t, i, nil)
-	if _, err := w.Verify(t.Context(), young); err != nil {
+	if _, err := w.Verify(t.Context(), "", young); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.Verify(t.Context(), old); !errors.Is(err, oauth.ErrInvalid) {
+	if _, err := w.Verify(t.Context(), "", old); !errors.Is(err, oauth.ErrInvalid) {
 		t.Errorf("the token of a key that is gone: %v", err)
 	}
 }
@@ -243,16 +243,16 @@ func TestN3OtherKeys(t *testing.T) {
 	}
 	i.Publish(append(i.Keys(), unnamed)...)
 	v, _ := started(t, i, nil)
-	if _, err := v.Verify(t.Context(), i.Token(i.Claims(public+"/mcp"))); !errors.Is(err, oauth.ErrInvalid) {
+	if _, err := v.Verify(t.Context(), "", i.Token(i.Claims(public+"/mcp"))); !errors.Is(err, oauth.ErrInvalid) {
 		t.Errorf("a key for encryption: %v", err)
 	}
 	token := unnamed.Sign(map[string]any{"alg": "PS256"}, jsonOf(t, i.Claims(public+"/mcp")))
-	if _, err := v.Verify(t.Context(), token); err != nil {
+	if _, err := v.Verify(t.Context(), "", token); err != nil {
 		t.Errorf("a key without an id: %v", err)
 	}
 	other.Algorithm = "PS256"
 	token = other.Sign(map[string]any{"alg": "PS256", "kid": "other"}, jsonOf(t, i.Claims(public+"/mcp")))
-	if _, err := v.Verify(t.Context(), token); !errors.Is(err, oauth.ErrInvalid) {
+	if _, err := v.Verify(t.Context(), "", token); !errors.Is(err, oauth.ErrInvalid) {
 		t.Errorf("a key for another algorithm: %v", err)
 	}
 }
@@ -262,13 +262,13 @@ func TestN3NoKeysYet(t *testing.T) {
 	i := issuer.New(t)
 	i.SetDown(true)
 	v, log := started(t, i, nil)
-	if _, err := v.Verify(t.Context(), i.Token(i.Claims(public+"/mcp"))); !errors.Is(err, oauth.ErrUnavailable) {
+	if _, err := v.Verify(t.Context(), "", i.Token(i.Claims(public+"/mcp"))); !errors.Is(err, oauth.ErrUnavailable) {
 		t.Errorf("a good token: %v", err)
 	}
 	claims := i.Claims(public + "/mcp")
 	claims["iss"] = "https://evil.example"
 	for _, token := range []string{i.Token(claims), "x", "a.b.c"} {
-		if _, err := v.Verify(t.Context(), token); !errors.Is(err, oauth.ErrInvalid) {
+		if _, err := v.Verify(t.Context(), "", token); !errors.Is(err, oauth.ErrInvalid) {
 			t.Errorf("%.20s: %v", token, err)
 		}
 	}
@@ -282,7 +282,7 @@ func TestN3WrongSetupIsLogged(t *testing.T) {
 	i := issuer.New(t)
 	v, log := started(t, i, nil)
 	for range 3 {
-		_, _ = v.Verify(t.Context(), i.Token(i.Claims("api://other"))) // it is refused
+		_, _ = v.Verify(t.Context(), "", i.Token(i.Claims("api://other"))) // it is refused
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "api://other") {
 		t.Errorf("there are %d warnings in\n%s", n, log)

@@ -1,0 +1,119 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/orla-project/orla/internal/call/turns"
+)
+
+// N2, S2: tokens are checked in the turns of the networks that they come from, a few at once and for half of the time; of one network
+// no more wait than others leave room for.
+func TestN2TokensAreCheckedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecks(4)
+		began := time.Now()
+		check := func(from turns.Owner) *Refusal {
+			return c.inTurn(t.Context(), from, func() { time.Sleep(100 * time.Millisecond) })
+		}
+		stranger := turns.Owner{Session: "192.0.2.1"}
+		var checking sync.WaitGroup
+		for range 10 {
+			checking.Go(func() {
+				if refused := check(stranger); refused != nil {
+					t.Error(refused)
+				}
+			})
+		}
+		synctest.Wait()
+		if refused := check(turns.Owner{Session: "192.0.2.2"}); refused != nil || time.Since(began) > 400*time.Millisecond {
+			t.Errorf("another network waited %v: %v", time.Since(began), refused)
+		}
+		checking.Wait()
+		if took := time.Since(began); took < time.Second {
+			t.Errorf("11 checks of 100 ms took %v: two at once, for half of the time, take 1.1 s", took)
+		}
+		time.Sleep(time.Minute)
+		left, leave := context.WithCancel(t.Context())
+		var refused, others int
+		for range 2 * maxWaiting {
+			if c.waiting.Try(stranger, 1) {
+				others++
+			} else {
+				refused++
+			}
+		}
+		if refused == 0 || others > maxWaiting {
+			t.Errorf("%d checks of one network may wait", others)
+		}
+		if busy := check(stranger); busy == nil || !errors.Is(busy, ErrUnavailable) {
+			t.Errorf("one more is answered with %v", busy)
+		}
+		for c.places.Try(turns.Owner{Session: "busy"}) {
+			continue
+		}
+		leave()
+		if busy := c.inTurn(left, turns.Owner{Session: "192.0.2.3"}, func() { t.Error("the check of who has left is done") }); busy == nil {
+			t.Error("it is not said that it was not done")
+		}
+	})
+}
+
+// N2: who has shown a good token does not wait for the tokens of strangers again, unless the issuer has other keys: a stranger can make
+// Orla ask for them.
+func TestN2AcceptedTokensStayAcceptedByTheSameKeys(t *testing.T) {
+	m := newMaker(t, "a")
+	f := &fakeIssuer{keys: []jose.JSONWebKey{m.key()}}
+	within(t, f, func(t *testing.T, v *Verifier, _ *records) {
+		synctest.Wait()
+		token := m.token(t)
+		if _, err := v.Verify(t.Context(), "192.0.2.2:1", token); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			time.Sleep(2 * askEvery)
+			if _, err := v.Verify(t.Context(), "192.0.2.1:1", newMaker(t, fmt.Sprint(n)).token(t)); !errors.Is(err, ErrInvalid) {
+				t.Error(err)
+			}
+		}
+		if f.count() < 4 {
+			t.Fatalf("the keys were fetched %d times", f.count())
+		}
+		time.Sleep(time.Second) // the places of the checks before are given back
+		for v.checks.places.Try(turns.Owner{Session: "busy"}) { // whoever has to wait waits for good
+			continue
+		}
+		if _, err := v.Verify(t.Context(), "192.0.2.2:1", token); err != nil {
+			t.Errorf("a token that is known waits: %v", err)
+		}
+		f.set(func() { f.keys = []jose.JSONWebKey{newMaker(t, "b").key()} })
+		v.checks = newChecks(1)
+		time.Sleep(2 * refreshEvery)
+		if _, err := v.Verify(t.Context(), "192.0.2.2:1", token); !errors.Is(err, ErrInvalid) {
+			t.Errorf("its key is gone: %v", err)
+		}
+	})
+}
+
+// N3: what cannot be checked in time is not said to be wrong.
+func TestN3ABusyCheckIsNoRefusal(t *testing.T) {
+	m := newMaker(t, "a")
+	f := &fakeIssuer{keys: []jose.JSONWebKey{m.key()}}
+	within(t, f, func(t *testing.T, v *Verifier, _ *records) {
+		synctest.Wait()
+		for v.checks.places.Try(turns.Owner{Session: "busy"}) {
+			continue
+		}
+		began := time.Now()
+		if _, err := v.Verify(t.Context(), "", m.token(t)); !errors.Is(err, ErrUnavailable) || time.Since(began) != turnPatience {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
