@@ -22,7 +22,7 @@ func (s *Supervisor) exchange(before, made map[string]*living) *Catalog {
 			return nil
 		}
 	}
-	next := *last
+	next := *last // what rules know of all the other tools stays: it is by names, which are the same
 	next.changed = make(chan struct{})
 	next.Changed = next.changed
 	next.entries, next.Tools = maps.Clone(last.entries), slices.Clone(last.Tools)
@@ -40,7 +40,6 @@ func (s *Supervisor) exchange(before, made map[string]*living) *Catalog {
 			next.entries[t.Name], next.Tools[at] = s.entry(l, t, input), t
 		}
 	}
-	next.later()
 	return &next
 }
 

@@ -28,7 +28,7 @@ type governed struct {
 	peers   func() map[Peer]*rules.Target
 	names   func() map[string]bool   // made when it is used
 	ruled   *atomic.Bool             // somebody has asked for peers or names, of this catalog or another
-	number  uint64                   // of the catalog
+	number  uint64                   // of the catalog, and of those that differ from it in plain tools alone
 	servers map[string]*living       // that have tools of their own, by their names
 	offers  map[*living]*peer.Offers // of the peers, as they are in the catalog
 	lists   *nameLists
@@ -86,11 +86,6 @@ func (c *Catalog) govern(others others, claims map[claim.Claim][]string) {
 	}
 	c.own(others, claims)
 	c.governed.tools = sync.OnceValue(c.toolNames)
-	c.later()
-}
-
-// later sets what is made of the catalog when it is used, and is not the same for another one with the same names.
-func (c *Catalog) later() {
 	c.governed.number = catalogs.Add(1)
 	c.governed.lists = &nameLists{of: map[original]*rules.NameList{}}
 	c.governed.names = sync.OnceValue(c.allNames)

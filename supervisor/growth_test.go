@@ -15,9 +15,8 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// changing returns what applies n tools again, of which one has changed.
-func changing(tb testing.TB, n int) func() {
-	tb.Helper()
+// manyTools returns a supervisor of n plain tools, and these.
+func manyTools(n int) (*supervisor.Supervisor, []manifest.Tool) {
 	s := supervisor.New(supervisor.Options{
 		Build: map[manifest.Kind]supervisor.Build{manifest.Simple: func(t manifest.Tool) (supervisor.Provider, error) { return &fake{tool: t}, nil }},
 		Log:   slog.New(slog.DiscardHandler),
@@ -30,6 +29,13 @@ func changing(tb testing.TB, n int) func() {
 		}
 	}
 	s.Apply(tools)
+	return s, tools
+}
+
+// changing returns what applies n tools again, of which one has changed.
+func changing(tb testing.TB, n int) func() {
+	tb.Helper()
+	s, tools := manyTools(n)
 	round := 0
 	return func() {
 		round++
@@ -45,6 +51,38 @@ func TestL3AReloadMakesNothingOfUnchangedToolsAgain(t *testing.T) {
 	const n = 2000
 	if got := testing.AllocsPerRun(5, changing(t, n)) / n; got > 0.2 {
 		t.Errorf("%.2f allocations for each tool that has not changed", got)
+	}
+}
+
+// S1, S2: after a reload of one tool nobody waits until what rules know of all the others is made again.
+func TestS1AReloadLeavesTheTargetsOfUnchangedTools(t *testing.T) {
+	const n = 2000
+	s, tools := manyTools(n)
+	caller := func() {
+		c := s.Catalog()
+		c.Named("tool00001")
+		c.TargetOfPrompt("none")
+		for i := range tools {
+			if c.Target(tools[i].Name) == nil {
+				t.Fatal("a tool has no target")
+			}
+		}
+	}
+	caller()
+	before := s.Catalog().Target("tool00001")
+	round := 0
+	made := testing.AllocsPerRun(5, func() {
+		round++
+		tools[n/2].Description = fmt.Sprint(round)
+		tools[n/2].Annotations = &mcp.ToolAnnotations{ReadOnlyHint: round%2 == 0}
+		s.Apply(tools)
+		caller()
+	})
+	if made /= n; made > 0.3 {
+		t.Errorf("%.2f allocations for each tool that has not changed", made)
+	}
+	if s.Catalog().Target("tool00001") != before {
+		t.Error("the target of a tool that has not changed is another one")
 	}
 }
 
