@@ -38,12 +38,13 @@ type gift struct {
 type between struct {
 	mu       sync.Mutex // guards the fields that follow
 	phase    phase
-	holds    bool // no further request is to begin
-	looks    int  // since holds was set
-	reading  bool // Conn.Read is being called
-	peeked   bool // net/http has ahead: it reads a byte to see whether the client is there
-	received bool // another program has accepted it, and no request was read since
-	held     bool // no request is to begin; Close gives the connection away
+	holds    bool   // no further request is to begin
+	looks    int    // since holds was set
+	reading  bool   // Conn.Read is being called
+	peeked   bool   // net/http has ahead: it reads a byte to see whether the client is there
+	received bool   // another program has accepted it, and no request was read since
+	held     bool   // no request is to begin; Close gives the connection away
+	unread   unread // has no lock
 	gift
 }
 
@@ -158,6 +159,7 @@ func (c *conn) ended(more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase, c.served = idle, true
+	c.unread.before.Store(0)
 	if more || c.peeked && !c.holds {
 		c.phase, c.ahead = arriving, nil
 	}

@@ -20,7 +20,8 @@ import (
 // without a request. Of several addresses or callers with the most, the one whose
 // connection is the oldest loses it.
 type connections struct {
-	most int
+	most    int
+	writing atomic.Int64 // connections to which something is being written
 
 	mu      sync.Mutex // guards what follows
 	room    sync.Cond  // a connection or a listener was closed, or there are pending connections

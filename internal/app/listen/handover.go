@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
@@ -143,8 +142,12 @@ func (s *State) Len() int { return len(s.Conns) + len(s.Ahead) }
 
 // gifts returns the connections as they were given away.
 func (s *State) gifts() (given []gift) {
+	served := make(map[int]bool, len(s.Served))
+	for _, fd := range s.Served {
+		served[fd] = true
+	}
 	for _, fd := range s.Conns {
-		given = append(given, gift{fd: fd, served: slices.Contains(s.Served, fd)})
+		given = append(given, gift{fd: fd, served: served[fd]})
 	}
 	for fd, ahead := range s.Ahead {
 		given = append(given, gift{fd: fd, served: true, ahead: ahead})

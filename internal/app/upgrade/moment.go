@@ -41,7 +41,7 @@ type Moment struct {
 // has begun before asks something after all, or takes long, requests begin again, until they have waited for the Grace
 // all in all. After the Grace calls may take long: on a machine that has too much to do, all of them do. Those that have
 // asked something are waited for until Answers are over. No request waits for a call that has had all of the Grace, such
-// as one that nobody answers (SPEC N2). After an error all goes on as before.
+// as one that nobody answers, or for an answer that its client has not read for as long (SPEC N2). After an error all goes on as before.
 func (m *Moment) Find(ctx context.Context) (began time.Time, err error) {
 	asking, cancel := context.WithTimeout(ctx, m.patience())
 	defer cancel()
@@ -55,7 +55,7 @@ func (m *Moment) Find(ctx context.Context) (began time.Time, err error) {
 		case serving.Err() != nil:
 			return asked > 0
 		}
-		return asked > 0 || m.Calls.Longest() > longCall
+		return asked > 0 || m.Calls.Longest() > longCall || m.Web.Unread(longCall) > 0
 	}
 	for paused := time.Duration(0); ; paused += time.Since(began) {
 		for later() && pace.Sleep(asking, quietPause) {
@@ -87,8 +87,10 @@ func (m *Moment) Until(began time.Time) time.Time { return began.Add(m.Grace) }
 
 // Quiet waits until ctx ends or no request is being answered, but for calls that wait for an approval, or for an answer
 // of their client, or have had all of the grace. It reports whether there are such as wait for a client or have had it.
+// The connections of clients that have not read their answer in all of the grace are closed.
 func (m *Moment) Quiet(ctx context.Context) (left bool) {
 	m.quiet(ctx, func() bool { return false })
+	m.Web.CutUnread(m.Grace)
 	return m.stuck() > 0
 }
 
@@ -113,7 +115,7 @@ func (m *Moment) quiet(ctx context.Context, later func() bool) bool {
 		parked := m.Calls.Parked() + m.stuck()
 		var answers int
 		asks, answers = m.Web.Looks()
-		if asks > 0 || max(answers, m.Answering()) > parked || m.Calls.InFlight() > parked {
+		if asks > 0 || max(answers, m.Answering())-m.Web.Unread(m.Grace) > parked || m.Calls.InFlight() > parked {
 			quiet = -1
 		}
 	}

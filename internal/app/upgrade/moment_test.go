@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/listen"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // load is what calls there are.
@@ -152,5 +154,48 @@ func TestQ1ARequestThatArrivesAtTheMoment(t *testing.T) {
 	}
 	if n := answered.Load(); n != 2 {
 		t.Errorf("%d requests were answered; want 2", n)
+	}
+}
+
+// SPEC N2: a client that does not read its answer makes an upgrade look for another moment, and no request wait.
+func TestN2AnAnswerThatNobodyReadsAtTheMoment(t *testing.T) {
+	const grace = 2 * time.Second
+	ended := make(chan struct{})
+	web := listen.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		listen.HeadersRead(r.Context(), false)
+		_, _ = w.Write(make([]byte, 64<<20))
+	}), slog.New(slog.DiscardHandler))
+	defer web.Cut()
+	if err := web.Listen(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(web.URL(), "http://"), "/mcp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	testkit.Eventually(t, "the client lets the answer wait", func() bool { return web.Unread(longCall) == 1 })
+	l := &load{}
+	m := Moment{
+		Web: web, Calls: l, Grace: grace, Answers: time.Hour, Asked: func() (int, int) { return 0, 0 },
+		Answering: func() int { return 1 }, Ended: func() bool { return false }, Log: slog.New(slog.DiscardHandler),
+	}
+	began, err := m.Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if waited := time.Since(began); waited > grace/2 {
+		t.Errorf("requests waited for %s", waited)
+	}
+	m.Answering = l.InFlight
+	limited, cancel := context.WithTimeout(t.Context(), grace)
+	defer cancel()
+	m.Quiet(limited)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the answer is not given up")
 	}
 }
