@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/cluster/replicas"
 	"github.com/orla-project/orla/internal/kind/webhook"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
@@ -65,8 +66,11 @@ func passedOn(w http.ResponseWriter, r *http.Request) *http.Request {
 }
 
 const (
-	// maxFinding bounds the answers of services for which another replica is looked for at once: anybody can send some.
-	maxFinding = 16
+	// maxFinding bounds the answers of services for which another replica is looked for at once, maxToFind those that wait for that,
+	// and findPatience how long: anybody can send some.
+	maxFinding   = 16
+	maxToFind    = 512
+	findPatience = 5 * time.Second
 	// maxCallID is longer than the id of any call.
 	maxCallID = 64
 )
@@ -76,22 +80,21 @@ func (s *Shared) Callbacks(own *webhook.Callbacks) http.Handler {
 	if s == nil {
 		return own
 	}
-	finding := make(chan struct{}, maxFinding)
+	finding := turns.NewDoor(maxFinding, maxToFind, findPatience)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("request_id")
 		if passed.From(r.Context()) != nil || own.Waits(id) || len(id) > maxCallID {
 			own.ServeHTTP(w, r)
 			return
 		}
-		select {
-		case finding <- struct{}{}:
-		default:
+		network := turns.NetworkOf(r.RemoteAddr)
+		if !finding.Enter(r.Context(), network) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "too many answers come for calls of other replicas", http.StatusServiceUnavailable)
 			return
 		}
 		to := s.Find(r.Context(), waitsPath+url.PathEscape(id))
-		<-finding
+		finding.Leave(network)
 		if to == "" {
 			own.ServeHTTP(w, r)
 			return

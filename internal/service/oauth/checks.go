@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// maxWaiting bounds the checks that wait for their turn. A network has at most half of what others leave.
+	// maxWaiting bounds the checks that wait for their turn.
 	maxWaiting = 512
 	// turnPatience is how long a check waits for its turn.
 	turnPatience = 10 * time.Second
@@ -16,33 +16,20 @@ const (
 
 // checks bound what is checked of tokens at once: anybody can make up tokens, and to see that a signature is not the issuer's takes
 // up to some milliseconds (SPEC N2, S2).
-type checks struct {
-	places  *turns.Queue
-	waiting *turns.Shares // of maxWaiting
-}
+type checks struct{ door *turns.Door }
 
 // newChecks returns checks that take half of the processors for half of the time at most.
 func newChecks(processors int) checks {
-	return checks{turns.NewQueue(max(1, processors/2), 0), turns.NewShares(maxWaiting)}
+	return checks{turns.NewDoor(max(1, processors/2), maxWaiting, turnPatience)}
 }
 
 // inTurn does work for a network, in its turn. The Refusal says why it was not done.
-func (c checks) inTurn(ctx context.Context, from turns.Owner, work func()) *Refusal {
-	if !c.waiting.Try(from, 1) {
-		return busy
-	}
-	limited, cancel := context.WithTimeout(ctx, turnPatience)
-	defer cancel()
-	err := c.places.Take(limited, from)
-	c.waiting.Give(from, 1)
-	if err != nil {
-		return busy
+func (c checks) inTurn(ctx context.Context, network string, work func()) *Refusal {
+	if !c.door.Enter(ctx, network) {
+		return &Refusal{Of: ErrUnavailable, Reason: "too many tokens are being checked; try again later"}
 	}
 	began := time.Now()
-	defer func() { time.AfterFunc(time.Since(began), func() { c.places.Give(from) }) }()
+	defer func() { time.AfterFunc(time.Since(began), func() { c.door.Leave(network) }) }()
 	work()
 	return nil
 }
-
-// busy refuses a token that could not be checked in time.
-var busy = &Refusal{Of: ErrUnavailable, Reason: "too many tokens are being checked; try again later"}

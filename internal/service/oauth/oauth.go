@@ -170,7 +170,7 @@ func (v *Verifier) Verify(ctx context.Context, from, token string) (*Caller, err
 	if caller := v.accepted.find(hash, set, v.now()); caller != nil {
 		return caller, nil
 	}
-	payload, refused := v.signed(ctx, turns.Owner{Session: turns.NetworkOf(from)}, token)
+	payload, refused := v.signed(ctx, turns.NetworkOf(from), token)
 	if refused != nil {
 		v.log.Debug("an access token was refused", "err", refused)
 		return nil, refused
@@ -204,16 +204,16 @@ func refusef(format string, args ...any) *Refusal {
 }
 
 // signed returns the payload of a token that a key of the issuer has signed.
-func (v *Verifier) signed(ctx context.Context, from turns.Owner, token string) (payload []byte, refused *Refusal) {
+func (v *Verifier) signed(ctx context.Context, network, token string) (payload []byte, refused *Refusal) {
 	var parsed *jose.JSONWebSignature
-	if busy := v.checks.inTurn(ctx, from, func() { parsed, refused = parse(token) }); busy != nil || refused != nil {
+	if busy := v.checks.inTurn(ctx, network, func() { parsed, refused = parse(token) }); busy != nil || refused != nil {
 		return nil, cmp.Or(busy, refused)
 	}
 	verify := func(candidates []jose.JSONWebKey) (payload []byte, busy *Refusal) {
 		if len(candidates) == 0 {
 			return nil, nil
 		}
-		busy = v.checks.inTurn(ctx, from, func() { payload = verifiedBy(parsed, candidates) })
+		busy = v.checks.inTurn(ctx, network, func() { payload = verifiedBy(parsed, candidates) })
 		return payload, busy
 	}
 	header := parsed.Signatures[0].Protected
