@@ -70,7 +70,7 @@ var uncontained = map[string]struct {
 	"internal/cluster/kubeapi.New":                     {1, own},
 	"internal/cluster/kubeapi.tlsOf":                   {2, own},
 	"internal/cluster/replicas.New":                    {1, own},
-	"internal/cluster/replicas.Replicas.Listen":        {1, below},
+	"internal/cluster/replicas.Replicas.Listen":        {3, below},
 	"internal/cluster/replicas.Replicas.keep":          {1, own},
 	"internal/service/outbound.sendBy":                 {1, own},
 	"internal/launch/trees.Tagger.Begin":               {1, own},

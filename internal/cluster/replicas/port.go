@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"container/list"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -15,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -154,17 +156,76 @@ const (
 	maxHead = 1 << 20
 )
 
+// maxStrangers bounds the connections to the second port on which no replica has asked anything. For one more, the oldest is closed.
+const maxStrangers = 256
+
+// strangers are these connections: whoever reaches the port can make some, and each takes a descriptor (SPEC N2).
+type strangers struct {
+	mu    sync.Mutex // guards the fields that follow
+	order list.List  // of net.Conn, the oldest first
+	at    map[net.Conn]*list.Element
+}
+
+// follow notes that a connection has come or gone.
+func (s *strangers) follow(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if oldest, ok := s.add(c).(*tls.Conn); ok {
+			_ = oldest.NetConn().Close() // Close of a tls.Conn may wait for its peer
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.remove(c)
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// add adds a connection, and returns the one that has to go; nil for none.
+func (s *strangers) add(c net.Conn) (oldest net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil {
+		s.at = map[net.Conn]*list.Element{}
+	}
+	s.at[c] = s.order.PushBack(c)
+	if s.order.Len() <= maxStrangers {
+		return nil
+	}
+	oldest, _ = s.order.Remove(s.order.Front()).(net.Conn)
+	delete(s.at, oldest)
+	return oldest
+}
+
+// remove takes a connection out, if it is there.
+func (s *strangers) remove(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := s.at[c]; at != nil {
+		s.order.Remove(at)
+		delete(s.at, c)
+	}
+}
+
+// connKey is the key of a request's net.Conn in its context.
+type connKey struct{}
+
 // Listen serves the second port on a listener: what is held here, and passed, for what another replica passes on. end closes
 // it, when everything that is being answered is.
 func (r *Replicas) Listen(on net.Listener, passed http.Handler) (end func(context.Context)) {
 	mux := http.NewServeMux()
 	mux.HandleFunc(capsulePath+"{capsule}", r.serveHeld)
 	mux.Handle("/", passed)
+	unknown := new(strangers)
 	server := &http.Server{
+		ConnState:   unknown.follow,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 || !r.knows(q.Context(), digestOf(q.TLS.PeerCertificates[0].Raw)) {
+				w.Header().Set("Connection", "close")
 				http.Error(w, "this port is for the replicas of this Orla", http.StatusForbidden)
 				return
+			}
+			if c, ok := q.Context().Value(connKey{}).(net.Conn); ok {
+				unknown.remove(c)
 			}
 			mux.ServeHTTP(w, q)
 		}),

@@ -3,11 +3,13 @@ package replicas
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -214,6 +216,59 @@ func TestP4OnlyReplicasAtTheSecondPort(t *testing.T) {
 	meet(time.Now(), a, wrong)
 	if _, _, err := get(a); err == nil || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("another program at the address: %v", err)
+	}
+}
+
+// SPEC N2: who only connects to the second port, or has a certificate that is in no Lease, takes a bounded number of descriptors, and
+// none of a replica.
+func TestN2StrangersAtTheSecondPort(t *testing.T) {
+	a, b := newReplica(t, "a"), newReplica(t, "b")
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := b.Listen(on, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }))
+	defer end(context.Background())
+	for _, r := range []*Replicas{a, b} {
+		other := there(r.self, time.Now())
+		other.Metadata.Annotations[noteAddress], other.Metadata.Annotations[noteDigest] = on.Addr().String(), r.digest
+		meet(time.Now(), map[*Replicas]*Replicas{a: b, b: a}[r], other)
+	}
+	ask := func() string {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+b.self+"/x", nil)
+		resp, err := a.transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, _ := io.ReadAll(resp.Body)
+		return string(body)
+	}
+	from := ask()
+	var all []net.Conn
+	for range maxStrangers + 10 {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", on.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		all = append(all, c)
+	}
+	for i, c := range all {
+		if i < 10 {
+			_ = c.SetReadDeadline(time.Now().Add(headTime / 2)) // after all of it, each is closed
+			if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("the oldest connection stays: %v", err)
+			}
+			continue
+		}
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d is closed: %v", i, err)
+		}
+	}
+	if again := ask(); again != from {
+		t.Errorf("the connection of a replica was closed: %s and %s", from, again)
 	}
 }
 
