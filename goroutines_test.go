@@ -121,7 +121,7 @@ var uncontained = map[string]struct {
 	"mcpbridge.audience.listChanged":                   {1, own},
 	"mcpbridge/transport/httpfront.access.during":      {1, own},
 	"mcpbridge/transport/httpfront.Front.waitTurn":     {1, own},
-	"internal/service/oauth.checks.inTurn":             {1, own},
+	"internal/call/turns.Door.Do":                      {1, own},
 	"mcpbridge/transport/httpfront.Front.worked":       {1, own},
 	"mcpbridge/transport/stdio.workers.run":            {1, below},
 	"mcpbridge.conversations.park":                     {1, own},

@@ -26,6 +26,7 @@ const (
 	maxBody     = 4 << 20  // of a request, in bytes
 	maxLogin    = 16 << 10 // of a login
 	maxLogins   = 8        // that ask the authorization server at once; a network has at most half of what others leave
+	maxBodies   = 512      // of logins, that wait until they are read
 	maxRefused  = 10       // lines about refused logins in the log in a minute
 )
 
@@ -56,10 +57,16 @@ type Console struct {
 	files    func() map[string]file
 	requests *turns.Shares // of maxRequests
 	streams  *turns.Shares // of maxStreams
-	logins   *turns.Shares // of maxLogins, for answers of the authorization server
-	tickets  *turns.Shares // of as many, for logins that begin: as a rule they ask nobody
+	entering entering
 	over     context.Context
 	end      context.CancelFunc
+}
+
+// entering bounds what somebody makes Orla do who is not in yet.
+type entering struct {
+	logins  *turns.Shares // of maxLogins, for answers of the authorization server
+	tickets *turns.Shares // of as many, for logins that begin: as a rule they ask nobody
+	bodies  *turns.Door   // where the bodies of logins are read
 }
 
 // New returns a Console, which uses nothing until somebody asks for a link.
@@ -77,7 +84,7 @@ func New(opts Options) *Console {
 	c := &Console{
 		opts: opts, files: sync.OnceValue(readFiles), over: over, end: end,
 		requests: turns.NewShares(maxRequests), streams: turns.NewShares(maxStreams),
-		logins: turns.NewShares(maxLogins), tickets: turns.NewShares(maxLogins),
+		entering: entering{turns.NewShares(maxLogins), turns.NewShares(maxLogins), turns.NewDoor(1, maxBodies, loginWait)},
 	}
 	c.doors.Store(&Doors{})
 	return c

@@ -3,11 +3,14 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // Doors are how else than by a link somebody gets in. The zero value is none.
@@ -104,7 +107,12 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		Answer string `json:"answer"` // of the authorization server, to a ticket
 		Ticket
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLogin)).Decode(&asked); err != nil {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLogin))
+	if err == nil && !c.entering.bodies.Do(r.Context(), turns.NetworkOf(r.RemoteAddr), func() { err = json.Unmarshal(body, &asked) }) {
+		refuse(w, http.StatusTooManyRequests, "Too many are logging in at once.", "try again")
+		return
+	}
+	if err != nil {
 		refuse(w, http.StatusBadRequest, "the request's body is not a login", "")
 		return
 	}

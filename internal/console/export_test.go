@@ -1,6 +1,9 @@
 package console
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Access is who may get in.
 type Access struct{ a *access }
@@ -42,6 +45,12 @@ func (a Access) Knows(token string) bool { return a.a.find(token, time.Now()) !=
 
 // Clear ends all sessions.
 func (a Access) Clear() { a.a.clear() }
+
+// Busy has another network read the body of a login until the function that it returns is called.
+func (c *Console) Busy(ctx context.Context) (done func()) {
+	c.entering.bodies.Enter(ctx, "another")
+	return func() { c.entering.bodies.Leave("another") }
+}
 
 // Files are the files of the page.
 func Files() map[string]string {

@@ -49,7 +49,7 @@ func (c *Console) ask(w http.ResponseWriter, r *http.Request, places *turns.Shar
 // ticket begins a login at the authorization server.
 func (c *Console) ticket(w http.ResponseWriter, r *http.Request) {
 	var t Ticket
-	if c.ask(w, r, c.tickets, func(ctx context.Context, l *Login) (err error) {
+	if c.ask(w, r, c.entering.tickets, func(ctx context.Context, l *Login) (err error) {
 		t, err = l.Begin(ctx, redirectOf(r))
 		return err
 	}) {
@@ -60,7 +60,7 @@ func (c *Console) ticket(w http.ResponseWriter, r *http.Request) {
 // byAnswer returns the token for the answer of the authorization server. Without one, it answers with why. That the browser
 // which brings the answer is the one that began is certain by the verifier, without which the code is worth nothing.
 func (c *Console) byAnswer(w http.ResponseWriter, r *http.Request, t Ticket, said string) (token string, ok bool) {
-	ok = c.ask(w, r, c.logins, func(ctx context.Context, l *Login) (err error) {
+	ok = c.ask(w, r, c.entering.logins, func(ctx context.Context, l *Login) (err error) {
 		token, err = l.Finish(ctx, redirectOf(r), t, said)
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -192,5 +193,36 @@ func TestO3LoginsThatWaitForTooLong(t *testing.T) {
 		c.Close() // nobody waits after it
 		close(wait)
 		all.Wait()
+	})
+}
+
+// N2, S2: bodies of logins, which anybody can send, are read in turn.
+func TestN2BodiesOfLoginsAreReadInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := console.New(console.Options{API: http.NotFoundHandler(), Instance: "a1", Log: slog.New(slog.DiscardHandler)})
+		defer c.Close()
+		login := func() int {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}),
+				http.MethodPost, "/console/login", strings.NewReader(`{"code":"x"}`))
+			r.Host = "localhost"
+			r.Header.Set("Origin", "http://localhost")
+			r.Header.Set("Content-Type", "application/json")
+			c.ServeHTTP(w, r)
+			return w.Code
+		}
+		if got := login(); got != http.StatusForbidden {
+			t.Errorf("a wrong code: %d", got)
+		}
+		time.Sleep(time.Second)
+		done := c.Busy(t.Context())
+		began := time.Now()
+		if got := login(); got != http.StatusTooManyRequests || time.Since(began) < time.Second {
+			t.Errorf("beside another that lasts: %d after %v", got, time.Since(began))
+		}
+		done()
+		if got := login(); got != http.StatusForbidden {
+			t.Errorf("after it: %d", got)
+		}
 	})
 }

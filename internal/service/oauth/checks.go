@@ -25,11 +25,8 @@ func newChecks(processors int) checks {
 
 // inTurn does work for a network, in its turn. The Refusal says why it was not done.
 func (c checks) inTurn(ctx context.Context, network string, work func()) *Refusal {
-	if !c.door.Enter(ctx, network) {
+	if !c.door.Do(ctx, network, work) {
 		return &Refusal{Of: ErrUnavailable, Reason: "too many tokens are being checked; try again later"}
 	}
-	began := time.Now()
-	defer func() { time.AfterFunc(time.Since(began), func() { c.door.Leave(network) }) }()
-	work()
 	return nil
 }
