@@ -257,7 +257,7 @@ var imports = map[string][]string{
 	"internal/app/cli/packaged": {
 		"internal/app/cli/running", "internal/deps/versions", "internal/file/regularfile", "internal/file/yamldoc",
 		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version", "internal/app/wiring",
-		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/toolfile",
+		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/keys", "manifest/toolfile",
 	},
 	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
 	"internal/app/cli/upgrading":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/pace"},

@@ -286,6 +286,8 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 		case old.Source.Kind == lockfile.Local && c.Entry.Source.Kind == lockfile.Local: // somebody works on it
 		case old.Commit != "" && c.Entry.Commit != old.Commit:
 			return moved(*old, c.Entry.Commit)
+		case old.Image != "" && c.Entry.Image != "" && old.Image != c.Entry.Image:
+			return fmt.Errorf("%s %s: the image %s had the digest %s when it was installed, and has %s now: somebody moved its tag; orla install without a name installs the one that the lock has", name, old.Version, c.Tool.Isolation.Image, old.Image, c.Entry.Image)
 		case old.Digest != c.Entry.Digest:
 			return fmt.Errorf("%s %s is installed with another tree: it has digest %s, and this one %s", name, old.Version, old.Digest, c.Entry.Digest)
 		}
@@ -310,6 +312,23 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	}
 	c.Entry.Serves = c.Before == nil || manifest.CompareVersions(c.Entry.Version, c.Before.Version) >= 0 || !s.IsThere(*c.Before)
 	return nil
+}
+
+// IsOfLock reports whether it has to be what the lock has.
+func (c *Candidate) IsOfLock() bool { return c.shown.again }
+
+// KnownImage is the digest of its image that the lock has; "" for none.
+func (c *Candidate) KnownImage() string {
+	if old := c.session.Lock.Find(c.Entry.Name, c.Entry.Version); old != nil && old.Digest == c.Entry.Digest {
+		return old.Image
+	}
+	return ""
+}
+
+// FixImage records the digest of the image that the package names by a tag. An error says that the lock has this version with another one.
+func (c *Candidate) FixImage(ctx context.Context, digest string) error {
+	c.Entry.Image = digest
+	return c.session.compare(ctx, c)
 }
 
 // elsewhere are those of accepted permissions that a package asks for still and that this machine can enforce: another machine with

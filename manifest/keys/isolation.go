@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/orla-project/orla/internal/service/secret"
@@ -138,6 +139,17 @@ func CheckImage(name string) error {
 		return fmt.Errorf("must be the name of an image, such as docker.io/library/alpine:3.20: [HOST/]NAME[:TAG][@sha256:DIGEST], got %q", name)
 	}
 	return nil
+}
+
+// PinnedImage is an image by a digest in place of its tag, so that it is always the same one. An image that is named by a digest stays as it is.
+func PinnedImage(name, digest string) string {
+	if strings.Contains(name, "@") {
+		return name
+	}
+	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
+		name = name[:at]
+	}
+	return name + "@" + digest
 }
 
 // MissingInterpreter says what it means that an interpreter is not on this machine, for a

@@ -362,6 +362,7 @@ func (p *packages) grant(t *manifest.Tool, entry *lockfile.Package, operator con
 		}
 		return nil
 	}
+	entry.PinImage(t)
 	switch mode := manifest.IsolationMode(operator.Isolation); {
 	case mode == manifest.IsolationNone:
 		t.Isolation = manifest.Isolation{Resources: t.Isolation.Resources}

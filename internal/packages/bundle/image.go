@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/orla-project/orla/manifest/keys"
 )
 
 // mebibyte is the unit in which sizes are said.
@@ -65,18 +67,7 @@ func (m *Made) Pin(ctx context.Context, engine string) error {
 
 // pin makes Image, and the resource, name a digest, unless they do.
 func (m *Made) pin(sum digest.Digest) {
-	if strings.Contains(m.Image, "@") {
-		return
-	}
-	pinned := repository(m.Image) + "@" + sum.String()
+	pinned := keys.PinnedImage(m.Image, sum.String())
 	m.Resource = bytes.Replace(m.Resource, []byte(scalar(m.Image)), []byte(scalar(pinned)), 1)
 	m.Image = pinned
-}
-
-// repository returns the name of an image without its tag.
-func repository(image string) string {
-	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
-		return image[:at]
-	}
-	return image
 }

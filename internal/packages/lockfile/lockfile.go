@@ -41,6 +41,8 @@ type Package struct {
 	Tag    string `json:"tag,omitempty"`
 	Commit string `json:"commit,omitempty"`
 	Digest string `json:"digest"` // h1: of the tree
+	// Image is the digest of the image that the package names by a tag, which can be moved; "" if it names none, or by a digest.
+	Image string `json:"image,omitempty"`
 	// Permissions are what was granted, sorted.
 	Permissions []string `json:"permissions,omitempty"`
 	// Unenforced are those of them that were accepted although Orla cannot hold the package to them.
@@ -227,6 +229,9 @@ func (p *Package) check(wrong func(key, format string, args ...any)) {
 	}
 	if !digest().MatchString(p.Digest) {
 		wrong(".digest", "%q is not a digest, which is h1: and 44 characters", p.Digest)
+	}
+	if p.Image != "" && !content().MatchString(p.Image) {
+		wrong(".image", "%q is not the digest of an image, which is sha256: and 64 characters", p.Image)
 	}
 	if p.Commit != "" && !commit().MatchString(p.Commit) {
 		wrong(".commit", "%q is not a whole commit id", p.Commit)

@@ -26,7 +26,7 @@ func example() *lockfile.Lock {
 		Tools:        map[string]string{"fs": "sha256:" + strings.Repeat("2", 64)},
 	})
 	l.Put(lockfile.Package{Name: "fs", Version: "1.10.0", Source: lockfile.Source{Kind: lockfile.Local, URL: "/x # y: z"}, Digest: zero, Unsigned: true})
-	l.Put(lockfile.Package{Name: "true", Version: "1.0.0-rc.1+b", Source: lockfile.Source{Kind: lockfile.Local, URL: "- 0x1"}, Digest: zero})
+	l.Put(lockfile.Package{Name: "true", Version: "1.0.0-rc.1+b", Source: lockfile.Source{Kind: lockfile.Local, URL: "- 0x1"}, Digest: zero, Image: "sha256:" + strings.Repeat("3", 64)})
 	return &l
 }
 
@@ -82,6 +82,7 @@ func TestM5LockIsReadStrictly(t *testing.T) {
 		{"<<<<<<< HEAD\nversion: 1\n=======\n", "orla.lock:"},
 		{entry + "    signer: x\n    unsigned: true\n", "does not go with signer"},
 		{entry + "    dependencies: {a: md5:1}\n", "is not a digest"},
+		{entry + "    image: example.com/a:1\n", "is not the digest of an image"},
 	} {
 		if _, err := lockfile.Parse("orla.lock", []byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s\ngives %v; want %s", c.text, err, c.want)

@@ -47,6 +47,7 @@ func (l *Lock) Text() []byte {
 		w.pair("    tag", p.Tag)
 		w.pair("    commit", p.Commit)
 		w.pair("    digest", p.Digest)
+		w.pair("    image", p.Image)
 		w.list("    permissions", p.Permissions)
 		w.list("    unenforced", p.Unenforced)
 		w.pair("    signer", p.Signer)

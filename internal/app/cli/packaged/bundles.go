@@ -98,6 +98,9 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 		return nil, packages.OneVersion(*before)
 	}
 	if made.Image != "" {
+		if _, err := exec.LookPath(engine); err != nil {
+			return nil, fmt.Errorf("the image %s is run by %s, which is not in PATH: a server of a registry runs its engine by its name alone", made.Image, engine)
+		}
 		if err := c.pull(ctx, made, puller{engine, int64(p.cfg.MaxEnvironment)}, w); err != nil {
 			return nil, err
 		}
@@ -179,7 +182,8 @@ func (c command) notes(made *bundle.Made) {
 	}
 }
 
-// engineOf is the program of the container engine.
+// engineOf is the container engine by its name in PATH: so a lock is the same for machines that have it elsewhere, and nothing
+// is run that only the orla.yaml of a repository of others names.
 func engineOf(cfg *config.Loaded) string {
 	if cfg.ContainerEngine != config.Auto && cfg.ContainerEngine != config.NoEngine {
 		return filepath.Base(cfg.ContainerEngine)

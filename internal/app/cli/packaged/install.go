@@ -202,13 +202,17 @@ func (c command) installOne(ctx context.Context, p *place, word string, w wanted
 	}
 	defer candidate.Discard()
 	c.missing(ctx, candidate)
+	o, err := c.offer(ctx, p, candidate, false)
+	if err != nil {
+		return err
+	}
 	if w.frozen && !frozen(s.Lock, candidate) {
 		return fmt.Errorf("installing %s %s would change %s, and --frozen forbids that", candidate.Entry.Name, candidate.Entry.Version, p.store.Lock)
 	}
 	if err := c.taken(p, candidate.Entry.Name); err != nil {
 		return err
 	}
-	agreed, err := c.consent(ctx, p, candidate, w.agreement)
+	agreed, err := c.consent(ctx, p, o, w.agreement)
 	if err != nil {
 		return err
 	}
@@ -279,7 +283,11 @@ func (c command) installEntry(ctx context.Context, p *place, s *packages.Session
 		return err
 	}
 	defer candidate.Discard()
-	agreed, err := c.consent(ctx, p, candidate, w.agreement)
+	o, err := c.offer(ctx, p, candidate, w.frozen)
+	if err != nil {
+		return err
+	}
+	agreed, err := c.consent(ctx, p, o, w.agreement)
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/bundle"
+	"github.com/orla-project/orla/manifest/keys"
 )
 
 // given says what will really hold for a package: what the configuration gives it by its name, if that is about this package, and
 // otherwise what a package without permissions has (SPEC M7).
-// image says how large the image is that the package names.
-func given(candidate *packages.Candidate, cfg *config.Loaded, image string) (lines []string) {
+func given(candidate offer, cfg *config.Loaded) (lines []string) {
 	name, source := candidate.Entry.Name, candidate.Entry.Source
 	word := cfg.PackageOf(name, source)
 	gives := word.Gives()
@@ -30,7 +30,12 @@ func given(candidate *packages.Candidate, cfg *config.Loaded, image string) (lin
 		lines = append(lines, "It sees its own files, and has no network.")
 	}
 	if name := candidate.Tool.Isolation.Image; name != "" {
-		lines = append(lines, "It runs in the image "+name+" ("+image+"), which a container engine or a cluster pulls, with its logins. What its tag names later may be larger.")
+		lines = append(lines, "It runs in the image "+name+" ("+candidate.image.size+"), which a container engine or a cluster pulls, with its logins.")
+		if pinned := candidate.pinned(); pinned == "" {
+			lines = append(lines, "  Its digest is not known here. What its tag names later may be another image.")
+		} else if pinned != name {
+			lines = append(lines, "  It is always the one that has the digest "+candidate.Entry.Image+".")
+		}
 	}
 	tool := candidate.Tool
 	if low := discovery.Lower(&tool, word, cfg); low != nil {
@@ -44,22 +49,64 @@ func given(candidate *packages.Candidate, cfg *config.Loaded, image string) (lin
 	return lines
 }
 
-// sizeOf says how large the image is that a package names, which may be too much for this machine. Whoever starts it pulls it later.
-func sizeOf(ctx context.Context, candidate *packages.Candidate, cfg *config.Loaded) (string, error) {
-	made := bundle.Made{Image: candidate.Tool.Isolation.Image}
-	if made.Image == "" {
-		return "", nil
+// offer is a package that somebody is asked about.
+type offer struct {
+	*packages.Candidate
+	image image
+}
+
+// image is what is known of the image that a package names.
+type image struct {
+	size  string // or why it is not known
+	loose bool   // its digest is not known
+}
+
+// offer finds the digest of the image that a package names by a tag, so that the image that was agreed to is the one that runs (SPEC M7).
+// One that is in the lock stays. keep says that the lock may not get one. An image that is too large for this machine is an error: whoever
+// starts it pulls it later.
+func (c command) offer(ctx context.Context, p *place, candidate *packages.Candidate, keep bool) (offer, error) {
+	o := offer{Candidate: candidate}
+	name := candidate.Tool.Isolation.Image
+	if name == "" {
+		return o, nil
+	}
+	known := candidate.KnownImage()
+	made := bundle.Made{Image: name}
+	if candidate.IsOfLock() && known != "" {
+		made.Image = keys.PinnedImage(name, known)
 	}
 	size, err := made.Measure(ctx, nil)
 	switch {
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+		return o, context.Cause(ctx)
 	case err != nil:
-		return "nobody here knows how large it is: " + err.Error(), nil //nolint:nilerr // the question says so
-	case size > int64(cfg.MaxEnvironment):
-		return "", tooLarge(made.Image, size, int64(cfg.MaxEnvironment))
+		o.image.size = "nobody here knows how large it is: " + err.Error()
+		if known != "" {
+			made.Image = keys.PinnedImage(name, known)
+		} else if engine := engineOf(p.cfg); engine != "" {
+			_ = made.Pin(ctx, engine) // without a digest it is a question
+		}
+	case size > int64(p.cfg.MaxEnvironment):
+		return o, tooLarge(name, size, int64(p.cfg.MaxEnvironment))
+	default:
+		o.image.size = bundle.InMiB(size)
 	}
-	return bundle.InMiB(size), nil
+	if strings.Contains(name, "@") {
+		return o, nil // the package itself fixes it
+	}
+	_, digest, fixed := strings.Cut(made.Image, "@")
+	if o.image.loose = !fixed || keep && known == ""; o.image.loose {
+		return o, nil
+	}
+	return o, candidate.FixImage(ctx, digest)
+}
+
+// pinned is the name of the image of a package by its digest; "" if that is not known.
+func (o offer) pinned() string {
+	if o.Tool.Isolation.Image == "" || o.image.loose {
+		return ""
+	}
+	return keys.PinnedImage(o.Tool.Isolation.Image, o.Entry.Image)
 }
 
 // tooLarge is the error for an image that is not pulled.

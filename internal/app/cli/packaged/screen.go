@@ -24,7 +24,7 @@ type agreement struct {
 }
 
 // describe is the text that a person agrees to. Everything in it that the package says is escaped.
-func describe(candidate *packages.Candidate, cfg *config.Loaded, image string) string {
+func describe(candidate offer, cfg *config.Loaded) string {
 	var text strings.Builder
 	e := candidate.Entry
 	line := func(format string, args ...any) {
@@ -58,7 +58,7 @@ func describe(candidate *packages.Candidate, cfg *config.Loaded, image string) s
 			line("  %s: %s", p, candidate.Reasons[i])
 		}
 	}
-	for _, one := range given(candidate, cfg, image) {
+	for _, one := range given(candidate, cfg) {
 		line("%s", one)
 	}
 	return text.String()
@@ -109,25 +109,25 @@ func asked(text *strings.Builder, title string, list, more []permission.Permissi
 }
 
 // consent shows what a package asks for, and asks what the command line did not agree to.
-func (c command) consent(ctx context.Context, p *place, candidate *packages.Candidate, by agreement) (packages.Consent, error) {
+func (c command) consent(ctx context.Context, p *place, candidate offer, by agreement) (packages.Consent, error) {
 	agreed := packages.Consent{Permissions: by.yes, Unenforced: by.unenforced}
-	image, err := sizeOf(ctx, candidate, p.cfg)
-	if err != nil {
-		return agreed, err
-	}
-	_, _ = io.WriteString(c.std.Err, describe(candidate, p.cfg, image)) // whoever cannot see it answers no
-	if (len(candidate.More) > 0 || isGivenMore(candidate, p.cfg)) && !agreed.Permissions {
+	_, _ = io.WriteString(c.std.Err, describe(candidate, p.cfg)) // whoever cannot see it answers no
+	if (len(candidate.More) > 0 || isGivenMore(candidate.Candidate, p.cfg)) && !agreed.Permissions {
 		if !c.asks() {
-			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s %s, and there is no terminal to ask on; nothing was changed", candidate.Entry.Name, wantsMore(candidate)), Hint: "--yes agrees to them"}
+			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s %s, and there is no terminal to ask on; nothing was changed", candidate.Entry.Name, wantsMore(candidate.Candidate)), Hint: "--yes agrees to them"}
 		}
 		if !c.ask(ctx, "Install it with these permissions? [y/N] ", "y", "yes") {
 			return agreed, fmt.Errorf("%w that %s gets these permissions", packages.ErrConsent, candidate.Entry.Name)
 		}
 		agreed.Permissions = true
 	}
-	if len(candidate.Unenforced) > 0 && !agreed.Unenforced {
+	unenforced := permission.Texts(candidate.Unenforced)
+	if candidate.image.loose && !candidate.IsOfLock() {
+		unenforced = append(unenforced, "that its image stays the same")
+	}
+	if len(unenforced) > 0 && !agreed.Unenforced {
 		if !c.asks() {
-			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("it is not possible to enforce %s; nothing was changed", strings.Join(permission.Texts(candidate.Unenforced), ", ")), Hint: "--accept-unenforced accepts that"}
+			return agreed, &exit.Error{Code: exit.Failed, Err: fmt.Errorf("it is not possible to enforce %s; nothing was changed", strings.Join(unenforced, ", ")), Hint: "--accept-unenforced accepts that"}
 		}
 		if !c.ask(ctx, "To accept what Orla cannot enforce, enter the name of the package: ", candidate.Entry.Name) {
 			return agreed, fmt.Errorf("%w that %s gets permissions that cannot be enforced", packages.ErrConsent, candidate.Entry.Name)

@@ -29,6 +29,7 @@ type updated struct {
 	To          string   `json:"to,omitempty"` // "" if nothing newer is there
 	Permissions []string `json:"new_permissions,omitempty"`
 	Tools       []string `json:"changed_tools,omitempty"`
+	Image       string   `json:"new_image,omitempty"`
 	State       string   `json:"state"` // newest, chosen (another version is installed), would update, updated, rolled back or failed
 	Reason      string   `json:"reason,omitempty"`
 }
@@ -89,6 +90,9 @@ func (c command) printUpdates(list []updated) error {
 		for _, p := range u.Permissions {
 			fmt.Fprintf(&text, "  new permission %s\n", terminal.Printable(p))
 		}
+		if u.Image != "" {
+			fmt.Fprintf(&text, "  new image %s\n", terminal.Printable(u.Image))
+		}
 		for _, tool := range u.Tools {
 			fmt.Fprintf(&text, "  changed definition %s\n", terminal.Printable(tool))
 		}
@@ -120,11 +124,18 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 		return u, nil
 	}
 	u.To, u.Permissions, u.Tools = candidate.Entry.Version, permission.Texts(candidate.More), changedTools(before.Tools, candidate.Entry.Tools)
+	o, err := c.offer(ctx, p, candidate, false)
+	if err != nil {
+		return u, err
+	}
+	if image := o.pinned(); candidate.Entry.Image == "" || candidate.Entry.Image != before.Image {
+		u.Image = image
+	}
 	if dryRun {
 		u.State = "would update"
 		return u, nil
 	}
-	agreed, err := c.consent(ctx, p, candidate, w.agreement)
+	agreed, err := c.consent(ctx, p, o, w.agreement)
 	if err != nil {
 		return u, err
 	}
