@@ -27,7 +27,9 @@ func (n Need) root() string {
 // carefulPython makes the environment for a Python tool that came from elsewhere (SPEC R6). No installer sees a file of the
 // package, or runs in its folder; and nothing of the environment runs.
 func (i *installer) carefulPython(ctx context.Context, uv string) error {
+	i.store.parse.Lock()
 	d, a, err := i.need.declared(i.indexes())
+	i.store.parse.Unlock()
 	if err != nil {
 		return err
 	}
@@ -71,6 +73,8 @@ func (i *installer) carefulPython(ctx context.Context, uv string) error {
 // declared reads what the files ask for, but for a lock.
 func (n Need) declared(indexes []string) (d declared, a asked, err error) {
 	switch {
+	case len(n.block) > mostAsked:
+		err = fmt.Errorf("its block of inline script metadata (PEP 723) has over %d bytes", mostAsked)
 	case n.block != nil:
 		if err = plainText(n.block); err == nil {
 			top, _, _ := strings.Cut("\n"+string(n.block), "\n[")

@@ -28,8 +28,13 @@ func TestS1RequirementsCostInProportion(t *testing.T) {
 		t.Errorf("%.1000v", err)
 	}
 	put(t, file, strings.Repeat("six\n", mostAsked/4+1))
-	if _, err := readRequirements(dir, file, nil); err == nil || !strings.Contains(err.Error(), "over 8388608 bytes") {
+	if _, err := readRequirements(dir, file, nil); err == nil || !strings.Contains(err.Error(), "over 4194304 bytes") {
 		t.Errorf("%.1000v", err)
+	}
+	put(t, file, strings.Repeat("six\n", mostAsked/8+1)+"-r other.txt\n")
+	put(t, filepath.Join(dir, "other.txt"), strings.Repeat("six\n", mostAsked/8+1))
+	if _, err := readRequirements(dir, file, nil); err == nil || !strings.Contains(err.Error(), "have over 4194304 bytes") {
+		t.Errorf("of two files: %.1000v", err)
 	}
 	put(t, file, strings.Repeat("a", 2000)+" \\")
 	if _, err := readRequirements(dir, file, nil); err == nil || !strings.Contains(err.Error(), "does not end") || len(err.Error()) > 1000 {
@@ -56,4 +61,33 @@ func TestS1LocksAreComparedInProportion(t *testing.T) {
 			}
 		}
 	})
+}
+
+// SPEC S2: Orla itself does not parse more of what a package from elsewhere asks for than it has memory for.
+func TestS2WhatPackagesAskForIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("#\n", mostAsked/2+1)
+	need := func(file, lock string) Need {
+		return Need{source: Source{Folders: []string{dir}}, File: filepath.Join(dir, file), Lock: filepath.Join(dir, lock)}
+	}
+	put(t, filepath.Join(dir, "package.json"), "{}")
+	for _, lock := range []string{"package-lock.json", "pnpm-lock.yaml"} {
+		put(t, filepath.Join(dir, lock), long)
+		if _, err := need("package.json", lock).carefulFiles(); err == nil || !strings.Contains(err.Error(), lock+": it has over 4194304 bytes") {
+			t.Errorf("%s: %.300v", lock, err)
+		}
+	}
+	put(t, filepath.Join(dir, "pyproject.toml"), "[project]\n"+long)
+	if _, _, err := need("pyproject.toml", "").declared(nil); err == nil || !strings.Contains(err.Error(), "it has over 4194304 bytes") {
+		t.Errorf("pyproject.toml: %.300v", err)
+	}
+	block := need("main.py", "")
+	block.block = []byte(long)
+	if _, _, err := block.declared(nil); err == nil || !strings.Contains(err.Error(), "main.py: its block of inline script metadata (PEP 723) has over 4194304 bytes") {
+		t.Errorf("a block: %.300v", err)
+	}
+	put(t, filepath.Join(dir, "package.json"), `{"description": "`+long+`"}`)
+	if _, err := new(Files).Detect(Source{Script: filepath.Join(dir, "main.js"), Language: Node, Interpreter: "/bin/sh", Folders: []string{dir}}); err == nil || !strings.Contains(err.Error(), "package.json has over 4194304 bytes") {
+		t.Errorf("package.json: %.300v", err)
+	}
 }

@@ -35,6 +35,8 @@ const (
 type Files struct {
 	mu    sync.Mutex // guards known
 	known map[string]fact
+	// parse is held by who parses what a package from elsewhere asks for: strangers choose how much memory that takes.
+	parse sync.Mutex
 }
 
 // fact is what is known of one file.
@@ -254,6 +256,10 @@ func (f *Files) read(path string, as role) (fact, error) {
 	case requirements:
 		known.includes, known.empty = includesOf(text), !somethingIn(text)
 	case nodeProject:
+		if len(text) > mostAsked {
+			known.err = fmt.Errorf("%s has over %d bytes", path, mostAsked)
+			break
+		}
 		var all object
 		_ = json.Unmarshal(text, &all) // the installer says what is wrong with it
 		list, _ := all.texts("dependencies")

@@ -124,6 +124,8 @@ func (o object) rangesOnly(keys ...string) error {
 // carefulProject writes the package.json and the lock of a package from elsewhere, with nothing but what is known to name
 // packages of the operator's registry.
 func (i *installer) carefulProject() error {
+	i.store.parse.Lock()
+	defer i.store.parse.Unlock()
 	files, err := i.need.carefulFiles()
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func readRequirements(root, file string, indexes []string) (asked, error) {
 }
 
 const (
-	mostAsked   = 8 << 20  // bytes of the files that say what a package from elsewhere needs
+	mostAsked   = 4 << 20  // bytes of a file that says what a package from elsewhere needs, and of all that a requirements.txt includes
 	longestLine = 64 << 10 // of them, with what it goes on with
 )
 
@@ -126,7 +126,10 @@ func readBelow(root, file string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not in the package: %w", file, err)
 	}
-	text, err := regularfile.Read(real, mostBytes)
+	text, err := regularfile.Read(real, mostAsked+1)
+	if err == nil && len(text) > mostAsked {
+		err = fmt.Errorf("it has over %d bytes; %s", mostAsked, howAllowed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
