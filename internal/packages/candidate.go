@@ -227,7 +227,7 @@ func (s *Session) inspect(ctx context.Context, c *Candidate, from From, tag stri
 	if err != nil {
 		return err
 	}
-	if image := c.Tool.Isolation.Image; c.Entry.Source.Kind == lockfile.Git && !origin.OnThisMachine(c.Entry.Source.URL) && origin.ImageMayBeThisMachine(image) {
+	if image := c.Tool.Isolation.Image; (c.Entry.Source.Kind == lockfile.Git || c.Entry.Source.Server != "") && !origin.OnThisMachine(c.Entry.Source.URL) && origin.ImageMayBeThisMachine(image) {
 		return fmt.Errorf("runtime.image: %q may be on this machine or next to it, which a package from elsewhere cannot name", image)
 	}
 	if err := s.named(c.Content, from.Name, tag); err != nil {

@@ -378,3 +378,16 @@ func TestM7LongListsOfPermissions(t *testing.T) {
 	}
 	p.must(p.install(p.source("say", "1.0.0", list(32))))
 }
+
+// SPEC M7: what a registry elsewhere names cannot have its image on this machine either, if it is a bundle with a tool.yaml of its own.
+func TestM7BundlesOfARegistryNameNoImageHere(t *testing.T) {
+	p := newProject(t)
+	files := map[string]string{
+		"tool.yaml": "name: say\nversion: 1.0.0\ndescription: it says its version\nentrypoint: run\nruntime: {isolation_mode: container, image: '127.0.0.1:5000/a/b:1'}\n", "run": "#!/bin/sh\n",
+	}
+	far := lockfile.Source{Kind: lockfile.Bundle, URL: "https://registry.example.com", Server: "com.example/say"}
+	if err := p.made(far, packages.From{Name: "say"}, files, nil); err == nil || !strings.Contains(err.Error(), "may be on this machine or next to it") {
+		t.Errorf("of a registry elsewhere: %v", err)
+	}
+	p.must(p.made(lockfile.Source{Kind: lockfile.Bundle, URL: "/downloads/say.mcpb"}, packages.From{Name: "say"}, files, nil))
+}

@@ -99,7 +99,7 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	}
 	if made.Image != "" {
 		if _, err := exec.LookPath(engine); err != nil {
-			return nil, fmt.Errorf("the image %s is run by %s, which is not in PATH: a server of a registry runs its engine by its name alone", made.Image, engine)
+			return nil, fmt.Errorf("the image %s is run by %s, by its name alone, and that is not in PATH", made.Image, cmp.Or(engine, "podman or docker"))
 		}
 		if err := c.pull(ctx, made, puller{engine, int64(p.cfg.MaxEnvironment)}, w); err != nil {
 			return nil, err

@@ -206,6 +206,7 @@ func (c command) printInfo(a about, asJSON bool) error {
 			line("signature", signature(*e))
 		}
 		line("digest", e.Digest)
+		line("its image", e.Image)
 		line("versions", strings.Join(a.Versions, ", "))
 		line("folder", a.Dir)
 	} else {

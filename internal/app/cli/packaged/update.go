@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/packages"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/origin"
@@ -32,6 +36,8 @@ type updated struct {
 	Image       string   `json:"new_image,omitempty"`
 	State       string   `json:"state"` // newest, chosen (another version is installed), would update, updated, rolled back or failed
 	Reason      string   `json:"reason,omitempty"`
+
+	first bool // no version was here before
 }
 
 func (c command) update() *cobra.Command {
@@ -56,7 +62,11 @@ func (c command) update() *cobra.Command {
 					one.State, one.Reason = "failed", err.Error()
 					faults = append(faults, fmt.Errorf("%s: %w", name, err))
 				} else if one.State == "rolled back" {
-					faults = append(faults, fmt.Errorf("%s %s was not READY, and %s serves again: %s", one.Name, one.To, one.From, one.Reason))
+					back := one.From + " serves again"
+					if one.first {
+						back = "it was removed again"
+					}
+					faults = append(faults, fmt.Errorf("%s %s was not READY, and %s: %s", one.Name, one.To, back, one.Reason))
 				}
 				list = append(list, one)
 			}
@@ -123,6 +133,7 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 	if candidate.Same || manifest.CompareVersions(candidate.Entry.Version, before.Version) <= 0 && before.Source.Kind != lockfile.Local {
 		return u, nil
 	}
+	u.first = candidate.IsFirst()
 	u.To, u.Permissions, u.Tools = candidate.Entry.Version, permission.Texts(candidate.More), changedTools(before.Tools, candidate.Entry.Tools)
 	o, err := c.offer(ctx, p, candidate, false)
 	if err != nil {
@@ -175,11 +186,26 @@ func (c command) prepare(ctx context.Context, p *place, candidate *packages.Cand
 	if err := discovery.Grant(&t, &entry, p.cfg, p.loader.Home); err != nil {
 		return func() {}, err
 	}
+	if p.othersState() {
+		c.say("%s: the packages that it needs are installed by its first call: state_dir in %s leads to a folder outside its own that Orla has not used yet", entry.Name, p.cfg.File)
+		return func() {}, nil
+	}
 	tried, end, err := wiring.InstallPackages(ctx, p.cfg, t) // with the digest that it will have
 	if !tried {
 		c.say("%s: the packages that it needs are installed by its first call: the state folder is another user's", entry.Name)
 	}
 	return end, err
+}
+
+// othersState reports whether the orla.yaml of a repository, which may be somebody else's, has chosen a folder of the state that is outside of
+// the repository and has no environments yet: who updates a package has not decided to run anything of that repository.
+func (p *place) othersState() bool {
+	dir := config.Absolute(config.StateDir(p.cfg, "env"))
+	if p.global || p.chosen || dir == "" || p.cfg.OriginOf("state_dir").Rank != config.FromFile {
+		return false
+	}
+	_, err := os.Lstat(dir)
+	return err != nil && !permission.Below(regularfile.Real(dir), regularfile.Real(filepath.Dir(config.Absolute(p.cfg.File))))
 }
 
 // newer fetches the highest version; nil if the present one is it.

@@ -1,9 +1,12 @@
 package packaged
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -32,6 +35,30 @@ func TestRFC3S7_1WordsOfAnInstall(t *testing.T) {
 		url, name, ref, err := parseWord(word)
 		if url != want.url || name != want.name || ref != want.ref || (err != nil) != (want.url+want.name == "") {
 			t.Errorf("%s: %q %q %q %v", word, url, name, ref, err)
+		}
+	}
+}
+
+// SPEC M8, R4: an update makes no folder for packages where only the orla.yaml of a repository, perhaps somebody else's, says.
+func TestM8ARepositoryDoesNotChooseWhereAnUpdateWrites(t *testing.T) {
+	project, home, used := t.TempDir(), t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(used, "env"), 0o755); err != nil { //nolint:gosec // of a test
+		t.Fatal(err)
+	}
+	if err := os.Symlink(home, filepath.Join(project, "link")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(project, "orla.yaml")
+	for text, want := range map[string]bool{"": false, "state_dir: ./state\n": false, "state_dir: " + home + "/.ssh\n": true, "state_dir: ./link\n": true, "state_dir: " + used + "\n": false} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := (&config.Loader{Path: file, Home: home}).Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&place{cfg: cfg}).othersState(); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
 }
