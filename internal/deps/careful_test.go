@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/deps/versions"
 	"github.com/orla-project/orla/internal/testing/needs"
 )
 
@@ -77,7 +78,7 @@ func TestR6RequiresPythonIsVersions(t *testing.T) {
 		">=3.8": ">=3.8", " >= 3.8 , <4": ">=3.8,<4", "==3.11.*": "==3.11.*", "~=3.10": "~=3.10", "!=3.9.*,>3": "!=3.9.*,>3",
 		"<3,x/python": "", "./evil": "", "3.8": "", "": "", ">=3.8,": "", "===3.8": "", ">=3.8.*": "", ">=3.8a1": "", "pypy": "", ">=3\n/x": "",
 	} {
-		if got, err := versionsOfPython(text); got != want || (err == nil) == (want == "") {
+		if got, err := versions.OfPython(text); got != want || (err == nil) == (want == "") {
 			t.Errorf("%q: got %q, %v", text, got, err)
 		}
 	}

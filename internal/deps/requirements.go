@@ -219,20 +219,3 @@ func readExported(lock, text string) (asked, error) {
 	}
 	return r.asked, nil
 }
-
-var clause = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(~=|==|!=|<=|>=|<|>)[ \t]*([0-9]+(?:\.[0-9]+)*(?:\.\*)?)$`)
-})
-
-// versionsOfPython returns a requires-python in the one form that is handed on: to uv anything else may be a path.
-func versionsOfPython(text string) (string, error) {
-	var list []string
-	for part := range strings.SplitSeq(text, ",") {
-		m := clause().FindStringSubmatch(strings.Trim(part, " \t"))
-		if m == nil || strings.HasSuffix(m[2], "*") && m[1] != "==" && m[1] != "!=" {
-			return "", fmt.Errorf("requires-python is %.100q, which is not a list of versions such as \">=3.9,<4\"", text)
-		}
-		list = append(list, m[1]+m[2])
-	}
-	return strings.Join(list, ","), nil
-}

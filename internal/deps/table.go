@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/orla-project/orla/internal/deps/versions"
 )
 
 // declared is what counts of a table project of a pyproject.toml, or of a PEP 723 block, of a package from elsewhere.
@@ -41,7 +43,7 @@ func readTable(table []byte) (declared, error) {
 			return d, errors.New("requires-python is not one text in quotes")
 		}
 		var err error
-		if d.python, err = versionsOfPython(m[0][1]); err != nil {
+		if d.python, err = versions.OfPython(m[0][1]); err != nil {
 			return d, fmt.Errorf("%w; %s", err, howAllowed)
 		}
 	}

@@ -2,9 +2,12 @@
 package versions
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Satisfies reports whether a version of a program is one that a specification such as ">=3.8,<4" allows. A version or
@@ -79,4 +82,21 @@ func padded(version []int) []int {
 		version = append(slices.Clone(version), 0)
 	}
 	return version
+}
+
+var pythonClause = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(~=|==|!=|<=|>=|<|>)[ \t]*([0-9]+(?:\.[0-9]+)*(?:\.\*)?)$`)
+})
+
+// OfPython returns a requires-python of a package from elsewhere in the one form that is handed on: to uv anything else may be a path.
+func OfPython(text string) (string, error) {
+	var list []string
+	for part := range strings.SplitSeq(text, ",") {
+		m := pythonClause().FindStringSubmatch(strings.Trim(part, " \t"))
+		if m == nil || strings.HasSuffix(m[2], "*") && m[1] != "==" && m[1] != "!=" {
+			return "", fmt.Errorf("requires-python is %.100q, which is not a list of versions such as \">=3.9,<4\"", text)
+		}
+		list = append(list, m[1]+m[2])
+	}
+	return strings.Join(list, ","), nil
 }
