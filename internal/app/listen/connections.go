@@ -21,7 +21,7 @@ import (
 // connection is the oldest loses it.
 type connections struct {
 	most    int
-	writing atomic.Int64 // connections to which something is being written
+	writing atomic.Int64 // connections to which something is being written, and those that were given up
 
 	mu      sync.Mutex // guards what follows
 	room    sync.Cond  // a connection or a listener was closed, or there are pending connections
@@ -238,6 +238,7 @@ type conn struct {
 func (c *conn) Close() error {
 	c.giveAway()
 	c.used()
+	c.closed()
 	c.all.remove(c)
 	return c.Conn.Close()
 }

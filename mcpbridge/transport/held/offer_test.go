@@ -99,6 +99,25 @@ func TestQ2WhoIsBackGetsWhatIsNotHeld(t *testing.T) {
 	}
 }
 
+// N2: who comes back and says to have an answer that nobody has written yet gets it: whoever adds it would wait for as long as that one
+// stays.
+func TestN2NobodyHasWhatIsOffered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewRoom().Session().Open(json.RawMessage("1"), ann, func() {})
+		s.Prime()
+		first := make(chan error, 1)
+		read(t.Context(), s, 1, first)
+		large := strings.Repeat("y", maxAnswer+1)
+		over := adds(s, large, true)
+		again := read(t.Context(), s, 2, nil)
+		<-over
+		if got := <-again.got; got != large {
+			t.Errorf("it got %d bytes", len(got))
+		}
+		s.End()
+	})
+}
+
 // SPEC Q2: whoever adds what is not held waits until nobody writes it. If one who is back cannot, the next one gets it, or else nobody.
 func TestQ2WhoIsBackFailsToWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -268,11 +268,16 @@ type Outlet struct {
 	GiveUp func() // ends what is being written, and must not wait
 }
 
-// take makes the caller the one that gets the events after one with a number, which is not later than the last one.
+// take makes the caller the one that gets the events after one with a number, which is not later than the last one that somebody can
+// have.
 func (s *Stream) take(giveUp func(), after *int) (me int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	*after = min(*after, s.last)
+	had := s.last
+	if s.offered != nil {
+		had--
+	}
+	*after = min(*after, had)
 	s.writer.readers++
 	s.wakeLocked()
 	if s.writer.taken != nil {
