@@ -28,6 +28,8 @@ func TestQ3Verdict(t *testing.T) {
 		"one peak":           {func(s *sample, i int) { s.fds += float64(i / 99 * 500) }, true},
 		"a slow machine":     {func(s *sample, i int) { s.p99 = float64(i) }, true},
 		"leaked memory":      {func(s *sample, i int) { s.rss += float64(i * 300 << 10) }, false},
+		"more garbage":       {func(s *sample, i int) { s.rss += float64(i % 10 / 4 * i << 18) }, true},
+		"leak and garbage":   {func(s *sample, i int) { s.rss += float64((i % 7 * 20 << 20) + i*300<<10) }, false},
 		"leaked descriptors": {func(s *sample, i int) { s.fds += float64(i) / 2 }, false},
 		"leaked goroutines":  {func(s *sample, i int) { s.goroutines += float64(i) }, false},
 		"a growing folder":   {func(s *sample, i int) { s.disk += float64(i * 20 << 10) }, false},
