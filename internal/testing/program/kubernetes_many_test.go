@@ -2,8 +2,10 @@ package program
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,6 +41,7 @@ func manyTool(n int, service string) map[string]any {
 // SPEC P2: 1 000 Tool resources in an API server take as much memory, and lists of them as much processor time, as in a folder. A
 // faulty one among them is said to be so, and affects no other.
 func testManyTools(t *testing.T, c *k8s, service string) {
+	c.Kubectl("", "-n", "tools", "delete", "tools", "--all") // a page has 1 000
 	folder := t.TempDir()
 	var documents []string
 	for n := range manyTools {
@@ -108,27 +111,35 @@ func testManyTools(t *testing.T, c *k8s, service string) {
 		}
 	}
 	c.awaitReady(fmt.Sprintf("tool/many-%04d", manyTools), "False invalid 1")
-	const rounds, lists = 10, 100
-	var spent [2]time.Duration
+	const rounds, lists = 11, 100
+	var each [2][]time.Duration
 	for range rounds { // in turn, so that what the machine does beside affects both
 		for i, o := range both {
 			_, queries := all(o)
-			before := cpu(t, o.cmd.Process.Pid)
+			if len(queries) != 1 {
+				t.Fatalf("%d pages", len(queries))
+			}
+			before := ran(t, o.cmd.Process.Pid)
 			for range lists {
 				for _, query := range queries {
 					skipAnswer(t, o, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":%s}`, query))
 				}
 			}
-			spent[i] += cpu(t, o.cmd.Process.Pid) - before
+			each[i] = append(each[i], ran(t, o.cmd.Process.Pid)-before)
 		}
 	}
 	memory := [2]int{ownMemory(t, disk.cmd.Process.Pid), ownMemory(t, cluster.cmd.Process.Pid)}
-	t.Logf("%d tools: %d KiB from a folder, %d KiB from a cluster; %d lists take %s and %s of a processor", manyTools, memory[0], memory[1], rounds*lists, spent[0], spent[1])
-	const more = 12 // KiB: a tool of a cluster has its document and its status in memory, and there is garbage
+	var spent [2]time.Duration // the median, since each of them also does other things at times
+	for i := range each {
+		slices.Sort(each[i])
+		spent[i] = each[i][rounds/2]
+	}
+	t.Logf("%d tools: %d KiB from a folder, %d KiB from a cluster; %d lists take %s and %s of a processor", manyTools, memory[0], memory[1], lists, spent[0], spent[1])
+	const more = 5 // KiB: 0.7 are in use, see TestP2ManyResourcesInMemory; the rest is garbage, and room that it has left
 	if memory[1] > memory[0]+more*manyTools {
 		t.Errorf("Orla has %d KiB with tools of a cluster, and %d KiB with the same of a folder", memory[1], memory[0])
 	}
-	if spent[1] > spent[0]*3/2+100*time.Millisecond {
+	if spent[1] > spent[0]*5/4 {
 		t.Errorf("the lists take %s with tools of a cluster, and %s with the same of a folder", spent[1], spent[0])
 	}
 }
@@ -150,6 +161,31 @@ func skipAnswer(t *testing.T, o *running, body string) {
 	if _ = resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || n < 1000 {
 		t.Fatalf("%d, %d bytes, %v", resp.StatusCode, n, err)
 	}
+}
+
+// ran is how long the threads of a process have run, which /proc/PID/stat has in parts of 10 ms alone.
+func ran(t *testing.T, pid int) (total time.Duration) {
+	t.Helper()
+	threads, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "schedstat"))
+	if err != nil || len(threads) == 0 {
+		t.Fatal(threads, err)
+	}
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if errors.Is(err, fs.ErrNotExist) { // it has ended
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		n, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += time.Duration(n)
+	}
+	return total
 }
 
 // ownMemory is how much memory a process has that is not part of a file, in KiB: how much of the program counts as its own depends
