@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -13,13 +14,21 @@ import (
 	"github.com/orla-project/orla/manifest/discover"
 )
 
+// text is a custom resource as JSON.
+func text(kind, name, spec string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"orloj.dev/v1","kind":%q,"metadata":{"name":%q,"namespace":"ops"},"spec":%s}`, kind, name, spec)
+}
+
 // document is a custom resource.
-func document(kind, name, spec string) discover.Document {
-	rule := kind != "Tool" && kind != "McpServer"
-	return discover.Document{
-		Source: kind + "/" + name, Rule: rule,
-		Data: fmt.Appendf(nil, `{"apiVersion":"orloj.dev/v1","kind":%q,"metadata":{"name":%q,"namespace":"ops"},"spec":%s}`, kind, name, spec),
-	}
+func document(dir, kind, name, spec string) *discover.Document {
+	return documentOf(dir, kind+"/"+name, kind != "Tool" && kind != "McpServer", text(kind, name, spec))
+}
+
+// documentOf is a custom resource with any text.
+func documentOf(dir, source string, rule bool, text []byte) *discover.Document {
+	d := &discover.Document{Source: source, Dir: dir, Rule: rule}
+	d.Set(text)
+	return d
 }
 
 // only returns the problems of one path.
@@ -34,11 +43,11 @@ func only(r manifest.Result, path string) (list []manifest.Problem) {
 
 // SPEC P2: a faulty resource among a thousand affects no other one, and its messages name it, without lines.
 func TestP2AFaultyResourceAmongMany(t *testing.T) {
-	c := &discover.Cluster{Dir: t.TempDir()}
+	c, dir := &discover.Cluster{}, t.TempDir()
 	for i := range 1000 {
-		c.Documents = append(c.Documents, document("Tool", fmt.Sprint("t", i), `{"endpoint":"http://127.0.0.1/x","auth":{"secretRef":"key"}}`))
+		c.Documents = append(c.Documents, document(dir, "Tool", fmt.Sprint("t", i), `{"endpoint":"http://127.0.0.1/x","auth":{"secretRef":"key"}}`))
 	}
-	c.Documents = append(c.Documents, document("Tool", "faulty", `{"endpiont":"x"}`), discover.Document{Source: "Tool/large", Fault: errors.New("is too large")})
+	c.Documents = append(c.Documents, document(dir, "Tool", "faulty", `{"endpiont":"x"}`), &discover.Document{Source: "Tool/large", Fault: errors.New("is too large")})
 	absent := filepath.Join(t.TempDir(), "tools")
 	r := discover.Tools(discover.Options{ToolsDir: absent, Cluster: c})
 	if len(r.Tools) != 1000 || len(r.Problems) != 2 {
@@ -55,24 +64,26 @@ func TestP2AFaultyResourceAmongMany(t *testing.T) {
 // SPEC P2: after a change of one resource only that one is read again; what depends on files of this machine always is.
 func TestP2OnlyWhatChangedIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
-	c := &discover.Cluster{Dir: dir}
-	for i := range 200 {
-		c.Documents = append(c.Documents, document("Tool", fmt.Sprint("t", i), `{"endpoint":"http://127.0.0.1/x","description":"old"}`))
+	c := &discover.Cluster{}
+	all := func() {
+		c.Documents = nil
+		for i := range 200 {
+			c.Documents = append(c.Documents, document(dir, "Tool", fmt.Sprint("t", i), `{"endpoint":"http://127.0.0.1/x","description":"old"}`))
+		}
+		c.Documents = append(c.Documents, document(dir, "McpServer", "process", `{"transport":"stdio","command":"./server.sh"}`))
 	}
-	c.Documents = append(c.Documents, document("McpServer", "process", `{"transport":"stdio","command":"./server.sh"}`))
-	options := discover.Options{ToolsDir: dir, Cluster: c, Seen: &discover.Seen{}}
 	find := func() (descriptions map[string]string) {
 		descriptions = map[string]string{}
-		for _, tool := range discover.Tools(options).Tools {
+		for _, tool := range discover.Tools(discover.Options{ToolsDir: dir, Cluster: c}).Tools {
 			descriptions[tool.Name] = tool.Description
 		}
 		return descriptions
 	}
-	first := testing.AllocsPerRun(1, func() { options.Seen = &discover.Seen{}; find() })
+	first := testing.AllocsPerRun(1, func() { all(); find() })
 	if got := find(); len(got) != 200 {
 		t.Fatalf("%d tools", len(got))
 	}
-	c.Documents[7] = document("Tool", "t7", `{"endpoint":"http://127.0.0.1/x","description":"new"}`)
+	c.Documents[7] = document(dir, "Tool", "t7", `{"endpoint":"http://127.0.0.1/x","description":"new"}`)
 	if err := os.WriteFile(filepath.Join(dir, "server.sh"), []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
@@ -88,6 +99,39 @@ func TestP2OnlyWhatChangedIsReadAgain(t *testing.T) {
 	}
 }
 
+// SPEC P2: what is remembered of a resource in place of its text is all that it says.
+func TestP2NothingIsForgottenOfAResource(t *testing.T) {
+	dir := t.TempDir()
+	c := &discover.Cluster{}
+	for name, document := range map[string]*discover.Document{
+		"http":     document(dir, "Tool", "http", `{"endpoint":"http://127.0.0.1/x","description":"d","input_schema":{"city":"string"},"auth":{"secretRef":"key"}}`),
+		"all":      document(dir, "Tool", "all", `{"endpoint":"http://127.0.0.1/x","risk_level":"high","capabilities":["a.b"],"operation_classes":["read"],"output_schema":{"type":"object"},"runtime":{"timeout":"3s","retry":{"max_attempts":3}}}`),
+		"mcp":      document(dir, "Tool", "mcp", `{"type":"mcp","mcp_server_ref":"remote","mcp_tool_name":"x"}`),
+		"nowhere":  document(dir, "Tool", "nowhere", `{"type":"mcp","mcp_server_ref":"gone","mcp_tool_name":"x"}`),
+		"remote":   document(dir, "McpServer", "remote", `{"transport":"http","endpoint":"http://127.0.0.1/mcp"}`),
+		"process":  document(dir, "McpServer", "process", `{"transport":"stdio","command":"sh"}`),
+		"external": document(dir, "Tool", "external", `{"type":"external","endpoint":"http://127.0.0.1/x"}`),
+		"hook":     document(dir, "Tool", "hook", `{"type":"webhook-callback","endpoint":"http://127.0.0.1/x"}`),
+		"faulty":   document(dir, "Tool", "faulty", `{"endpiont":"x"}`),
+		"cli":      document(dir, "Tool", "cli", `{"type":"cli","cli":{"command":"sh"},"runtime":{"isolation_mode":"none"}}`),
+		"policy":   document(dir, "AgentPolicy", "policy", `{"apply_mode":"global","blocked_tools":["x"]}`),
+	} {
+		c.Documents = []*discover.Document{document}
+		find := func() manifest.Result { return discover.Tools(discover.Options{ToolsDir: dir, Cluster: c}) }
+		first, texts := find(), ""
+		for range 2 {
+			again := find()
+			texts = fmt.Sprint(manifesttest.Texts(again))
+			if !reflect.DeepEqual(again, first) || len(again.Tools)+len(again.Problems)+len(again.Rules.Policies) == 0 {
+				t.Errorf("%s: first %+v\nthen  %+v", name, first, again)
+			}
+		}
+		if (name == "faulty" || name == "nowhere" || name == "mcp" || name == "all") != (len(first.Problems) > 0) {
+			t.Errorf("%s: %s", name, texts)
+		}
+	}
+}
+
 // SPEC P2: a process that a custom resource describes is known as such, with its command as it is written there.
 func TestP2AServerOfAClusterIsKnownAsSuch(t *testing.T) {
 	tools := t.TempDir()
@@ -95,9 +139,9 @@ func TestP2AServerOfAClusterIsKnownAsSuch(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tools, "server.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := discover.Tools(discover.Options{ToolsDir: tools, Cluster: &discover.Cluster{Dir: tools, Documents: []discover.Document{
-		document("McpServer", "process", `{"transport":"stdio","command":"sh"}`),
-		document("McpServer", "remote", `{"transport":"http","endpoint":"http://127.0.0.1/mcp"}`),
+	r := discover.Tools(discover.Options{ToolsDir: tools, Cluster: &discover.Cluster{Documents: []*discover.Document{
+		document(tools, "McpServer", "process", `{"transport":"stdio","command":"sh"}`),
+		document(tools, "McpServer", "remote", `{"transport":"http","endpoint":"http://127.0.0.1/mcp"}`),
 	}}})
 	want := map[string]string{"filed": "", "process": "sh", "remote": ""}
 	if len(r.Tools) != len(want) {
@@ -122,10 +166,10 @@ func TestP2ResourcesNextToFolders(t *testing.T) {
 	write(tools, "both", "#!/bin/sh\n")
 	write(tools, "server.sh", "#!/bin/sh\n")
 	write(user, "mine", "#!/bin/sh\n")
-	r := discover.Tools(discover.Options{ToolsDir: tools, UserDir: user, Cluster: &discover.Cluster{Dir: tools, Documents: []discover.Document{
-		document("McpServer", "server", `{"transport":"stdio","command":"./server.sh"}`),
-		document("Tool", "both", `{"endpoint":"http://127.0.0.1/x"}`),
-		document("Tool", "mine", `{"endpoint":"http://127.0.0.1/x"}`),
+	r := discover.Tools(discover.Options{ToolsDir: tools, UserDir: user, Cluster: &discover.Cluster{Documents: []*discover.Document{
+		document(tools, "McpServer", "server", `{"transport":"stdio","command":"./server.sh"}`),
+		document(tools, "Tool", "both", `{"endpoint":"http://127.0.0.1/x"}`),
+		document(tools, "Tool", "mine", `{"endpoint":"http://127.0.0.1/x"}`),
 	}}})
 	var sources []string
 	for _, tool := range r.Tools {
@@ -145,12 +189,12 @@ func TestP2RulesOfAClusterFailClosed(t *testing.T) {
 		cluster discover.Cluster
 		denies  bool
 	}{
-		"right":     {discover.Cluster{Documents: []discover.Document{document("AgentPolicy", "a", `{"apply_mode":"global","blocked_tools":["x"]}`)}}, false},
-		"faulty":    {discover.Cluster{Documents: []discover.Document{document("AgentPolicy", "a", `{"blocked_tools":["x"]}`)}}, true},
-		"too large": {discover.Cluster{Documents: []discover.Document{{Source: "AgentRole/a", Rule: true, Fault: errors.New("has 2 MB")}}}, true},
-		"no JSON":   {discover.Cluster{Documents: []discover.Document{{Source: "AgentRole/a", Rule: true, Data: []byte("{")}}}, true},
+		"right":     {discover.Cluster{Documents: []*discover.Document{document("", "AgentPolicy", "a", `{"apply_mode":"global","blocked_tools":["x"]}`)}}, false},
+		"faulty":    {discover.Cluster{Documents: []*discover.Document{document("", "AgentPolicy", "a", `{"blocked_tools":["x"]}`)}}, true},
+		"too large": {discover.Cluster{Documents: []*discover.Document{{Source: "AgentRole/a", Rule: true, Fault: errors.New("has 2 MB")}}}, true},
+		"no JSON":   {discover.Cluster{Documents: []*discover.Document{documentOf("", "AgentRole/a", true, []byte("{"))}}, true},
 		"not known": {discover.Cluster{Problems: []manifest.Problem{{Path: "kubernetes/agentroles", Severity: manifest.Fault, Err: errors.New("forbidden"), Denies: true}}}, true},
-		"a tool":    {discover.Cluster{Documents: []discover.Document{{Source: "Tool/a", Data: []byte("{")}}}, false},
+		"a tool":    {discover.Cluster{Documents: []*discover.Document{documentOf("", "Tool/a", false, []byte("{"))}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := discover.Tools(discover.Options{ToolsDir: t.TempDir(), Cluster: &c.cluster})
@@ -164,23 +208,34 @@ func TestP2RulesOfAClusterFailClosed(t *testing.T) {
 
 // BenchmarkOneThousandResources compares resources of a cluster with files of a folder.
 func BenchmarkOneThousandResources(b *testing.B) {
-	c, dir := &discover.Cluster{Dir: b.TempDir()}, b.TempDir()
+	c, dir, none := &discover.Cluster{}, b.TempDir(), b.TempDir()
+	fill := func() {
+		c.Documents = nil
+		for i := range 1000 {
+			c.Documents = append(c.Documents, document(none, "Tool", fmt.Sprint("t", i), oneOfMany))
+		}
+	}
 	for i := range 1000 {
-		d := document("Tool", fmt.Sprint("t", i), `{"endpoint":"http://127.0.0.1/x","description":"Says something.","input_schema":{"city":"string"},"auth":{"secretRef":"key"}}`)
-		c.Documents = append(c.Documents, d)
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("t", i, ".json")), d.Data, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("t", i, ".json")), text("Tool", fmt.Sprint("t", i), oneOfMany), 0o600); err != nil {
 			b.Fatal(err)
 		}
 	}
-	for name, options := range map[string]discover.Options{
-		"cluster": {ToolsDir: b.TempDir(), Cluster: c}, "again": {ToolsDir: b.TempDir(), Cluster: c, Seen: &discover.Seen{}}, "folder": {ToolsDir: dir},
-	} {
+	cluster := discover.Options{ToolsDir: none, Cluster: c}
+	for name, one := range map[string]struct {
+		before  func()
+		options discover.Options
+	}{"cluster": {fill, cluster}, "again": {func() {}, cluster}, "folder": {func() {}, discover.Options{ToolsDir: dir}}} {
+		fill()
 		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
-				if r := discover.Tools(options); len(r.Tools) != 1000 {
+				one.before()
+				if r := discover.Tools(one.options); len(r.Tools) != 1000 {
 					b.Fatal(manifesttest.Texts(r))
 				}
 			}
 		})
 	}
 }
+
+const oneOfMany = `{"endpoint":"http://127.0.0.1/x","description":"Says something.","input_schema":{"city":"string"},"auth":{"secretRef":"key"}}`

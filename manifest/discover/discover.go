@@ -49,7 +49,7 @@ func Tools(opts Options) manifest.Result {
 	w := newWalker()
 	w.order = opts.Order
 	w.load.Seen, w.seen, w.known = opts.Seen.ofDocuments(), opts.Seen, opts.Seen.known()
-	w.keeps = sights{make(map[string]seenTool, len(w.known.tools)), make(map[string]seenPackage, len(w.known.packages)), map[string]seenDocument{}}
+	w.keeps = sights{make(map[string]seenTool, len(w.known.tools)), make(map[string]seenPackage, len(w.known.packages))}
 	if opts.Stopped != nil {
 		w.load.Stopped = opts.Stopped
 	}

@@ -66,7 +66,7 @@ func (w *walker) resources(at, path string) bool {
 // the document's own, however often its file is found.
 func (w *walker) declared(d *resource.Declaration, id string) { w.declares(declarationOf(d), id) }
 
-// declaration is what is kept of a document: a resource.Declaration has all of it.
+// declaration is what is kept of a document while tools are searched for: a resource.Declaration has all of it.
 type declaration struct {
 	display  string // of its file
 	name     string // of the tool; "" where it is none, or not known
@@ -105,8 +105,7 @@ func (w *walker) declares(d *declaration, id string) {
 	case d.secret.Data != nil:
 		w.secrets = append(w.secrets, foundSecret{at, d.secret})
 	case d.name != "":
-		t := d.tool // d may be found again
-		w.found = append(w.found, found{location: at, tool: &t, server: d.noServer})
+		w.found = append(w.found, found{location: at, tool: &d.tool, server: d.noServer})
 	}
 }
 

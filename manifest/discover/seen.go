@@ -9,7 +9,7 @@ import (
 )
 
 // Seen remembers from one search to the next what is in the files that have not changed: those that hold no
-// resources, executables, and packages; and in custom resources of a cluster. Several searches may use it at once. The zero Seen remembers nothing yet.
+// resources, executables, and packages. Several searches may use it at once. The zero Seen remembers nothing yet.
 type Seen struct {
 	Now func() time.Time // asked once for each file that is to be read; nil: time.Now
 
@@ -24,15 +24,6 @@ type Seen struct {
 type sights struct {
 	tools    map[string]seenTool
 	packages map[string]seenPackage
-
-	documents map[string]seenDocument
-}
-
-// seenDocument is what a custom resource declares, as long as its document is the same.
-type seenDocument struct {
-	dir  string
-	data []byte
-	says *declaration
 }
 
 // seenTool is an executable as it was before it was read.

@@ -216,7 +216,7 @@ const maxLines = 10
 // Err returns why the documents may be out of date, or could not be read yet; nil if neither is so.
 func (d *Documents) Err() error { return d.objects.Err() }
 
-func versionOf(o objects.Object) version { return version{o.UID, number(o.Version), o.Generation} }
+func versionOf(o *objects.Object) version { return version{o.UID, number(o.Version), o.Generation} }
 
 // number reads a resourceVersion: a number, which grows with each change.
 func number(version string) uint64 {
@@ -402,7 +402,7 @@ func means(err error, code int, reason string) bool {
 }
 
 // open reads a document from its object. One of an object that was only made has no content and no name.
-func (d *Documents) open(o objects.Object) (Document, error) {
+func (d *Documents) open(o *objects.Object) (Document, error) {
 	var got struct {
 		Spec struct {
 			About  string `json:"about"`

@@ -7,6 +7,7 @@ package objects
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -30,20 +31,27 @@ type Options struct {
 	Labels    string          // a selector; "" for all
 	Changed   chan<- struct{} // gets a value after a change, unless it is full; several Objects may share it
 	Note      bool            // what changes, for Changes
-	Log       *slog.Logger
+	// Keep returns what is kept of an object in place of its Document, for as long as only its status changes. It must not use the
+	// Objects. If nil, the Document is kept.
+	Keep func(*Object) any
+	Log  *slog.Logger
 }
 
-// Object is an object as Orla uses it.
+// Object is an object as Orla uses it. It is never changed, but replaced.
 type Object struct {
 	Name       string
 	UID        string
 	Version    string // resourceVersion
 	Generation int64
 	// Document is what a file would have: apiVersion, kind, name, namespace and spec, as JSON. If it is nil,
-	// Fault says why it is not kept.
+	// Fault says why it is not kept, or Kept is what Options.Keep has returned.
 	Document []byte
+	Kept     any
 	Fault    error
 	Status   []byte // JSON; nil if it has none, or a very large one
+
+	sum  [sha256.Size]byte // of the document
+	size int               // of the document
 }
 
 // Objects are the objects of one resource in one namespace. Its methods may be called from any goroutine.
@@ -52,7 +60,7 @@ type Objects struct {
 	ready chan struct{} // closed when All is known
 
 	mu    sync.Mutex // guards the fields that follow
-	known map[string]Object
+	known map[string]*Object
 	bytes int             // of all documents
 	err   error           // why known may be out of date; nil if it is not
 	first bool            // it was listed
@@ -61,33 +69,32 @@ type Objects struct {
 
 // New returns Objects that know nothing until Serve has listed them.
 func New(o Options) *Objects {
-	return &Objects{Options: o, ready: make(chan struct{}), known: map[string]Object{}, fresh: map[string]bool{}}
+	return &Objects{Options: o, ready: make(chan struct{}), known: map[string]*Object{}, fresh: map[string]bool{}}
 }
 
 // Ready returns a channel that is closed when the objects have been listed once.
 func (o *Objects) Ready() <-chan struct{} { return o.ready }
 
 // All returns the objects by name. If they were never listed, the error says why.
-func (o *Objects) All() ([]Object, error) {
+func (o *Objects) All() ([]*Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.first {
 		return nil, cmp.Or(o.err, errNotYet)
 	}
-	return slices.SortedFunc(maps.Values(o.known), func(a, b Object) int { return strings.Compare(a.Name, b.Name) }), nil
+	return slices.SortedFunc(maps.Values(o.known), func(a, b *Object) int { return strings.Compare(a.Name, b.Name) }), nil
 }
 
-// Status returns the status of an object as JSON, nil if it has none, and whether the object is known.
-func (o *Objects) Status(name string) (status []byte, known bool) {
+// Latest returns the object of a name as it is now; nil if there is none.
+func (o *Objects) Latest(name string) *Object {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	one, known := o.known[name]
-	return one.Status, known
+	return o.known[name]
 }
 
 // Changes returns the objects that are new or have another version than at the last call, and the names of those that are
 // gone. Its cost is that of the changes. If the objects were never listed, the error says why.
-func (o *Objects) Changes() (changed []Object, gone []string, err error) {
+func (o *Objects) Changes() (changed []*Object, gone []string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.first {
@@ -194,9 +201,9 @@ func (o *Objects) changed() {
 }
 
 // replace makes what was listed all that is known.
-func (o *Objects) replace(listed map[string]Object, bytes int) {
+func (o *Objects) replace(listed map[string]*Object, bytes int) {
 	o.mu.Lock()
-	same := o.first && maps.EqualFunc(o.known, listed, Object.same)
+	same := o.first && maps.EqualFunc(o.known, listed, (*Object).same)
 	for name, one := range listed {
 		if before, there := o.known[name]; !there || before.Version != one.Version || !before.same(one) {
 			o.freshLocked(name)
@@ -219,16 +226,17 @@ func (o *Objects) replace(listed map[string]Object, bytes int) {
 }
 
 // put adds an object, or replaces the one of its name.
-func (o *Objects) put(one Object) {
+func (o *Objects) put(one *Object) {
 	o.mu.Lock()
 	before, there := o.known[one.Name]
-	count, rest := len(o.known), o.bytes-len(before.Document)
+	count, rest := len(o.known), o.bytes
 	if there {
-		count--
+		count, rest = count-1, rest-before.size
 	}
 	one.bound(count, rest)
+	o.keep(one, before)
 	o.known[one.Name] = one
-	o.bytes = rest + len(one.Document)
+	o.bytes = rest + one.size
 	o.freshLocked(one.Name)
 	o.mu.Unlock()
 	if !there || !before.same(one) {
@@ -239,9 +247,9 @@ func (o *Objects) put(one Object) {
 func (o *Objects) remove(name string) {
 	o.mu.Lock()
 	before, there := o.known[name]
-	delete(o.known, name)
-	o.bytes -= len(before.Document)
 	if there {
+		delete(o.known, name)
+		o.bytes -= before.size
 		o.freshLocked(name)
 	}
 	o.mu.Unlock()

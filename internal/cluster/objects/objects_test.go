@@ -119,6 +119,12 @@ func (s *server) cut(away bool) {
 // run serves Objects until the test ends.
 func (s *server) run(t *testing.T) (o *objects.Objects, changed chan struct{}, log *bytes.Buffer) {
 	t.Helper()
+	return s.runKeeping(t, nil)
+}
+
+// runKeeping is run, with Options.Keep.
+func (s *server) runKeeping(t *testing.T, keep func(*objects.Object) any) (o *objects.Objects, changed chan struct{}, log *bytes.Buffer) {
+	t.Helper()
 	if s.objects == nil {
 		s.objects = map[string]map[string]any{}
 	}
@@ -126,7 +132,7 @@ func (s *server) run(t *testing.T) (o *objects.Objects, changed chan struct{}, l
 	changed, log = make(chan struct{}, 1), &bytes.Buffer{}
 	o = objects.New(objects.Options{
 		Client: kubetest.Client(t, s), Of: kubeapi.Resource{Group: "orloj.dev", Version: "v1", Name: "tools"}, Namespace: "tools",
-		Changed: changed, Note: true, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Changed: changed, Note: true, Keep: keep, Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
@@ -157,6 +163,51 @@ func has(changed chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// SPEC P2, S2: what is kept in place of a document is asked for when the document is another one, and stays when the status
+// changes or all is listed again.
+func TestP2WhatIsKeptInPlaceOfADocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{objects: map[string]map[string]any{}}
+		for i := range 150 {
+			s.set(fmt.Sprint("o", i), map[string]any{"n": i}, nil)
+		}
+		asked := 0
+		o, _, _ := s.runKeeping(t, func(one *objects.Object) any {
+			asked++
+			return string(one.Document)
+		})
+		want := func(asks int, n string) {
+			t.Helper()
+			synctest.Wait()
+			one := o.Latest("o7")
+			if kept, _ := one.Kept.(string); asked != asks || one.Document != nil || !strings.Contains(kept, `"n":`+n+"}") {
+				t.Errorf("asked %d times, want %d; %q, %q", asked, asks, one.Document, one.Kept)
+			}
+		}
+		want(150, "7")
+		s.set("o7", map[string]any{"n": 7}, map[string]any{"conditions": []any{}})
+		want(150, "7")
+		if got := string(o.Latest("o7").Status); got != `{"conditions":[]}` {
+			t.Errorf("status %s", got)
+		}
+		s.set("o7", map[string]any{"n": 8}, nil)
+		want(151, "8")
+		s.mu.Lock()
+		s.oldest = s.version + 1 // so that the next watch is refused
+		s.mu.Unlock()
+		s.cut(false)
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		s.oldest = 0
+		s.mu.Unlock()
+		time.Sleep(time.Minute)
+		if s.pages() < 4 {
+			t.Errorf("%d pages", s.pages())
+		}
+		want(151, "8")
+	})
 }
 
 // SPEC P2: objects are listed in pages and then followed. A change of the status alone is none.

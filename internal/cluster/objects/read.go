@@ -3,6 +3,7 @@ package objects
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,16 +41,29 @@ func (o *Object) bound(objects, bytes int) {
 	default:
 		return
 	}
-	o.Document = nil
+	o.Document, o.size, o.sum = nil, 0, [sha256.Size]byte{}
 }
 
 // same reports whether two objects mean the same to Orla; their status may differ.
-func (o Object) same(other Object) bool {
-	return o.Name == other.Name && o.UID == other.UID && o.Generation == other.Generation && bytes.Equal(o.Document, other.Document)
+func (o *Object) same(other *Object) bool {
+	return o.Name == other.Name && o.UID == other.UID && o.Generation == other.Generation && o.sum == other.sum
+}
+
+// keep has Options.Keep keep an object, unless that has kept the same of what the object was before; nil if there was none.
+func (o *Objects) keep(one, before *Object) {
+	if o.Keep == nil {
+		return
+	}
+	if before != nil && before.same(one) {
+		one.Name, one.UID, one.Kept = before.Name, before.UID, before.Kept
+	} else {
+		one.Kept = o.Keep(one)
+	}
+	one.Document = nil
 }
 
 // Read reads an object of the API.
-func Read(raw []byte) (Object, error) {
+func Read(raw []byte) (*Object, error) {
 	var got struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -64,9 +78,9 @@ func Read(raw []byte) (Object, error) {
 		Status json.RawMessage `json:"status"`
 	}
 	if json.Unmarshal(raw, &got) != nil || got.Metadata.Name == "" {
-		return Object{}, errors.New("the cluster lists something that is not an object")
+		return nil, errors.New("the cluster lists something that is not an object")
 	}
-	one := Object{Name: got.Metadata.Name, UID: got.Metadata.UID, Version: got.Metadata.Version, Generation: got.Metadata.Generation}
+	one := &Object{Name: got.Metadata.Name, UID: got.Metadata.UID, Version: got.Metadata.Version, Generation: got.Metadata.Generation}
 	if len(got.Status) <= maxStatus {
 		one.Status = bytes.Clone(got.Status)
 	}
@@ -79,11 +93,13 @@ func Read(raw []byte) (Object, error) {
 	}
 	var err error
 	if one.Document, err = json.Marshal(document); err != nil {
-		return Object{}, errors.New("an object of the cluster cannot be encoded")
+		return nil, errors.New("an object of the cluster cannot be encoded")
 	}
 	if size := len(one.Document); size > yamldoc.MaxFile {
 		one.Document, one.Fault = nil, fmt.Errorf("has %d bytes, more than the %d allowed", size, yamldoc.MaxFile)
+		return one, nil
 	}
+	one.size, one.sum = len(one.Document), sha256.Sum256(one.Document)
 	return one, nil
 }
 
@@ -96,16 +112,22 @@ func (o *Objects) request(query url.Values) kubeapi.Request {
 
 // list lists the objects in pages, and returns the version that they have together.
 func (o *Objects) list(ctx context.Context) (version string, err error) {
-	listed, size := map[string]Object{}, 0
+	listed, size := map[string]*Object{}, 0
+	var status []byte // of the one before: many have the same
 	for more := ""; ; {
 		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 		if more != "" {
 			query.Set("continue", more)
 		}
-		version, more, err = o.page(ctx, query, func(one Object) {
+		version, more, err = o.page(ctx, query, func(one *Object) {
 			one.bound(len(listed), size)
+			o.keep(one, o.Latest(one.Name))
+			if bytes.Equal(one.Status, status) {
+				one.Status = status
+			}
+			status = one.Status
 			listed[one.Name] = one
-			size += len(one.Document)
+			size += one.size
 		})
 		if err != nil {
 			return "", o.explain(err)
@@ -118,7 +140,7 @@ func (o *Objects) list(ctx context.Context) (version string, err error) {
 }
 
 // page reads one page of the list, one object after the other.
-func (o *Objects) page(ctx context.Context, query url.Values, each func(Object)) (version, more string, err error) {
+func (o *Objects) page(ctx context.Context, query url.Values, each func(*Object)) (version, more string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTime)
 	defer cancel()
 	body, err := o.Client.Stream(ctx, o.request(query))

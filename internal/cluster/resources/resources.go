@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,10 +54,10 @@ type Options struct {
 // goroutine, except for Snapshot and Applied.
 type Resources struct {
 	Options
-	of      []*objects.Objects // as kinds
-	dirty   chan struct{}      // holds that an object has changed
-	changed chan struct{}      // holds that Snapshot may differ
-	poke    chan struct{}      // holds that the status of objects may differ
+	of      []followed    // as kinds
+	dirty   chan struct{} // holds that an object has changed
+	changed chan struct{} // holds that Snapshot may differ
+	poke    chan struct{} // holds that the status of objects may differ
 	secrets secretCache
 
 	last []seen // of the last Snapshot
@@ -65,21 +66,43 @@ type Resources struct {
 	applied []seen
 }
 
+// followed is a kind and its objects.
+type followed struct {
+	kind
+	*objects.Objects
+}
+
+// kept is what is kept of an object for as long as only its status changes.
+type kept struct {
+	discover.Document
+	name, uid  string
+	generation int64
+}
+
 // seen is an object as it was when it was applied.
 type seen struct {
-	kind   kind
-	of     *objects.Objects
-	source string
-	object objects.Object
+	of *followed
+	*kept
 }
 
 // New returns Resources that know nothing until Start.
 func New(o Options) *Resources {
 	r := &Resources{Options: o, dirty: make(chan struct{}, 1), changed: make(chan struct{}, 1), poke: make(chan struct{}, 1)}
 	for _, k := range kinds {
-		r.of = append(r.of, objects.New(objects.Options{Client: o.Client, Of: k.resource(), Namespace: o.Namespace, Changed: r.dirty, Log: o.Log}))
+		keep := func(of *objects.Object) any { return r.keep(k, of) }
+		r.of = append(r.of, followed{k, objects.New(objects.Options{
+			Client: o.Client, Of: k.resource(), Namespace: o.Namespace, Changed: r.dirty, Keep: keep, Log: o.Log,
+		})})
 	}
 	return r
+}
+
+// keep returns what is kept of an object.
+func (r *Resources) keep(k kind, of *objects.Object) *kept {
+	one := &kept{name: of.Name, uid: of.UID, generation: of.Generation}
+	one.Source, one.Dir, one.Rule, one.Fault = k.name+"/"+of.Name, r.Dir, k.rule, of.Fault
+	one.Set(of.Document)
+	return one
 }
 
 // Start follows the resources until stop is called, and keeps their status up to date by facts while no other process
@@ -179,10 +202,11 @@ func (r *Resources) Snapshot() *discover.Cluster {
 	if r == nil {
 		return nil
 	}
-	c := &discover.Cluster{Dir: r.Dir}
+	c := &discover.Cluster{}
 	r.last = nil
-	for i, k := range kinds {
-		all, err := r.of[i].All()
+	for i := range r.of {
+		k := &r.of[i]
+		all, err := k.All()
 		if err != nil {
 			err = fmt.Errorf("the %s of the namespace %s are not known: %w", k.plural, r.Namespace, err)
 			if k.rule {
@@ -190,10 +214,11 @@ func (r *Resources) Snapshot() *discover.Cluster {
 			}
 			c.Problems = append(c.Problems, manifest.Problem{Path: "kubernetes/" + k.plural, Severity: manifest.Fault, Err: err, Denies: k.rule})
 		}
-		for _, one := range all {
-			source := k.name + "/" + one.Name
-			c.Documents = append(c.Documents, discover.Document{Source: source, Data: one.Document, Fault: one.Fault, Rule: k.rule})
-			r.last = append(r.last, seen{k, r.of[i], source, one})
+		r.last = slices.Grow(r.last, len(all))
+		for _, object := range all {
+			one := object.Kept.(*kept) // see keep
+			c.Documents = append(c.Documents, &one.Document)
+			r.last = append(r.last, seen{k, one})
 		}
 	}
 	return c

@@ -1,7 +1,6 @@
 package resources
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/cluster/lease"
+	"github.com/orla-project/orla/internal/cluster/objects"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
@@ -53,7 +53,7 @@ type verdict struct {
 func (r *Resources) keepStatus(ctx context.Context, facts func() Facts) {
 	options := lease.Options{Client: r.Client, Namespace: r.Namespace, Name: LeaseName, Holder: r.Holder, Log: r.Log}
 	lease.Hold(ctx, options, func(ctx context.Context, _ int64) {
-		said, right := "", map[string]settled{}
+		said, right := "", map[*kept]settled{}
 		for {
 			pause := again
 			err := r.writeStatus(ctx, facts, right)
@@ -82,6 +82,7 @@ func (r *Resources) keepStatus(ctx context.Context, facts func() Facts) {
 // due is a status that is to be written.
 type due struct {
 	of      seen
+	version string // of the object
 	is      verdict
 	written kubeapi.Object
 	turned  bool
@@ -89,45 +90,49 @@ type due struct {
 
 // settled is a status that says what it should.
 type settled struct {
-	is         verdict
-	generation int64
-	status     []byte
+	is     *verdict
+	latest *objects.Object
 }
 
 // writeStatus writes the status of each resource where it differs. Those that are not ready come first: of many, the last ones wait
-// for a while. right are those that are known to be as they should, by their sources, so that they are not read each time.
-func (r *Resources) writeStatus(ctx context.Context, facts func() Facts, right map[string]settled) error {
+// for a while. right are those that are known to be as they should, so that they are not read each time.
+func (r *Resources) writeStatus(ctx context.Context, facts func() Facts, right map[*kept]settled) error {
 	r.mu.Lock()
 	applied := r.applied
 	r.mu.Unlock()
 	judge := newJudge(facts())
 	var all []due
+	last := &verdict{} // most are the same
 	for _, one := range applied {
-		status, there := one.of.Status(one.object.Name) // newer than what was applied
-		if !there {
-			delete(right, one.source)
+		latest := one.of.Latest(one.name) // newer than what was applied
+		if latest == nil {
+			delete(right, one.kept)
 			continue
 		}
 		v := judge.of(one)
 		if v.waits {
 			continue
 		}
-		if was, known := right[one.source]; known && was.is == v && was.generation == one.object.Generation && bytes.Equal(was.status, status) {
+		if was, known := right[one.kept]; known && *was.is == v && was.latest == latest {
 			continue
 		}
-		if written, turned := v.condition(one.object.Generation, status); written != nil {
-			all = append(all, due{one, v, written, turned})
-			delete(right, one.source)
-		} else {
-			right[one.source] = settled{v, one.object.Generation, status}
+		if written, turned := v.condition(one.generation, latest.Status); written != nil {
+			all = append(all, due{one, latest.Version, v, written, turned})
+			delete(right, one.kept)
+			continue
 		}
+		if *last != v {
+			another := v
+			last = &another
+		}
+		right[one.kept] = settled{last, latest}
 	}
 	if len(right) > len(applied) { // some of it is gone
-		are := make(map[string]bool, len(applied))
+		are := make(map[*kept]bool, len(applied))
 		for _, one := range applied {
-			are[one.source] = true
+			are[one.kept] = true
 		}
-		maps.DeleteFunc(right, func(source string, _ settled) bool { return !are[source] })
+		maps.DeleteFunc(right, func(of *kept, _ settled) bool { return !are[of] })
 	}
 	ready := func(d due) bool { return d.is.ready }
 	for _, one := range slices.Concat(slices.DeleteFunc(slices.Clone(all), ready), slices.DeleteFunc(all, func(d due) bool { return !ready(d) })) {
@@ -135,7 +140,7 @@ func (r *Resources) writeStatus(ctx context.Context, facts func() Facts, right m
 			return err
 		}
 		if one.turned {
-			r.event(ctx, one.of, one.is)
+			r.event(ctx, &one)
 		}
 		if !pace.Sleep(ctx, between) {
 			return nil
@@ -147,8 +152,8 @@ func (r *Resources) writeStatus(ctx context.Context, facts func() Facts, right m
 // patch writes a status. That the object has changed or is gone is not an error: it will be applied.
 func (r *Resources) patch(ctx context.Context, one seen, status kubeapi.Object) error {
 	err := r.Client.Do(ctx, kubeapi.Request{
-		Method: http.MethodPatch, Of: one.kind.resource(), Namespace: r.Namespace, Name: one.object.Name, Part: "status",
-		Body: kubeapi.Object{"metadata": kubeapi.Object{"uid": one.object.UID}, "status": status},
+		Method: http.MethodPatch, Of: one.of.resource(), Namespace: r.Namespace, Name: one.name, Part: "status",
+		Body: kubeapi.Object{"metadata": kubeapi.Object{"uid": one.uid}, "status": status},
 	}, nil)
 	said, answered := errors.AsType[*kubeapi.StatusError](err)
 	if answered && (said.Code == http.StatusNotFound || said.Code == http.StatusConflict) {
@@ -158,7 +163,8 @@ func (r *Resources) patch(ctx context.Context, one seen, status kubeapi.Object) 
 }
 
 // event tells of a change of the condition. If that fails, the condition says the same.
-func (r *Resources) event(ctx context.Context, one seen, v verdict) {
+func (r *Resources) event(ctx context.Context, d *due) {
+	one, v := d.of, d.is
 	now := time.Now().UTC().Format(time.RFC3339)
 	kind := "Normal"
 	if !v.ready && v.reason != "starting" {
@@ -170,8 +176,8 @@ func (r *Resources) event(ctx context.Context, one seen, v verdict) {
 			"apiVersion": "v1", "kind": "Event",
 			"metadata": kubeapi.Object{"generateName": "orla-", "namespace": r.Namespace},
 			"involvedObject": kubeapi.Object{
-				"apiVersion": one.kind.resource().APIVersion(), "kind": one.kind.name, "namespace": r.Namespace,
-				"name": one.object.Name, "uid": one.object.UID, "resourceVersion": one.object.Version,
+				"apiVersion": one.of.resource().APIVersion(), "kind": one.of.name, "namespace": r.Namespace,
+				"name": one.name, "uid": one.uid, "resourceVersion": d.version,
 			},
 			"type": kind, "reason": v.reason, "message": cmp.Or(v.message, v.reason), "count": 1, "firstTimestamp": now, "lastTimestamp": now,
 			"source": kubeapi.Object{"component": "orla"}, "reportingComponent": "orla", "reportingInstance": r.Holder,
@@ -245,13 +251,13 @@ func newJudge(f Facts) judge {
 // of returns the verdict on a resource.
 func (j judge) of(one seen) verdict {
 	v := verdict{ready: true, reason: "served"}
-	if one.kind.rule {
+	if one.Rule {
 		v.reason = "in_force"
 	}
 	var faults, warnings []string
-	for _, p := range j.problems[one.source] {
-		text := strings.TrimPrefix(p.Err.Error(), one.source+": ")
-		text = strings.ReplaceAll(text, "\n"+one.source+": ", "; ")
+	for _, p := range j.problems[one.Source] {
+		text := strings.TrimPrefix(p.Err.Error(), one.Source+": ")
+		text = strings.ReplaceAll(text, "\n"+one.Source+": ", "; ")
 		if p.Severity != manifest.Fault {
 			warnings = append(warnings, text)
 			continue
@@ -266,12 +272,12 @@ func (j judge) of(one seen) verdict {
 		}
 		faults = append(faults, text)
 	}
-	name, served := j.served[one.source]
+	name, served := j.served[one.Source]
 	life, lives := j.lives[name]
 	switch {
 	case len(faults) > 0:
 		v.message = strings.Join(faults, "; ")
-	case !one.kind.rule && !served:
+	case !one.Rule && !served:
 		v = verdict{reason: "not_served", message: "it is not served yet"}
 	case lives && served:
 		v = ofLife(life)
