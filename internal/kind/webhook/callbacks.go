@@ -2,6 +2,10 @@ package webhook
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"io"
@@ -20,12 +24,28 @@ const CallbackPattern = "/callbacks/{request_id}"
 // The id of the request authenticates the service: it is random, only the service knows it, and it
 // is valid for one answer. A nil *Callbacks accepts no answers.
 type Callbacks struct {
+	key   []byte           // of the ids of requests; nil if they are those of calls
 	mu    sync.Mutex       // guards waits, and the fields of each wait that say so
 	waits map[string]*wait // by the id of the request
 }
 
 // NewCallbacks returns an empty Callbacks.
-func NewCallbacks() *Callbacks { return &Callbacks{waits: map[string]*wait{}} }
+func NewCallbacks() *Callbacks {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it does not fail
+	return &Callbacks{key: key, waits: map[string]*wait{}}
+}
+
+// requestID returns the id of the request for a call, the same for all attempts. It begins with that of the call, so that
+// people find it in the log. Who reads the log does not know the rest while the call waits.
+func (c *Callbacks) requestID(call string) string {
+	if c == nil || c.key == nil {
+		return call
+	}
+	mac := hmac.New(sha256.New, c.key)
+	mac.Write([]byte(call))
+	return call + "-" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(mac.Sum(nil)[:16])
+}
 
 // expect registers w for answers to its request, which x reads.
 func (c *Callbacks) expect(w *wait, x *contract.Exchange) {

@@ -7,6 +7,9 @@ func (t *Tool) Hurry(first, most, patience time.Duration) {
 	t.pace = pace{first: first, most: most, patience: patience, room: usualPace.room}
 }
 
+// PlainCallbacks returns Callbacks for which the id of a request is that of its call.
+func PlainCallbacks() *Callbacks { return &Callbacks{waits: map[string]*wait{}} }
+
 // Waiting returns how many calls wait for a callback.
 func (c *Callbacks) Waiting() int {
 	c.mu.Lock()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/trace"
@@ -85,6 +86,7 @@ func (t *Tool) Talks() bool { return true }
 func (t *Tool) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	ctx, over := trace.Begin(ctx)
 	defer over()
+	ctx = callid.With(ctx, t.callbacks.requestID(callid.From(ctx))) // for the service alone
 	w := &wait{tool: t, call: call, began: time.Now(), arrived: make(chan struct{}), account: turns.AccountOf(ctx)}
 	defer w.watching.Wait()
 	r, err := w.serve(ctx)

@@ -112,7 +112,7 @@ type setup struct {
 
 func newSetup(t testing.TB) *setup {
 	t.Helper()
-	s := &setup{client: outbound.New(outbound.Options{}), secrets: secret.New(secret.Options{}), callbacks: webhook.NewCallbacks()}
+	s := &setup{client: outbound.New(outbound.Options{}), secrets: secret.New(secret.Options{}), callbacks: webhook.PlainCallbacks()}
 	t.Cleanup(s.client.Close)
 	return s
 }
