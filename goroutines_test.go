@@ -107,6 +107,7 @@ var uncontained = map[string]struct {
 	"internal/service/outbound.Client.send":            {1, place},
 	"internal/service/outbound.Client.transport":       {2, place},
 	"internal/service/login.Login":                     {1, below},
+	"internal/service/login.receiver.serve":            {1, below},
 	"internal/service/remote.Connect":                  {1, below},
 	"internal/service/remote.session.live":             {1, waits},
 	"internal/app/arguments.Keeper.endLocked":          {1, own},

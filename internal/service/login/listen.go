@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/orla-project/orla/internal/service/outbound"
@@ -53,6 +55,7 @@ type receiver struct {
 	redirect string // the redirect URL
 	opening  *opening
 	listener net.Listener
+	beside   net.Listener // at [::1], where browsers look for localhost first; nil for none
 	server   *http.Server
 }
 
@@ -89,12 +92,31 @@ func receive(ctx context.Context, wanted string, answers func(answer) error) (*r
 		at.Host = net.JoinHostPort(at.Hostname(), chosen)
 	}
 	r := &receiver{redirect: at.String(), opening: newOpening(), listener: listener}
+	if at.Hostname() == "localhost" {
+		if r.beside, err = besides(ctx, at.Port()); err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+	}
 	const most = 16 << 10
 	r.server = &http.Server{
 		Handler: page{at.Path, answers, r.opening}, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: time.Second, MaxHeaderBytes: most,
 	}
 	return r, nil
+}
+
+// besides listens on a port of [::1]: somebody else there would get the answers that are for localhost. It returns nil on
+// a machine without such an address.
+func besides(ctx context.Context, port string) (net.Listener, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp6", net.JoinHostPort("::1", port))
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT):
+		return nil, nil //nolint:nilnil // there is none, for nobody
+	case err != nil:
+		return nil, fmt.Errorf("cannot wait for the browser at localhost, which it looks for at ::1 first: %w; http://127.0.0.1 in the redirect URL needs no ::1", err)
+	}
+	return l, nil
 }
 
 // CheckRedirect returns what is wrong with a redirect URL.
@@ -119,7 +141,14 @@ func (r *receiver) lead(page string) string {
 }
 
 // serve serves the browser until stop.
-func (r *receiver) serve() { _ = r.server.Serve(r.listener) } // it ends by stop
+func (r *receiver) serve() {
+	var both sync.WaitGroup
+	if r.beside != nil {
+		both.Go(func() { _ = r.server.Serve(r.beside) }) // it ends by stop
+	}
+	_ = r.server.Serve(r.listener) // the same
+	both.Wait()
+}
 
 // stop ends the answers to the browser that are under way within a second, and closes the listener.
 func (r *receiver) stop() {
@@ -129,6 +158,9 @@ func (r *receiver) stop() {
 		_ = r.server.Close() // nothing else can be done
 	}
 	_ = r.listener.Close() // if it was never served
+	if r.beside != nil {
+		_ = r.beside.Close() // the same
+	}
 }
 
 // page answers the browser.
