@@ -66,8 +66,7 @@ func (c *Capsule) giveAway(in *incarnation, answer chan<- json.RawMessage) bool 
 	s.Started = c.started
 	c.mu.Unlock()
 	if c.Offers().Known {
-		said := c.offers.Last()
-		s.Offered = &said
+		s.Offered = handover.OfferedOf(c.offers.Last())
 	}
 	state, _ = json.Marshal(s) // what it has can be marshalled
 	c.become(status{state: Stopping, reason: errGiven.Error(), starts: byNobody, run: in.run()})

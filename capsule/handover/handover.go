@@ -26,8 +26,27 @@ type State struct {
 	Started    int              `json:"started"` // processes so far, with this one
 	Hello      protocol.Hello   `json:"hello"`
 	Peer       protocol.State   `json:"peer"`
-	Offered    *records.Offered `json:"offered,omitempty"` // nil if it is not known
+	Offered    *records.Offered `json:"offered,omitempty"` // see OfferedOf; nil if it is not known
 	Files      uint64           `json:"files,omitempty"`   // the files that the process has; see files.Watcher.Sum
+}
+
+// maxOffered bounds the lists that are given, in bytes.
+const maxOffered = 64 << 10
+
+// OfferedOf returns what is given of what a capsule offers: nil if it is large. The state is written and read as JSON while
+// all requests wait (SPEC N2, S2). The next program has larger lists from the state folder, as at any other start, and asks for
+// them again.
+func OfferedOf(said records.Offered) *records.Offered {
+	size := 0
+	for _, list := range [][]json.RawMessage{said.Tools, said.Resources, said.Templates, said.Prompts} {
+		for _, one := range list {
+			size += len(one)
+		}
+	}
+	if size > maxOffered {
+		return nil
+	}
+	return &said
 }
 
 // Origin returns a digest of everything that decides what process a capsule has: what starts it, with the values of
