@@ -207,7 +207,9 @@ func (r *response) answer(message wire.Parts, now bool) error {
 	if size <= fewBytes {
 		message = wire.Parts{message.Join()}
 	}
-	r.small.begin(size)
+	if size <= mostSmall {
+		r.small.begin(size)
+	}
 	defer r.small.end()
 	if r.late {
 		r.timer.Reset(unreadAfter)

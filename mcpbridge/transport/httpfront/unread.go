@@ -7,11 +7,10 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
-// unreadAfter is after what time a small answer that is still being written takes room.
-const unreadAfter = 100 * time.Millisecond
+// unreadAfter is after what time a small answer that is still being written takes room. A larger one has its room already.
+const unreadAfter, mostSmall = 100 * time.Millisecond, 2 * turns.Little
 
-// smallAnswer is the answer of a response while it is written, or what of it the room of answers does not
-// count. It takes room for that when its client does not read it. One that is written at once costs nothing.
+// smallAnswer is an answer of up to mostSmall while it is written. It takes room if its client does not read it.
 type smallAnswer struct {
 	room    *turns.Room // nil where nothing is counted
 	owner   turns.Owner
