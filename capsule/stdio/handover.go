@@ -23,10 +23,10 @@ const leavePatience = 2 * time.Second
 // new one may make a better one.
 var ErrElsewhere = errors.New("it has an isolation mode")
 
-var (
-	errBusy   = errors.New("it does not read its input, or writes without a pause")
-	errEnding = errors.New("it has ended, or is being ended")
-)
+// ErrBusy is why a process is not given that does not react.
+var ErrBusy = errors.New("it does not read its input, or writes without a pause")
+
+var errEnding = errors.New("it has ended, or is being ended")
 
 // Give gives the connection to the program that follows. No call may be pending. The error says why that is not
 // possible; the connection is over in any case, and has to be ended as usual then. Without an error Gone is closed
@@ -42,7 +42,7 @@ func (c *Connection) Give() (State, error) {
 	}
 	unread, ok := c.conn.Leave(leavePatience)
 	if !ok {
-		return State{}, errBusy
+		return State{}, ErrBusy
 	}
 	c.leaving.Store(true)
 	stdin, _, stderr := c.Streams()
@@ -50,7 +50,7 @@ func (c *Connection) Give() (State, error) {
 	select {
 	case <-c.logged:
 	case <-time.After(leavePatience):
-		return State{}, errBusy
+		return State{}, ErrBusy
 	}
 	given, ok := local.Give()
 	if !ok {

@@ -14,6 +14,9 @@ import (
 // mostStartup bounds how long an installed capsule may let clients wait until it is ready.
 const mostStartup = 5 * time.Minute
 
+// mostGrace bounds how long an installed capsule may take to end: all callers wait for that at an upgrade of Orla (SPEC N2).
+const mostGrace = 5 * time.Second
+
 // mostAttempts and mostPause bound how often Orla makes a call of an installed tool, and the pauses: each attempt has the timeout.
 const (
 	mostAttempts = 5
@@ -47,6 +50,7 @@ func Lower(t *manifest.Tool, word config.PackageConfig, cfg *config.Loaded) erro
 	t.Retry.MaxAttempts = min(t.Retry.MaxAttempts, mostAttempts)
 	t.Retry.Backoff, t.Retry.MaxBackoff = min(t.Retry.Backoff, mostPause), min(t.Retry.MaxBackoff, mostPause)
 	t.Runtime.StartupTimeout = min(t.Runtime.StartupTimeout, mostStartup)
+	t.Runtime.StopGrace = min(t.Runtime.StopGrace, mostGrace)
 	if t.Kind == manifest.Capsule {
 		restart := &t.Runtime.Restart
 		restart.Initial = max(restart.Initial, leastRestart.Initial)

@@ -30,6 +30,17 @@ func TestM7AnInstalledCapsuleRests(t *testing.T) {
 	}
 }
 
+// SPEC M7, N2: at an upgrade, all callers wait until the capsules that cannot go on have ended.
+func TestM7AnInstalledCapsuleEndsSoon(t *testing.T) {
+	for asked, want := range map[time.Duration]time.Duration{12 * time.Second: 5 * time.Second, time.Second: time.Second, 0: 0} {
+		tool := manifest.Tool{Kind: manifest.Capsule}
+		tool.Runtime.StopGrace = asked
+		if err := discovery.Lower(&tool, config.PackageConfig{}, &config.Loaded{}); err != nil || tool.Runtime.StopGrace != want {
+			t.Errorf("of %s it has %s, %v", asked, tool.Runtime.StopGrace, err)
+		}
+	}
+}
+
 // SPEC M7, S2: how long a call of a package takes is not for its author to choose: the attempts are few.
 func TestM7CallsOfAPackageEnd(t *testing.T) {
 	tool := manifest.Tool{Retry: manifest.Retry{MaxAttempts: 1_000_000, Backoff: time.Hour, MaxBackoff: 24 * time.Hour}}
