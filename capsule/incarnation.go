@@ -36,7 +36,7 @@ type incarnation struct {
 
 	greeted   atomic.Bool    // the first message has come, or the handshake is MCP's
 	greetings chan greeting  // receives its first message
-	hello     protocol.Hello // the params of its orla.hello
+	hello     protocol.Hello // what is used of its orla.hello; see protocol.Hello.Checked
 	expected  bool           // its first lists are waited for once more; owned by Serve
 	asking    struct {       // for its lists; owned by followLists
 		silent   bool // it did not answer
@@ -203,8 +203,11 @@ func (in *incarnation) accept(g greeting) error {
 	if g.err != nil {
 		return g.err
 	}
-	in.hello = g.hello
-	return in.checkHello()
+	if err := in.checkHello(g.hello); err != nil {
+		return err
+	}
+	in.hello = g.hello.Checked()
+	return nil
 }
 
 // negotiateOr makes the MCP handshake. The end of the process ends it.
@@ -248,14 +251,14 @@ func (in *incarnation) exitOr(before, otherwise string) error {
 	}
 }
 
-func (in *incarnation) checkHello() error {
+func (in *incarnation) checkHello(said protocol.Hello) error {
 	t := in.c.tool
-	if in.hello.Name != t.Name {
-		return fmt.Errorf("its orla.hello names %q, but %s says %q", brief.Cut(in.hello.Name, maxHello), t.Source, t.Name)
+	if said.Name != t.Name {
+		return fmt.Errorf("its orla.hello names %q, but %s says %q", brief.Cut(said.Name, maxHello), t.Source, t.Name)
 	}
-	if in.hello.Version != t.Version {
+	if said.Version != t.Version {
 		in.c.log.Warn("a capsule's orla.hello has another version than its manifest", "tool", t.Name,
-			"hello_version", brief.Cut(in.hello.Version, maxHello), "manifest_version", t.Version)
+			"hello_version", brief.Cut(said.Version, maxHello), "manifest_version", t.Version)
 	}
 	return nil
 }

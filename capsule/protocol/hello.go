@@ -13,11 +13,22 @@ type Hello struct {
 	Capabilities []string `json:"capabilities"`
 }
 
+// lists are the capabilities that have a list.
+var lists = []string{"tools", "resources", "prompts"}
+
+// Checked returns what is used of a hello once its name and its version were checked: the rest may be as large as a message.
+func (h Hello) Checked() (used Hello) {
+	for _, name := range lists {
+		if slices.Contains(h.Capabilities, name) {
+			used.Capabilities = append(used.Capabilities, name)
+		}
+	}
+	return used
+}
+
 // OffersLists reports whether the hello has a capability with a list.
 func (h Hello) OffersLists() bool {
-	return slices.ContainsFunc(h.Capabilities, func(c string) bool {
-		return c == "tools" || c == "resources" || c == "prompts"
-	})
+	return len(h.Checked().Capabilities) > 0
 }
 
 // Capability converts the capabilities of a hello to those of MCP.

@@ -19,6 +19,10 @@ type State struct {
 // leavePatience bounds the time to send what waits and to read what has come.
 const leavePatience = 2 * time.Second
 
+// maxUnread bounds what is given of a line on its stdout that has not ended, in bytes: all callers wait while it is written and
+// read (SPEC N2).
+const maxUnread = 1 << 20
+
 // ErrElsewhere is why a process with an isolation mode is not given. A sandbox is part of the program that made it: the
 // new one may make a better one.
 var ErrElsewhere = errors.New("it has an isolation mode")
@@ -41,7 +45,7 @@ func (c *Connection) Give() (State, error) {
 		return State{}, ErrElsewhere
 	}
 	unread, ok := c.conn.Leave(leavePatience)
-	if !ok {
+	if !ok || len(unread) > maxUnread {
 		return State{}, ErrBusy
 	}
 	c.leaving.Store(true)

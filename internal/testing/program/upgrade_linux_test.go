@@ -392,24 +392,32 @@ func TestN2AnUpgradeWithACallThatIsNeverAnswered(t *testing.T) {
 	}
 }
 
-// SPEC Q1, N2: a capsule that cannot be given to the next program since it does not react, and that does not end by itself, does not
-// make the requests of others wait for all of its stop_grace_ms.
-func TestN2AnUpgradeWithACapsuleThatDoesNotReact(t *testing.T) {
+// SPEC Q1, N2: a capsule that cannot be given to the next program, since it is in the middle of a large line, and that does not end by
+// itself, does not make the requests of others wait for all of its stop_grace_ms.
+func TestN2AnUpgradeWithCapsulesThatDoNotReact(t *testing.T) {
 	t.Parallel()
 	tools := t.TempDir()
-	testkit.WriteTool(t, tools, "rude/tool.yaml", "name: rude\nversion: 1.0.0\ndescription: Writes a line without an end.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n"+
-		"runtime: {mode: capsule, startup_timeout_ms: 60000, stop_grace_ms: 12000}\n")
-	testkit.WriteTool(t, tools, "rude/main.sh", `#!/bin/sh
+	sizes := map[string]int{"long": 2_000_000, "toolong": 18_000_000} // of which one is a message that may come to its end
+	for name, size := range sizes {
+		testkit.WriteTool(t, tools, name+"/tool.yaml", "name: "+name+"\nversion: 1.0.0\ndescription: Writes a line without an end.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n"+
+			"runtime: {mode: capsule, startup_timeout_ms: 60000, stop_grace_ms: 12000}\n")
+		testkit.WriteTool(t, tools, name+"/main.sh", fmt.Sprintf(`#!/bin/sh
 trap '' TERM
-printf '%s\n' '{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"rude","version":"1.0.0","capabilities":[]}}'
-head -c 18000000 /dev/zero | tr '\0' o
+printf '%%s\n' '{"jsonrpc":"2.0","method":"orla.hello","params":{"name":"%s","version":"1.0.0","capabilities":[]}}'
+head -c %d /dev/zero | tr '\0' o
 echo written >&2
 exec sleep 1000
-`)
+`, name, size))
+	}
 	u := serveUpgradable(t, checkedBinary(t), tools, "")
-	u.log.next("stderr", func(l map[string]any) bool { return l["text"] == "written" })
+	for range sizes {
+		u.log.next("stderr", func(l map[string]any) bool { return l["text"] == "written" })
+	}
 	if _, err := u.control.Upgrade(t.Context(), ""); err != nil {
 		t.Fatal(err)
+	}
+	for range sizes {
+		u.log.next("a capsule cannot be given to the new program, and is ended", nil)
 	}
 	if paused, _ := u.log.next("executing", nil)["paused_ms"].(float64); paused >= 5000 {
 		t.Errorf("requests waited for %v ms", paused)
