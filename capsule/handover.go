@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/orla-project/orla/capsule/handover"
 	"github.com/orla-project/orla/capsule/stdio"
@@ -41,18 +40,13 @@ func (c *Capsule) Give(ctx context.Context) (json.RawMessage, bool) {
 	}
 }
 
-// hurriedGrace is how long a process has to end that could not be given away since it does not react: all callers wait
-// meanwhile (SPEC N2).
-const hurriedGrace = time.Second
-
-// giveAway gives a process away. It reports false if that is not possible; the process has to be ended then, and hurry says
-// that hurriedGrace is enough.
-func (c *Capsule) giveAway(in *incarnation, answer chan<- json.RawMessage) (gave, hurry bool) {
+// giveAway gives a process away. It reports false if that is not possible; the process has to be ended then.
+func (c *Capsule) giveAway(in *incarnation, answer chan<- json.RawMessage) bool {
 	var state []byte
 	defer func() { answer <- state }()
 	from, ok := in.connection.(*stdio.Connection)
 	if !ok {
-		return false, false
+		return false
 	}
 	in.relay.Refuse()
 	given, err := from.Give()
@@ -62,7 +56,7 @@ func (c *Capsule) giveAway(in *incarnation, answer chan<- json.RawMessage) (gave
 			log = c.log.Info
 		}
 		log("a capsule cannot be given to the new program, and is ended", "tool", c.tool.Name, "pid", in.pid(), "err", err)
-		return false, errors.Is(err, stdio.ErrBusy)
+		return false
 	}
 	s := handover.State{
 		Origin: from.Origin, Connection: given, Began: in.began, Ready: in.ready, Hello: in.hello, Peer: in.conn.State(),
@@ -79,7 +73,7 @@ func (c *Capsule) giveAway(in *incarnation, answer chan<- json.RawMessage) (gave
 	in.conn.Close(errGiven)
 	in.connection.Release()
 	c.reportStderr()
-	return true, false
+	return true
 }
 
 // take decides whether the capsule goes on with a process of the program before.

@@ -22,7 +22,6 @@ type ending struct {
 	ready  time.Duration // how long it was READY
 	run    run           // the process; zero if there was none
 	given  bool          // another program goes on with it
-	hurry  bool          // its process has hurriedGrace to end
 }
 
 // live runs one process from its start until nothing of it is left, and returns why it
@@ -75,9 +74,6 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	drain := c.tool.Runtime.Drain
 	if end.err != nil {
 		drain = 0
-	}
-	if end.hurry {
-		defer time.AfterFunc(hurriedGrace, in.connection.Kill).Stop()
 	}
 	in.close(drain, c.endReason(cause, end))
 	c.amend(func(s *status) { s.run = run{} })
@@ -176,7 +172,7 @@ func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *r
 				return e
 			}
 			end()
-			e.given, e.hurry = c.giveAway(in, answer)
+			e.given = c.giveAway(in, answer)
 			return e
 		case change := <-c.files.Changed():
 			c.noteChange(change)

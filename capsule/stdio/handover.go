@@ -27,15 +27,25 @@ const maxUnread = 1 << 20
 // new one may make a better one.
 var ErrElsewhere = errors.New("it has an isolation mode")
 
-// ErrBusy is why a process is not given that does not react.
-var ErrBusy = errors.New("it does not read its input, or writes without a pause")
-
-var errEnding = errors.New("it has ended, or is being ended")
+var (
+	errBusy   = errors.New("it does not read its input, or writes without a pause")
+	errEnding = errors.New("it has ended, or is being ended")
+)
 
 // Give gives the connection to the program that follows. No call may be pending. The error says why that is not
 // possible; the connection is over in any case, and has to be ended as usual then. Without an error Gone is closed
-// and nothing is left to do but Release.
+// and nothing is left to do but Release. A process that does not react has hurriedGrace after Finish: all callers wait
+// meanwhile (SPEC N2).
 func (c *Connection) Give() (State, error) {
+	state, err := c.give()
+	c.hurried = errors.Is(err, errBusy)
+	return state, err
+}
+
+// hurriedGrace is how long a process that does not react may take to end.
+const hurriedGrace = time.Second
+
+func (c *Connection) give() (State, error) {
 	p, ok := c.Process.(launched)
 	if !ok {
 		return State{}, ErrElsewhere
@@ -46,7 +56,7 @@ func (c *Connection) Give() (State, error) {
 	}
 	unread, ok := c.conn.Leave(leavePatience)
 	if !ok || len(unread) > maxUnread {
-		return State{}, ErrBusy
+		return State{}, errBusy
 	}
 	c.leaving.Store(true)
 	stdin, _, stderr := c.Streams()
@@ -54,7 +64,7 @@ func (c *Connection) Give() (State, error) {
 	select {
 	case <-c.logged:
 	case <-time.After(leavePatience):
-		return State{}, ErrBusy
+		return State{}, errBusy
 	}
 	given, ok := local.Give()
 	if !ok {

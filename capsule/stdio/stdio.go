@@ -68,6 +68,7 @@ type Connection struct {
 	logged  chan struct{} // closed when its stderr has
 
 	leaving atomic.Bool // Give was called
+	hurried bool        // see Give
 	text    []byte      // of a line on its stderr that has not ended; set by Listen if leaving
 }
 
@@ -155,6 +156,9 @@ func (c *Connection) Finish(patience time.Duration) {
 	stdin, _, _ := c.Streams()
 	c.Process.Finish(patience) // first: an exit after the end of stdin is not a crash
 	closeStreams(stdin)
+	if c.hurried {
+		time.AfterFunc(hurriedGrace, c.Kill) // which does nothing once it has ended
+	}
 }
 
 // Release implements capsule.Connection.
