@@ -57,8 +57,8 @@ func (p plan) confined() []string {
 		"--security-opt=no-new-privileges",
 		"--ipc=private",
 		"--tmpfs=" + tmp + ":rw,noexec,nosuid,nodev,size=16m,mode=1777",
-		"--log-driver=none", // the engine must not store the tool's output
-		"--no-healthcheck",  // the image's health check is not needed
+		"--log-driver=" + p.made.logDriver(),
+		"--no-healthcheck", // the image's health check is not needed
 	}
 	if p.opts.Sandboxed {
 		flags = append(flags, "--read-only")

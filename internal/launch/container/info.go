@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/orla-project/orla/internal/call/fault"
@@ -28,6 +29,18 @@ type made struct {
 
 // String returns the name of the engine for messages.
 func (m *made) String() string { return filepath.Base(m.path) + " " + m.version }
+
+// logDriver returns what an engine is to do with the output of a process. It must not store it. With "none", podman's
+// monitor (conmon) passes it on to the command line, and loses the output of a process that ends before the monitor has
+// accepted the connection of the command line: once in a hundred calls on a busy machine. Since version 4, podman can give
+// the streams of its command line to the process, where they are not a terminal and the engine is on this machine.
+func (m *made) logDriver() string {
+	major, _, _ := strings.Cut(m.version, ".")
+	if n, err := strconv.Atoi(major); m.podman && !m.remote && err == nil && n >= 4 {
+		return "passthrough"
+	}
+	return "none"
+}
 
 // said is the answer of an engine to info: podman has host, docker the other fields.
 type said struct {

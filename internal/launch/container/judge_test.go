@@ -199,3 +199,17 @@ func TestT73Owners(t *testing.T) {
 		}
 	}
 }
+
+// SPEC C4: only an engine that can give its own streams to a process is asked to.
+func TestC4WhoPassesStreamsOn(t *testing.T) {
+	for want, engines := range map[string][]made{
+		"passthrough": {{podman: true, version: "4.3.1"}, {podman: true, version: "5.0.0-rc1", rootless: true}, {podman: true, version: "10.1"}},
+		"none":        {{podman: true, version: "3.4.4"}, {podman: true, version: "4.3.1", remote: true}, {podman: true}, {version: "27.1.1"}},
+	} {
+		for _, m := range engines {
+			if got := m.logDriver(); got != want {
+				t.Errorf("%+v: %s, want %s", m, got, want)
+			}
+		}
+	}
+}
