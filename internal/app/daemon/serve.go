@@ -271,6 +271,7 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	s.http.Handle(webhook.CallbackPattern, s.Shared.Callbacks(s.Services.Callbacks))
 	s.serveConsole(cfg, &settings) //nolint:contextcheck // a decision waits for no context
 	s.web = listen.New(s.http, s.log.Logger)
+	s.web.WhenEnded(wiring.Used)
 	if err := s.open(ctx, cfg, before); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 type connections struct {
 	most    int
 	writing atomic.Int64 // connections to which something is being written, and those that were given up
+	ended   func()       // called after each request, and when a connection is closed
 
 	mu      sync.Mutex // guards what follows
 	room    sync.Cond  // a connection or a listener was closed, or there are pending connections
@@ -59,7 +60,7 @@ type share struct {
 }
 
 func newConnections(most int) *connections {
-	c := &connections{most: most, pending: newHolders(), callers: newHolders()}
+	c := &connections{most: most, ended: func() {}, pending: newHolders(), callers: newHolders()}
 	c.room.L = &c.mu
 	return c
 }
@@ -240,6 +241,7 @@ func (c *conn) Close() error {
 	c.used()
 	c.closed()
 	c.all.remove(c)
+	c.all.ended()
 	return c.Conn.Close()
 }
 
@@ -258,6 +260,7 @@ func followed(c net.Conn, state http.ConnState) {
 	if c, ok := c.(*conn); ok {
 		c.busy.Store(state == http.StateActive)
 		if state == http.StateIdle {
+			c.all.ended()
 			c.ended(c.headers.next > 0)
 		}
 		if state == http.StateIdle || state == http.StateClosed {

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,9 +23,15 @@ const (
 	calm = 5 * time.Second
 	// worthGiving is how many bytes are given back at least.
 	worthGiving = 4 << 20
+	// usedBytes is about what a request, or a connection that has ended, leaves that a collection would find.
+	usedBytes = 8 << 10
 )
 
-var gather sync.Once
+var (
+	gather  sync.Once
+	resting atomic.Pointer[time.Timer] // calls giveBack; nil if Orla leaves memory alone
+	used    atomic.Int64               // calls of Used since giveBack
+)
 
 // LetGarbageGather sets gcPercent, and less while it would be much garbage (SPEC S2), unless the user has set GOGC. Garbage that
 // gathered while there was much to do is given back when there is little (SPEC L4).
@@ -34,9 +41,21 @@ func LetGarbageGather() {
 	}
 	gather.Do(func() {
 		debug.SetGCPercent(gcPercent)
-		resting := time.AfterFunc(calm, giveBack)
-		adjust(gcPercent, func() { resting.Reset(calm) })
+		timer := time.AfterFunc(calm, giveBack)
+		resting.Store(timer)
+		adjust(gcPercent, func() { timer.Reset(calm) })
 	})
+}
+
+// Used notes that a request or a connection has ended, perhaps with what was kept for it. Many of them may be worth a collection
+// that nothing else asks for: clients that leave need no memory. Any goroutine may call it.
+func Used() {
+	if used.Add(1) != worthGiving/usedBytes {
+		return
+	}
+	if timer := resting.Load(); timer != nil {
+		timer.Reset(calm)
+	}
 }
 
 // giveBack gives memory back to the system if it is worth it. That makes a collection.
@@ -44,7 +63,8 @@ func giveBack() {
 	read := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(read)
 	live, objects, free := read[0].Value.Uint64(), read[1].Value.Uint64(), read[2].Value.Uint64()
-	if garbage := objects - min(live, objects); garbage+free >= worthGiving {
+	unknown := uint64(used.Swap(0)) * usedBytes
+	if garbage := objects - min(live, objects); garbage+free+unknown >= worthGiving {
 		debug.FreeOSMemory()
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"runtime/metrics"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
@@ -79,4 +81,53 @@ func TestL4GarbageIsGivenBack(t *testing.T) {
 	if _, now := read(); now != collections {
 		t.Error("it collects again for nothing")
 	}
+}
+
+// SPEC L4: what clients that leave had is given back, though nothing collects garbage any more.
+func TestL4ClientsThatLeaveGiveMemoryBack(t *testing.T) {
+	const mebi, many = 1 << 20, worthGiving / usedBytes
+	before := debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(before)
+	released := func() uint64 {
+		of := []metrics.Sample{{Name: "/memory/classes/heap/released:bytes"}}
+		metrics.Read(of)
+		return of[0].Value.Uint64()
+	}
+	kept := make([][]byte, 64)
+	for i := range kept {
+		kept[i] = make([]byte, mebi)
+	}
+	debug.FreeOSMemory()
+	runtime.KeepAlive(kept)
+	kept = nil
+	had := released()
+	used.Store(many / 2)
+	giveBack()
+	if has := released(); has != had {
+		t.Errorf("%d KiB are given back of what few had", (has-had)>>10)
+	}
+	used.Store(many)
+	giveBack()
+	if has := released(); has < had+48*mebi {
+		t.Errorf("%d MiB of 64 are given back", (has-had)/mebi)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var given atomic.Int64
+		resting.Store(time.AfterFunc(time.Hour, func() { given.Add(1) }))
+		defer resting.Store(nil)
+		defer used.Store(0)
+		for range many - 1 {
+			Used()
+		}
+		time.Sleep(2 * calm)
+		if given.Load() != 0 {
+			t.Error("few requests are worth a collection")
+		}
+		Used()
+		time.Sleep(calm)
+		synctest.Wait()
+		if given.Load() != 1 {
+			t.Error("many requests are not")
+		}
+	})
 }
