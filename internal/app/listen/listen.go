@@ -80,7 +80,7 @@ func New(handler http.Handler, log *slog.Logger) *Server {
 
 // WhenEnded sets a function that is called after each request and when a connection is closed, by any goroutine. It has to return
 // at once. WhenEnded must be called before Serve.
-func (s *Server) WhenEnded(do func()) { s.conns.ended = do }
+func (w *Server) WhenEnded(do func()) { w.conns.ended = do }
 
 // httpErrors gives what net/http says, which comes as a text, as an attribute of
 // a record with a constant message. A panic it recovers is an error, all else is

@@ -93,13 +93,14 @@ func TestL4ClientsThatLeaveGiveMemoryBack(t *testing.T) {
 		metrics.Read(of)
 		return of[0].Value.Uint64()
 	}
-	kept := make([][]byte, 64)
-	for i := range kept {
-		kept[i] = make([]byte, mebi)
-	}
-	debug.FreeOSMemory()
-	runtime.KeepAlive(kept)
-	kept = nil
+	func() {
+		kept := make([][]byte, 64)
+		for i := range kept {
+			kept[i] = make([]byte, mebi)
+		}
+		debug.FreeOSMemory()
+		runtime.KeepAlive(kept)
+	}()
 	had := released()
 	used.Store(many / 2)
 	giveBack()
