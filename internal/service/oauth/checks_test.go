@@ -72,6 +72,24 @@ func TestN2AcceptedTokensStayAcceptedByTheSameKeys(t *testing.T) {
 	})
 }
 
+// N2: a caller with many tokens, or with many spellings of one, makes no other one's be checked again.
+func TestN2ManyTokensOfOneCallerForgetNobodyElses(t *testing.T) {
+	var a accepted
+	now := time.Now()
+	of := func(n int) [32]byte { return [32]byte{byte(n), byte(n >> 8)} }
+	ann, bob := &Caller{Subject: "ann", Expires: now.Add(time.Minute)}, &Caller{Subject: "bob", Expires: now.Add(time.Hour)}
+	a.add([32]byte{31: 1}, 1, ann)
+	for n := range 3 * maxAccepted {
+		a.add(of(n), 1, bob)
+	}
+	if a.find([32]byte{31: 1}, 1, now) != ann {
+		t.Error("the token of another caller was forgotten")
+	}
+	if a.find([32]byte{31: 1}, 1, now.Add(time.Hour)) != nil || len(a.of) != maxAccepted-1 || a.have["bob"] != len(a.of) || len(a.have) != 1 {
+		t.Errorf("%d tokens are remembered, of %v", len(a.of), a.have)
+	}
+}
+
 // N3: what cannot be checked in time is not said to be wrong.
 func TestN3ABusyCheckIsNoRefusal(t *testing.T) {
 	m := newMaker(t, "a")
