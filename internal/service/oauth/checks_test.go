@@ -42,7 +42,8 @@ func TestN2TokensAreCheckedInTurn(t *testing.T) {
 // Orla ask for them.
 func TestN2AcceptedTokensStayAcceptedByTheSameKeys(t *testing.T) {
 	m := newMaker(t, "a")
-	f := &fakeIssuer{keys: []jose.JSONWebKey{m.key()}}
+	keys := []jose.JSONWebKey{m.key(), newMaker(t, "other").key()}
+	f := &fakeIssuer{keys: keys}
 	within(t, f, func(t *testing.T, v *Verifier, _ *records) {
 		synctest.Wait()
 		token := m.token(t)
@@ -50,6 +51,8 @@ func TestN2AcceptedTokensStayAcceptedByTheSameKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range 3 {
+			keys = []jose.JSONWebKey{keys[1], keys[0]} // in another order
+			f.set(func() { f.keys = keys })
 			time.Sleep(2 * askEvery)
 			if _, err := v.Verify(t.Context(), "192.0.2.1:1", newMaker(t, fmt.Sprint(n)).token(t)); !errors.Is(err, ErrInvalid) {
 				t.Error(err)

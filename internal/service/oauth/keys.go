@@ -96,7 +96,7 @@ func (k *keys) refresh(ctx context.Context) error {
 	before, first := k.failed, k.count == 0
 	k.failed, k.ended, k.busy = err, time.Now(), false
 	if err == nil {
-		if !reflect.DeepEqual(found, k.known) {
+		if !sameKeys(found, k.known) {
 			k.other++
 		}
 		k.known = found
@@ -113,6 +113,16 @@ func (k *keys) refresh(ctx context.Context) error {
 		k.log.Info("the keys of the issuer of access tokens are known", "issuer", k.issuer, "keys", len(k.known))
 	}
 	return err
+}
+
+// sameKeys reports whether each of two lists has all keys of the other. Some issuers list them in another order each time.
+func sameKeys(one, other []jose.JSONWebKey) bool {
+	missing := func(from []jose.JSONWebKey) func(jose.JSONWebKey) bool {
+		return func(key jose.JSONWebKey) bool {
+			return !slices.ContainsFunc(from, func(one jose.JSONWebKey) bool { return reflect.DeepEqual(one, key) })
+		}
+	}
+	return !slices.ContainsFunc(one, missing(other)) && !slices.ContainsFunc(other, missing(one))
 }
 
 // begin marks a fetch as in progress. Who has asked for one gets it.
