@@ -18,6 +18,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // newCertificate makes the certificate of a process, which others know by its digest. Its key is in memory only.
@@ -156,14 +158,16 @@ const (
 	maxHead = 1 << 20
 )
 
-// maxStrangers bounds the connections to the second port on which no replica has asked anything. For one more, the oldest is closed.
+// maxStrangers bounds the connections to the second port on which no replica has asked anything. For one more, the network that has
+// the most loses its oldest.
 const maxStrangers = 256
 
-// strangers are these connections: whoever reaches the port can make some, and each takes a descriptor (SPEC N2).
+// strangers are these connections: whoever reaches the port can make some, and each takes a descriptor (SPEC N2). Those of replicas
+// are among them at first.
 type strangers struct {
-	mu    sync.Mutex // guards the fields that follow
-	order list.List  // of net.Conn, the oldest first
-	at    map[net.Conn]*list.Element
+	mu sync.Mutex // guards the fields that follow
+	at map[net.Conn]*list.Element
+	of map[string]*list.List // of net.Conn, by their networks; the oldest first, and none is empty
 }
 
 // follow notes that a connection has come or gone.
@@ -183,15 +187,25 @@ func (s *strangers) follow(c net.Conn, state http.ConnState) {
 func (s *strangers) add(c net.Conn) (oldest net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.at == nil {
-		s.at = map[net.Conn]*list.Element{}
+	if s.of == nil {
+		s.at, s.of = map[net.Conn]*list.Element{}, map[string]*list.List{}
 	}
-	s.at[c] = s.order.PushBack(c)
-	if s.order.Len() <= maxStrangers {
+	network := networkOf(c)
+	if s.of[network] == nil {
+		s.of[network] = list.New()
+	}
+	s.at[c] = s.of[network].PushBack(c)
+	if len(s.at) <= maxStrangers {
 		return nil
 	}
-	oldest, _ = s.order.Remove(s.order.Front()).(net.Conn)
-	delete(s.at, oldest)
+	most := s.of[network]
+	for _, one := range s.of {
+		if one.Len() > most.Len() {
+			most = one
+		}
+	}
+	oldest, _ = most.Front().Value.(net.Conn)
+	s.removeLocked(oldest)
 	return oldest
 }
 
@@ -199,11 +213,22 @@ func (s *strangers) add(c net.Conn) (oldest net.Conn) {
 func (s *strangers) remove(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at := s.at[c]; at != nil {
-		s.order.Remove(at)
-		delete(s.at, c)
+	s.removeLocked(c)
+}
+
+func (s *strangers) removeLocked(c net.Conn) {
+	at := s.at[c]
+	if at == nil {
+		return
+	}
+	delete(s.at, c)
+	network := networkOf(c)
+	if s.of[network].Remove(at); s.of[network].Len() == 0 {
+		delete(s.of, network)
 	}
 }
+
+func networkOf(c net.Conn) string { return turns.NetworkOf(c.RemoteAddr().String()) }
 
 // connKey is the key of a request's net.Conn in its context.
 type connKey struct{}

@@ -1,0 +1,38 @@
+package replicas
+
+import (
+	"net"
+	"testing"
+)
+
+// stranger is a connection from an address.
+type stranger struct {
+	net.Conn
+	address net.TCPAddr
+}
+
+func (c *stranger) RemoteAddr() net.Addr { return &c.address }
+
+// SPEC N2: a stranger that makes connections without end closes its own alone: that of a replica is one of a stranger until it has
+// asked something.
+func TestN2AStrangerClosesItsOwnConnections(t *testing.T) {
+	var s strangers
+	replica := &stranger{address: net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}}
+	s.add(replica)
+	var last net.Conn
+	for port := range 3 * maxStrangers {
+		last = &stranger{address: net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: port + 1}}
+		if s.add(last) == replica {
+			t.Fatal("the connection of a replica has to go")
+		}
+	}
+	if len(s.at) != maxStrangers || s.at[last] == nil {
+		t.Errorf("%d connections stay", len(s.at))
+	}
+	for c := range s.at {
+		s.remove(c)
+	}
+	if s.remove(last); len(s.of) != 0 {
+		t.Errorf("%d networks stay", len(s.of))
+	}
+}
