@@ -137,10 +137,8 @@ func (r *Replicas) looked(ctx context.Context, s *search, what string, is func(*
 	if s.gone(what) || time.Now().Before(s.next) { // a stranger must not make many requests
 		return false
 	}
-	if _, err := r.list(ctx); err != nil {
-		if ctx.Err() == nil { // the API server is away, which must not hold up every request
-			s.next = time.Now().Add(lasts / 2)
-		}
+	if _, err := r.list(context.WithoutCancel(ctx)); err != nil { // also for who has hung up: others would ask at once
+		s.next = time.Now().Add(lasts / 2) // the API server is away, which must not hold up every request
 		return false
 	}
 	if has() {

@@ -1,8 +1,12 @@
 package replicas
 
 import (
+	"context"
 	"net"
+	"net/http"
+	"strconv"
 	"testing"
+	"testing/synctest"
 )
 
 // stranger is a connection from an address.
@@ -36,3 +40,32 @@ func TestN2AStrangerClosesItsOwnConnections(t *testing.T) {
 		t.Errorf("%d networks stay", len(s.of))
 	}
 }
+
+// SPEC P4, N2: strangers who hang up before the API server has answered make no more requests than others.
+func TestP4StrangersWhoHangUpAreLookedForSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		r := newReplica(t, "a")
+		r.opts.Client = clientOf(t, whileAsked(func(ctx context.Context) (*http.Response, error) {
+			if asked++; ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return new(lister).RoundTrip(nil)
+		}))
+		gone, hangUp := context.WithCancel(t.Context())
+		hangUp()
+		for n := range 100 {
+			if r.knows(gone, strconv.Itoa(n)) {
+				t.Fatal("a stranger is known")
+			}
+		}
+		if asked != 1 {
+			t.Errorf("%d requests, want 1", asked)
+		}
+	})
+}
+
+// whileAsked answers a request for as long as somebody waits for the answer.
+type whileAsked func(ctx context.Context) (*http.Response, error)
+
+func (w whileAsked) RoundTrip(q *http.Request) (*http.Response, error) { return w(q.Context()) }
