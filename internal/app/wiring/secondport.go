@@ -93,8 +93,10 @@ func (s *Shared) Callbacks(own *webhook.Callbacks) http.Handler {
 			http.Error(w, "too many answers come for calls of other replicas", http.StatusServiceUnavailable)
 			return
 		}
-		to := s.Find(r.Context(), waitsPath+url.PathEscape(id))
-		finding.Leave(network)
+		to := func() string {
+			defer finding.Leave(network)
+			return s.Find(r.Context(), waitsPath+url.PathEscape(id))
+		}()
 		if to == "" {
 			own.ServeHTTP(w, r)
 			return
