@@ -232,7 +232,7 @@ var imports = map[string][]string{
 	"internal/app/arguments": {"internal/app/config", "internal/app/control", "internal/app/decisions", "internal/call/fault", "internal/observe/audit", "internal/service/secret", "manifest", "mcpbridge", "supervisor"},
 
 	// What Orla has written down, for the control API.
-	"internal/app/recorded": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},
+	"internal/app/recorded": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/file/yamldoc", "manifest/resource", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},
 
 	"internal/app/daemon": {
 		"supervisor/services",

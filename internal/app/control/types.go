@@ -140,7 +140,7 @@ type CallRequest struct {
 // Manifest is the file that describes a tool.
 type Manifest struct {
 	Source string `json:"source" jsonschema:"The file."`
-	Text   string `json:"text" jsonschema:"What it has now, which may differ from what is served."`
+	Text   string `json:"text" jsonschema:"What it has now, without the Secret resources in it. It may differ from what is served."`
 }
 
 // ConsoleLink is a link that lets one browser into the console.

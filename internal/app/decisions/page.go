@@ -148,7 +148,7 @@ func (d *Decisions) Page(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, one := range routes() {
 		mux.HandleFunc(one.pattern, func(w http.ResponseWriter, r *http.Request) {
-			v, err := visitorOf(r, one.role)
+			v, err := visitorOf(r, []string{one.role})
 			if err != nil {
 				control.Send(w, nil, err)
 				return
@@ -158,7 +158,7 @@ func (d *Decisions) Page(next http.Handler) http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if _, err := visitorOf(r, roleFor(r)); err != nil {
+		if _, err := visitorOf(r, rolesFor(r)); err != nil {
 			control.Send(w, nil, err)
 			return
 		}
@@ -167,30 +167,32 @@ func (d *Decisions) Page(next http.Handler) http.Handler {
 	return mux
 }
 
-// roleFor returns the role that a request needs which decides nothing. What is not known needs one that nobody has.
-func roleFor(r *http.Request) string {
+// rolesFor returns the roles of which a request needs one that decides nothing. What is not known is for nobody.
+func rolesFor(r *http.Request) []string {
 	changes := func(part string) bool { return strings.HasPrefix(r.URL.Path, "/v1/"+part+"/") }
 	switch {
 	case r.URL.Path == "/v1/arguments": // of other callers
-		return Operator
+		return []string{Operator}
+	case strings.HasPrefix(r.URL.Path, "/v1/manifests/"): // what somebody has written into a script
+		return []string{Operator, Approver}
 	case r.Method == http.MethodGet, r.URL.Path == "/v1/audit/verify":
-		return Viewer
+		return []string{Viewer}
 	case changes("tools"), changes("capsules"), changes("questions"):
-		return Operator
+		return []string{Operator}
 	}
-	return ""
+	return nil
 }
 
-// visitorOf returns who makes a request, or why it may not.
-func visitorOf(r *http.Request, role string) (*Visitor, error) {
+// visitorOf returns who makes a request, who has one of some roles, or why it may not.
+func visitorOf(r *http.Request, roles []string) (*Visitor, error) {
 	v, ok := r.Context().Value(visitorKey{}).(*Visitor)
 	switch {
 	case !ok:
 		return nil, &control.Error{Code: control.CodeForbidden, Message: "Orla cannot tell who you are"}
-	case role == "":
+	case len(roles) == 0:
 		return nil, &control.Error{Code: control.CodeNotFound, Message: "the page cannot ask for " + r.URL.Path, Hint: "docs/control-api.yaml lists what there is"}
-	case !v.has(role):
-		return nil, &control.Error{Code: control.CodeForbidden, Message: v.Name + " does not have the role " + role, Hint: "console: [" + role + "] in the entry of callers gives it"}
+	case !slices.ContainsFunc(roles, v.has):
+		return nil, &control.Error{Code: control.CodeForbidden, Message: v.Name + " does not have the role " + strings.Join(roles, " or "), Hint: "console: [" + roles[0] + "] in the entry of callers gives it"}
 	}
 	return v, nil
 }

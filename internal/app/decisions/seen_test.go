@@ -13,6 +13,21 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
+// SPEC O3: a viewer does not see the files of tools, which have what somebody has written into them.
+func TestO3AViewerSeesNoFilesOfTools(t *testing.T) {
+	handler := (&decisions.Decisions{}).Page(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	for role, want := range map[string]int{decisions.Viewer: http.StatusForbidden, decisions.Operator: http.StatusOK, decisions.Approver: http.StatusOK} {
+		for _, path := range []string{"/v1/manifests/a", "/v1/%6Danifests/a"} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r.WithContext(decisions.With(r.Context(), &decisions.Visitor{Name: "v", Roles: []string{role}})))
+			if w.Code != want {
+				t.Errorf("%s, %s: %d, want %d", role, path, w.Code, want)
+			}
+		}
+	}
+}
+
 // SPEC O3: a viewer sees that calls wait, and not their arguments, nor how they differ from earlier ones.
 func TestO3AViewerSeesNoArgumentsOfCallsThatWait(t *testing.T) {
 	store, err := approvals.Open(approvals.Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -182,25 +181,4 @@ func (r *Records) Packages() control.Packages {
 	}
 	slices.SortStableFunc(all.Packages, func(a, b control.Package) int { return cmp.Compare(a.Name, b.Name) })
 	return all
-}
-
-// maxManifest bounds the file of a tool that is shown, in bytes.
-const maxManifest = 256 << 10
-
-// Manifest returns the file that describes a tool, by the name of its manifest.
-func (r *Records) Manifest(name string) (control.Manifest, error) {
-	served := r.Manifests()
-	i := slices.IndexFunc(served, func(one supervisor.Served) bool { return one.Tool.Name == name })
-	if i < 0 {
-		return control.Manifest{}, r.Unknown(name)
-	}
-	source := config.Absolute(served[i].Tool.Source)
-	text, err := config.ReadRegular(source, maxManifest+1)
-	switch {
-	case err != nil:
-		return control.Manifest{}, &control.Error{Code: control.CodeRefused, Message: err.Error()}
-	case len(text) > maxManifest || !utf8.Valid(text):
-		return control.Manifest{}, &control.Error{Code: control.CodeRefused, Message: source + " is not a text of at most 256 KiB"}
-	}
-	return control.Manifest{Source: source, Text: string(text)}, nil
 }
