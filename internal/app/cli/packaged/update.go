@@ -150,7 +150,7 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 	if err != nil {
 		return u, err
 	}
-	end, err := c.prepare(ctx, p, candidate)
+	end, err := c.prepare(ctx, p, candidate, agreed)
 	defer end()
 	if err != nil {
 		return u, fmt.Errorf("%s %s was not installed, and %s serves on: %w", name, u.To, u.From, err)
@@ -178,13 +178,19 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 
 // prepare installs what the new version of a simple tool needs of other package managers, while the old one serves: nothing
 // follows its start, which is that of each call. A capsule that runs waits for it by itself. What was installed is kept until end.
-func (c command) prepare(ctx context.Context, p *place, candidate *packages.Candidate) (end func(), err error) {
+// Nothing runs outside of a sandbox that nobody has agreed to here: the configuration may be that of a repository of others, which can
+// have the folder of an older version too.
+func (c command) prepare(ctx context.Context, p *place, candidate *packages.Candidate, agreed packages.Consent) (end func(), err error) {
 	t, entry := candidate.Tool, candidate.Entry
 	if t.Kind != manifest.Simple {
 		return func() {}, nil
 	}
 	if err := discovery.Grant(&t, &entry, p.cfg, p.loader.Home); err != nil {
 		return func() {}, err
+	}
+	if !agreed.Permissions && (!t.Run.Setup.NoScripts || !t.Isolation.Isolated()) {
+		c.say("%s: the packages that it needs are installed by its first call: %s lets that run outside of a sandbox, and --yes agrees to it", entry.Name, p.cfg.OriginOf("packages").Text)
+		return func() {}, nil
 	}
 	if p.othersState() {
 		c.say("%s: the packages that it needs are installed by its first call: state_dir in %s leads to a folder outside its own that Orla has not used yet", entry.Name, p.cfg.File)
