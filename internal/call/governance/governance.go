@@ -268,10 +268,11 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 	if s.closed {
 		return supervisor.Admitted{}, errClosed
 	}
-	if s.set == nil {
-		return supervisor.Admitted{}, nil
-	}
 	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: AgentIn(call.Meta)}
+	judge := &rejudged{gate: g, ctx: ctx, caller: caller, tool: call.Tool, by: s.set, target: target}
+	if s.set == nil { // the first rules are for calls that wait, too
+		return supervisor.Admitted{Judge: judge}, nil
+	}
 	d := s.set.Decide(caller, target)
 	audit.Decide(ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(d.Verdict)})
 	switch d.Verdict {
@@ -285,7 +286,6 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 	if err != nil {
 		return supervisor.Admitted{}, err
 	}
-	judge := &rejudged{gate: g, ctx: ctx, caller: caller, tool: call.Tool, by: s.set, target: target}
 	return supervisor.Admitted{Done: func(bool) { done() }, Judge: judge}, nil
 }
 

@@ -16,7 +16,7 @@ type rejudged struct {
 	ctx      context.Context //nolint:containedctx // of the call, for the audit log
 	caller   rules.Caller
 	tool     string
-	by       *rules.Set // that has admitted it; nil for a call that needed an approval
+	by       *rules.Set // that has admitted it; nil for a call that needed an approval, or if there were no rules
 	target   *rules.Target
 	approved *rules.Target // what somebody has approved a call of, since the call has used the approval
 }

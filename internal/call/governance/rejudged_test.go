@@ -25,10 +25,15 @@ func asks(tool string) manifest.Rules {
 }
 
 // SPEC-TOOLS 8.6: what the rules of now say of a call that waits: also that it would have to be approved first, and
-// also while every call is denied. Rules that are gone deny nothing.
+// also while every call is denied. Rules that are gone deny nothing. The first rules are for calls that wait as others are.
 func TestT86WhatACallThatWaitsIsToldOfNewRules(t *testing.T) {
+	t.Run("an entry in callers", func(t *testing.T) { judgesWaiting(t, configured(t, config.CallerConfig{Name: "ann"})) })
+	t.Run("no rules and no callers", func(t *testing.T) { judgesWaiting(t, configured(t)) })
+}
+
+func judgesWaiting(t *testing.T, cfg *config.Loaded) {
+	t.Helper()
 	var g governance.Gate
-	cfg := configured(t, config.CallerConfig{Name: "ann"})
 	target := rules.NewTarget([]string{"a"}, nil, nil, nil)
 	g.Set(found(manifest.Rules{}, "a", "b"), cfg)
 	admitted, err := g.Admit(t.Context(), peer.Call{Caller: "ann", Tool: "a"}, target)
