@@ -11,6 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/testing/manifesttest"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/manifest/discover"
+	"github.com/orla-project/orla/manifest/resource"
 )
 
 // SPEC-TOOLS 1.1: a file of any name, anywhere in the folder but in packages.
@@ -46,6 +47,33 @@ func TestT11ResourcesAreFoundAmongData(t *testing.T) {
 	manifesttest.Expect(t, r, []string{"a", "b", "late", "pack", "run", "side"}, []string{
 		"error tools/huge.yaml: tools/huge.yaml:1:1: the file has 1048673 bytes, more than the 1048576 allowed",
 	})
+}
+
+// SPEC-TOOLS 8.3: rules in a list at the top of a file, and in a file without an extension, are not read: whoever wrote them is told.
+// They deny nothing, since tools keep lists of what their callers write.
+func TestT83RulesThatNothingReadsAreWarnedOf(t *testing.T) {
+	const rule = "apiVersion: orloj.dev/v1\n%[1]skind: AgentPolicy\n%[1]smetadata: {name: a}\n%[1]sspec: {apply_mode: global, blocked_tools: ['*']}\n"
+	list := "- " + fmt.Sprintf(rule, "  ")
+	const ignored = "is not read as a rule, and forbids nothing, since it is an item of a list: write each rule as a document of its own, with --- between two of them"
+	r := search(t, func() {
+		for name, text := range map[string]string{
+			"a.yaml": "# ours\n- {text: hello}\n" + list + list, "b.json": `[{"apiVersion": "orloj.dev/v1", "kind": "ToolPermission"}]`,
+			"c.yaml": fmt.Sprintf(manifesttest.Resource, "c") + "---\n" + list, "rules": fmt.Sprintf(rule, ""),
+			"data.yaml": "- kind: AgentPolicy\n- {apiVersion: orloj.dev/v1, kind: Tool}\n- [apiVersion, kind]\n", "data.json": `[{"text": "orloj.dev"}, 1, null]`,
+			"README": "A rule begins with apiVersion: orloj.dev/v1, and kind: AgentPolicy.\n", "rules.off": fmt.Sprintf(rule, ""),
+		} {
+			manifesttest.Write(t, "tools", name, text, 0o644)
+		}
+	})
+	manifesttest.Expect(t, r, []string{"c"}, []string{
+		"warning tools/a.yaml: tools/a.yaml:3:3: " + ignored, "warning tools/b.json: tools/b.json:1:2: " + ignored, "warning tools/c.yaml: tools/c.yaml:6:3: " + ignored,
+		"warning tools/rules: is not read, so that its rules forbid nothing: call it rules.yaml",
+	})
+	for file, want := range map[string]bool{"tools/a.yaml": false, "tools/c.yaml": false, "tools/data.yaml": false} { // what had rules has none now, and nobody may have meant that
+		if got := resource.Declares(file); got != want {
+			t.Errorf("%s declares resources: %v", file, got)
+		}
+	}
 }
 
 // SPEC-TOOLS 1.1: of resources, a document that cannot be parsed is at fault

@@ -347,8 +347,12 @@ func (w *walker) regular(in *listing, name, file string, info fs.FileInfo, parse
 	}
 	sidecars := in.sidecarsOf(name)
 	if info.Mode()&0o111 == 0 {
-		if len(sidecars) == 0 && looksLikeTool(file) {
+		switch {
+		case len(sidecars) > 0:
+		case looksLikeTool(file):
 			w.plain = append(w.plain, plainFile{at, file})
+		case filepath.Ext(name) == "" && resource.LooksLikeRules(file):
+			w.warn(at, "is not read, so that its rules forbid nothing: call it %s.yaml", name)
 		}
 		return
 	}

@@ -46,6 +46,7 @@ type Declaration struct {
 
 	namespace string
 	broken    bool // nobody can tell what it is, or was to be
+	listed    bool // it is a list of what would be governance documents
 }
 
 // File is a file of resources.
@@ -57,7 +58,7 @@ type File struct {
 }
 
 // Parse reads the documents of a file. Those that are no resources
-// are left out; if there is not one, the file is just data. The error says why a part
+// are left out; if there is not one, the file is just data, but for warnings of rules that nothing reads. The error says why a part
 // is not read; unsure is that there may be a governance document in that part.
 func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	if filepath.Ext(f.Display) == ".json" {
@@ -82,6 +83,8 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 		case declares:
 			resources++
 			list = append(list, d)
+		case d.warnsOfList():
+			list = append(list, d)
 		case !doc.Empty() && doc.Err() == nil && !doc.Has("apiVersion") && !doc.Has("kind"):
 			d.Warnings = append(d.Warnings, doc.At("", "is ignored: this document has neither apiVersion: %s nor a kind", APIVersion))
 			list = append(list, d)
@@ -93,7 +96,7 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 		}
 	}
 	if resources == 0 && !unsure {
-		return nil, false, nil
+		return slices.DeleteFunc(list, func(d *Declaration) bool { return !d.listed }), false, nil
 	}
 	closeBroken(list)
 	if more > 0 {
@@ -155,7 +158,7 @@ func Declares(file string) bool {
 		return false
 	}
 	list, _, err := Parse(File{Display: file, Dir: filepath.Dir(file)}, c.Data)
-	return err == nil && len(list) > 0 && !slices.ContainsFunc(list, func(d *Declaration) bool { return d.broken || d.Doc.Err() != nil })
+	return err == nil && len(list) > 0 && !slices.ContainsFunc(list, func(d *Declaration) bool { return d.broken || d.listed || d.Doc.Err() != nil })
 }
 
 // ParseObject reads one custom resource of a cluster, as JSON. Nothing that it says has a line.
@@ -186,8 +189,11 @@ func readJSON(f File, data []byte) (list []*Declaration, unsure bool, err error)
 		_, known := ruleInJSON(data)
 		unsure = !known
 	}
-	if declares || unsure {
+	switch {
+	case declares || unsure:
 		return nil, unsure, err
+	case err == nil && d.warnsOfList():
+		return []*Declaration{d}, false, nil
 	}
 	return nil, false, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
@@ -223,6 +224,30 @@ func (d *Declaration) readRule(kind, version string, data []byte) {
 	default:
 		d.Doc.FaultAt(1, 1, "this may be a governance document, as its kind cannot be told or is not known, %s", denied)
 	}
+}
+
+// warnsOfList warns of a document that is a list, if one of its items would be a governance document where it stood alone. It is not
+// one here: tools may keep lists of what their callers write, who must not be able to deny calls.
+func (d *Declaration) warnsOfList() bool {
+	for _, item := range d.Doc.Items("") {
+		version, _ := item.Text("apiVersion")
+		kind, _ := item.Text("kind")
+		if isOurs(version) && nearRule(kind) != "" {
+			d.listed = true
+			d.Warnings = append(d.Warnings, item.At("", "is not read as a rule, and forbids nothing, since it is an item of a list: write each rule as a document of its own, with --- between two of them"))
+			return true
+		}
+	}
+	return false
+}
+
+// mostOfHead is how many bytes of a file are looked at that is not read.
+const mostOfHead = 4 << 10
+
+// LooksLikeRules reports whether a file begins with a governance document. It may be of any name.
+func LooksLikeRules(file string) bool {
+	head, _, err := regularfile.Head(file, mostOfHead)
+	return err == nil && versionLine().Match(head) && nearRule(firstGroup(kindLine(), head)) != ""
 }
 
 // HasExtension reports whether a file of that name may hold resources.

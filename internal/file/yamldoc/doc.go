@@ -96,12 +96,18 @@ func (d *Doc) Members() (list []Member) {
 	return list
 }
 
-// Items returns the items of a list at the top level, each as its own document.
+// Items returns the items of a list at the top level, each as its own document. With "" the document itself is the list.
 func (d *Doc) Items(key string) (list []*Doc) {
 	if d.root == nil {
 		return nil
 	}
-	_, node, rest := step(target(d.root), key)
+	node, rest := target(d.root), ""
+	switch {
+	case key != "":
+		_, node, rest = step(node, key)
+	case node.Kind != yaml.SequenceNode:
+		return nil
+	}
 	if node == nil || rest != "" {
 		return nil
 	}
