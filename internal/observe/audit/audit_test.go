@@ -316,6 +316,26 @@ func TestT88AGapIsWrittenDownAtTheStart(t *testing.T) {
 	}
 }
 
+// The line that tells of calls that were refused is in the file that was written then, not before the first line of the next one.
+func TestT88WhatWasRefusedBeforeARotationIsInTheOldFile(t *testing.T) {
+	p := newPlace(t)
+	l := p.open(t)
+	l.Refused()
+	if err := os.Rename(p.path, p.path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	first, second := readFile(t, p.path+".1"), p.read(t)
+	p.mustBeOK(t, first, second)
+	p.mustBeOK(t, second)
+	if !bytes.Contains(first, []byte(`"event":"lost","lost":0,"refused":1`)) {
+		t.Errorf("the old file has no line about it: %s", first)
+	}
+}
+
 func TestT88RotationContinuesTheChain(t *testing.T) {
 	p := newPlace(t)
 	l := p.open(t)

@@ -218,8 +218,10 @@ func (l *Log) reopen() error {
 		return err
 	}
 	head, seq := bytes.Clone(l.pending[start:]), l.chain.seq
-	if !l.writePending() {
-		return next.close()
+	for len(l.pending) > 0 { // the first write may have to tell of lost calls, which belongs into this file
+		if !l.writePending() {
+			return next.close()
+		}
 	}
 	l.keepHead(head, seq, whyRotated)
 	l.to = next
