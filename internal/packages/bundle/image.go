@@ -57,7 +57,7 @@ func (m *Made) Pin(ctx context.Context, engine string) error {
 		return fmt.Errorf("%s does not say the digest of %s", engine, m.Image)
 	}
 	for _, name := range digests {
-		if _, sum, ok := strings.Cut(name, "@"); ok && imageName().MatchString(name) {
+		if _, sum, ok := strings.Cut(name, "@"); ok && keys.CheckImage(name) == nil {
 			m.pin(digest.Digest(sum))
 			return nil
 		}

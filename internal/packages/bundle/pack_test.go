@@ -198,6 +198,8 @@ func TestM3ImagesArePinned(t *testing.T) {
 	const server = `{"name":"a/thing","version":"1.2.3","description":"x","packages":[{"registryType":"oci","identifier":"docker.io/a/thing:1.2.3","transport":{"type":"stdio"}}]}`
 	for script, want := range map[string]string{
 		`[ "$1" = image ] || exit 1; echo '["docker.io/other@` + digest + `"]'`: "",
+		`[ "$1" = image ] || exit 1; echo '["python@` + digest + `"]'`:          "", // docker has official images so
+		`[ "$1" = image ] || exit 1; echo '["python:1"]'`:                       "has no digest",
 		`[ "$1" = image ] || exit 1; echo '[]'`:                                 "has no digest",
 		`[ "$1" = image ] || exit 1; echo no`:                                   "does not say the digest",
 		"echo 'no such \033[31m image' >&2; exit 1":                             "failed: no such [31m image",
