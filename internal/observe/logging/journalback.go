@@ -37,12 +37,6 @@ func ReadJournal(ctx context.Context, q history.Query, last int, kept []history.
 	own := systemd.Own()
 	asked := systemd.JournalQuery{Unit: systemd.OwnUnit(), Since: q.Since.Add(-disorder), Newest: last > 0}
 	return func(yield func(history.Line) bool) {
-		select {
-		case counting <- struct{}{}:
-			defer func() { <-counting }()
-		case <-ctx.Done():
-			return
-		}
 		var err error
 		entries := func(yield func(history.Line) bool) {
 			err = systemd.ReadJournal(ctx, asked, func(r io.Reader) error {
@@ -50,10 +44,19 @@ func ReadJournal(ctx context.Context, q history.Query, last int, kept []history.
 				return nil
 			})
 		}
+		newest := func() []history.Line {
+			select {
+			case counting <- struct{}{}:
+				defer func() { <-counting }() // not when they have been taken: that may be slow
+			case <-ctx.Done():
+				return nil
+			}
+			all := slices.Collect(merged(slices.Values(turned(entries, last)), kept))
+			return all[max(0, len(all)-last):]
+		}
 		lines := merged(entries, kept)
 		if last > 0 {
-			all := slices.Collect(merged(slices.Values(turned(entries, last)), kept))
-			lines = slices.Values(all[max(0, len(all)-last):])
+			lines = slices.Values(newest())
 		}
 		for line := range lines {
 			if !yield(line) {

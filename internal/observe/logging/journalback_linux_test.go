@@ -1,8 +1,10 @@
 package logging
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -90,6 +92,22 @@ func TestO2LinesComeFromTheJournal(t *testing.T) {
 	}
 	if got := linesOf(t, history.Query{Since: began.Add(time.Second), Tools: []string{"notes"}, Events: []string{"stop"}}, 0); !slices.Equal(got, want[3:]) {
 		t.Errorf("of one event: %q", got)
+	}
+}
+
+// SPEC O2: whoever reads lines of the journal slowly keeps nobody else from them.
+func TestO2SlowReadersOfTheJournalKeepNobodyFromIt(t *testing.T) {
+	journalctl(t, journaled(0, "a", "notes")+journaled(time.Second, "b", "notes"), "", 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range maxCounting + 1 {
+		for _, last := range []int{0, 2} {
+			next, stop := iter.Pull(ReadJournal(ctx, history.Query{Since: began}, last, nil))
+			defer stop()
+			if _, ok := next(); !ok {
+				t.Fatalf("the newest %d: nothing came", last)
+			}
+		}
 	}
 }
 
