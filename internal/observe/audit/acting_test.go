@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -76,5 +77,16 @@ func TestT88ALineDistinguishesWhatIsLongOrHalf(t *testing.T) {
 			t.Errorf("%s has the form %v", args, members["args_form"])
 		}
 		hashes[l.ArgsSHA256] = args
+	}
+}
+
+// SPEC N2: a call whose line cannot be made ends neither the log nor Orla.
+func TestN2ALineThatPanicsIsLost(t *testing.T) {
+	l := &Log{opts: Options{Log: slog.New(slog.DiscardHandler)}}
+	if body := l.bodyOf(nil); body != nil || l.lost != 1 {
+		t.Errorf("%q, %d lost", body, l.lost)
+	}
+	if body := l.bodyOf(&waitingLine{body: []byte("x")}); string(body) != "x" || l.lost != 1 {
+		t.Errorf("%q, %d lost", body, l.lost)
 	}
 }

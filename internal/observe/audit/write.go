@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/file/wholefile"
 )
 
@@ -61,17 +62,30 @@ func (l *Log) flush(why string) {
 	}
 }
 
+// bodyOf returns the body of a line, which is valid until the next call; nil if it panics over what strangers sent. Such a call counts
+// as one that could not be recorded.
+func (l *Log) bodyOf(line *waitingLine) (body []byte) {
+	defer recovered.To(l.opts.Log, "make a line of the audit log", func(any) {
+		body = nil
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lost++
+	})
+	if line.body != nil {
+		return line.body
+	}
+	l.body = line.call.appendTo(l.body[:0], false, &l.Canonicalizer)
+	return l.body
+}
+
 // makeLines makes the lines that wait, and writes what is more than maxWrite of them. It reports false if it cannot.
 func (l *Log) makeLines() bool {
 	taken := l.take()
 	defer func() { taken.reset(); l.used, l.unmade = taken, 0 }()
 	for i := range taken.lines {
-		line := &taken.lines[i]
-		if line.body == nil {
-			l.body = line.call.appendTo(l.body[:0], false, &l.Canonicalizer)
-			line.body = l.body
+		if body := l.bodyOf(&taken.lines[i]); body != nil {
+			l.add(body)
 		}
-		l.add(line.body)
 		if l.unmade = len(taken.lines) - i - 1; len(l.pending) >= maxWrite && !l.writePending() {
 			return false
 		}
