@@ -93,10 +93,10 @@ func (s *Shared) Callbacks(own *webhook.Callbacks) http.Handler {
 			http.Error(w, "too many answers come for calls of other replicas", http.StatusServiceUnavailable)
 			return
 		}
-		to := func() string {
+		to := func(ctx context.Context) string {
 			defer finding.Leave(network)
-			return s.Find(r.Context(), waitsPath+url.PathEscape(id))
-		}()
+			return s.Find(ctx, waitsPath+url.PathEscape(id))
+		}(r.Context())
 		if to == "" {
 			own.ServeHTTP(w, r)
 			return
