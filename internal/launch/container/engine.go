@@ -242,7 +242,7 @@ func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, erro
 	default:
 	}
 	if exit := p.Exit(); exit.Code != 0 {
-		return out.bytes(), &errCommand{verb: filepath.Base(args[0]) + " " + args[1], said: lastLine(said.bytes()), code: exit.Code}
+		return out.bytes(), &errCommand{verb: filepath.Base(args[0]) + " " + args[1], said: reasonIn(said.bytes()), code: exit.Code}
 	}
 	return out.bytes(), nil
 }

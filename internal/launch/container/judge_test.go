@@ -213,3 +213,17 @@ func TestC4WhoPassesStreamsOn(t *testing.T) {
 		}
 	}
 }
+
+// SPEC-TOOLS 7.1: the reason is the runtime's where podman has none.
+func TestT71TheReasonOfARuntime(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "it says nothing",
+		"no space\nError: runc: no space: OCI runtime error\n": "Error: runc: no space: OCI runtime error",
+		"no cgroups\ntime=\"2026\" level=error msg=\"Removing container\"\nError: container create failed (no logs from conmon): conmon bytes \"\": readObjectStart\n": "no cgroups",
+		"Error: container create failed (no logs from conmon): EOF\n": "Error: container create failed (no logs from conmon): EOF",
+	} {
+		if got := reasonIn([]byte(text)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -227,7 +228,7 @@ func (p *process) howItEnded(ctx context.Context) (how launch.Exit) {
 
 // failed returns why the engine did not run the process.
 func (p *process) failed(exit launch.Exit) error {
-	o, m, said := p.plan.opts, p.plan.made, lastLine(p.stderr.last.bytes())
+	o, m, said := p.plan.opts, p.plan.made, reasonIn(p.stderr.last.bytes())
 	p.engine.images.forget(o.imageKey()) // the image may have been removed
 	p.engine.verdicts.forget(p.plan.key())
 	switch {
@@ -240,6 +241,21 @@ func (p *process) failed(exit launch.Exit) error {
 	again := true // the next call checks the image and the engine again
 	f.Retry = &again
 	return f
+}
+
+// reasonIn returns why an engine did not run a process, of what its command line has printed. That is the last line, unless
+// podman says there that it knows no reason: then it is what the runtime has printed before podman's own lines.
+func reasonIn(text []byte) string {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	last := len(lines) - 1
+	if bytes.Contains(lines[last], []byte("(no logs from conmon)")) {
+		for _, line := range slices.Backward(lines[:last]) {
+			if !bytes.HasPrefix(line, []byte(`time="`)) {
+				return lastLine(line)
+			}
+		}
+	}
+	return lastLine(lines[last])
 }
 
 // state is what the engine knows about a container.
