@@ -1,17 +1,12 @@
 package program
 
 import (
-	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/orla-project/orla/internal/testing/containertest"
 	"github.com/orla-project/orla/internal/testing/needs"
@@ -22,16 +17,7 @@ import (
 func TestM7AnImageStaysTheOneThatWasInstalled(t *testing.T) {
 	t.Parallel()
 	needs.Programs(t, "git")
-	podman := podmanOf(t)
-	if !podman.IsPodman() {
-		t.Skip("SKIPPED: it is told which registry it may trust")
-	}
-	hub := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(hub.Close)
-	host := strings.TrimPrefix(hub.URL, "http://")
-	if err := podman.Registries("[[registry]]\nlocation = \"" + host + "\"\ninsecure = true\n"); err != nil {
-		t.Fatal(err)
-	}
+	podman, hub, host := registryOf(t)
 	image := host + "/tools/base:1"
 	i := newInstallable(t)
 	push := func(word string) {

@@ -31,20 +31,27 @@ const shServer = `while read -r line; do
 done
 `
 
+// registryOf returns podman and a registry of images on this machine that it trusts, with its address.
+func registryOf(t *testing.T) (podman *containertest.Engine, hub *httptest.Server, host string) {
+	t.Helper()
+	podman = podmanOf(t)
+	if !podman.IsPodman() {
+		t.Skip("SKIPPED: it is told which registry it may trust")
+	}
+	hub = httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(hub.Close)
+	host = strings.TrimPrefix(hub.URL, "http://")
+	if err := podman.Registries("[[registry]]\nlocation = \"" + host + "\"\ninsecure = true\n"); err != nil {
+		t.Fatal(err)
+	}
+	return podman, hub, host
+}
+
 // SPEC M3: an image that an MCP registry names is pulled by a real engine from a real registry of images, pinned by its digest, and
 // answers as an McpServer.
 func TestM3AnImageOfARegistryAnswers(t *testing.T) {
 	t.Parallel()
-	podman := podmanOf(t)
-	if !podman.IsPodman() {
-		t.Skip("SKIPPED: it is told which registry it may trust")
-	}
-	hub := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(hub.Close)
-	host := strings.TrimPrefix(hub.URL, "http://")
-	if err := podman.Registries("[[registry]]\nlocation = \"" + host + "\"\ninsecure = true\n"); err != nil {
-		t.Fatal(err)
-	}
+	podman, _, host := registryOf(t)
 	image := host + "/tools/thing:1.0.0"
 	i := newInstallable(t)
 	i.write(i.home, "server", shServer)
