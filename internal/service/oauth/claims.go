@@ -40,6 +40,11 @@ func (v *Verifier) check(payload []byte) (*Caller, *Refusal) {
 	if !ok || !isName(subject) {
 		return nil, unusable(v.settings.SubjectClaim, "a text of printable characters in the Unicode form NFC")
 	}
+	if elsewhere(claims, v.settings.GroupsClaim) {
+		r := refusef("the token does not have the caller's groups, and says that they are elsewhere, as if there are too many for it; let the issuer put fewer into it, such as those of this application alone")
+		r.setup = v.settings.GroupsClaim + " elsewhere (_claim_names or hasgroups)"
+		return nil, r
+	}
 	groups, ok := groupsIn(claim(claims, v.settings.GroupsClaim))
 	if !ok {
 		return nil, unusable(v.settings.GroupsClaim, "a text or a list of texts of printable characters in the Unicode form NFC")
@@ -137,6 +142,24 @@ func claim(claims map[string]any, name string) any {
 		return nil
 	}
 	return claim(within, rest)
+}
+
+// elsewhere reports whether a token says that a claim, or what it is a part of, has to be asked for elsewhere (OpenID Connect Core §5.6.2).
+// Entra says so of more than 200 groups, in some flows by hasgroups. Without its groups a caller would be one to whom no role, toolset
+// or rule of a group applies.
+func elsewhere(claims map[string]any, name string) bool {
+	if name == "" {
+		return false
+	}
+	if has := claims["hasgroups"]; name == "groups" && has != nil && has != false {
+		return true
+	}
+	names, ok := claims["_claim_names"].(map[string]any)
+	if !ok {
+		return claims["_claim_names"] != nil
+	}
+	first, _, _ := strings.Cut(name, ".")
+	return names[name] != nil || names[first] != nil
 }
 
 // isName reports whether a text can be the name of a caller or a group: it is shown in the log. Rules compare names in NFC, so one in
