@@ -320,6 +320,9 @@ func (a *asking) sleep(ctx context.Context, call *peer.Call, on *waiting, timer 
 		case said := <-a.replies:
 			a.open = false
 			if !said.decided {
+				if call.Client.Declared().Repeats { // the request that brought the reply waits now
+					timer.Reset(waitShort)
+				}
 				return nil
 			}
 			_, err := a.store.Decide(said.id, approvals.Decision{ //nolint:contextcheck // the same

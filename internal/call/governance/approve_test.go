@@ -476,6 +476,23 @@ func TestT87AnApprovalIsNotUsedBeforeTheClientIsBack(t *testing.T) {
 	})
 }
 
+// SPEC-TOOLS 8.7: where the question is an answer, and the person closes it, the request that says so waits, and for no longer than
+// any other.
+func TestT87WhoClosesTheQuestionDoesNotWaitForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, wants())
+		person := &client{capabilities: forms, repeats: true, replies: make(chan string)}
+		waits := d.calls(t.Context(), peer.Call{Caller: "stdio", Client: person})
+		time.Sleep(100 * time.Second)
+		person.replies <- `{"action":"cancel"}`
+		got := <-waits
+		check(t, got, fault.ApprovalPending, "")
+		if got.took != 145*time.Second {
+			t.Errorf("it waited for %v, want 45 s after the reply", got.took)
+		}
+	})
+}
+
 // SPEC-TOOLS 8.7: a call that waits takes nothing of its caller's calls in flight, and ends with its client.
 func TestT87ACallThatWaitsIsNotInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
