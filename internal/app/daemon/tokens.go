@@ -62,6 +62,11 @@ func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string
 			return nil, nil, fmt.Errorf("auth.tokens %q: %s must hold one token of at least %d characters and no spaces", t.Name, path, minToken)
 		}
 		b := bearer{t.Name, sha256.Sum256([]byte(token))}
+		for _, other := range known { // its calls would be those of one of the two
+			if other.hash == b.hash && other.name != b.name {
+				return nil, nil, fmt.Errorf("auth.tokens %q: %s holds the token of %q as well; each caller needs one of its own", t.Name, path, other.name)
+			}
+		}
 		known = append(known, b)
 		callers[b.name] += string(b.hash[:])
 	}
