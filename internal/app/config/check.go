@@ -162,7 +162,7 @@ func (v *verdict) tokens() {
 			v.doc.Faultf(key+".name", "is required")
 		case names[t.Name]:
 			v.doc.Faultf(key+".name", "%q is there twice", t.Name)
-		case issued(t.Name):
+		case IsIssued(t.Name):
 			v.doc.Faultf(key+".name", "must not begin with %s, as the names of callers with access tokens do", httpfront.IssuedPrefix)
 		case (t.File == "") == (t.Credential == ""):
 			v.doc.Faultf(key, "wants either file or credential")

@@ -99,5 +99,5 @@ func documentURL(text string) error {
 	return nil
 }
 
-// issued reports whether a name is one of those that access tokens have.
-func issued(name string) bool { return strings.HasPrefix(name, httpfront.IssuedPrefix) }
+// IsIssued reports whether a name is one of those that access tokens have.
+func IsIssued(name string) bool { return strings.HasPrefix(name, httpfront.IssuedPrefix) }

@@ -51,7 +51,7 @@ func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
 	for _, f := range set.Nameless(known) {
 		found.Problems = append(found.Problems, problemOf(f))
 	}
-	for _, f := range set.Opening() {
+	for _, f := range append(set.Opening(), ofNobody(cfg)...) {
 		found.Problems = append(found.Problems, manifest.Problem{Path: f.File(), Severity: manifest.Warning, Err: f})
 	}
 }
@@ -93,6 +93,46 @@ func namesOf(lists ...[]manifest.Tool) nameSet {
 		}
 	}
 	return all
+}
+
+// ofNobody returns a sentence for each entry of callers that is for nobody: what it limits is not limited for whom it is meant. A token that
+// is gone for a while leaves such an entry, so it is no fault.
+func ofNobody(cfg *config.Loaded) (list []rules.Fault) {
+	known, alike := map[string]bool{}, map[string]string{} // by the exact and by the folded name
+	add := func(name string) { known[name], alike[rules.Folded(name)] = true, name }
+	for _, name := range config.OwnCallers {
+		add(name)
+	}
+	for _, c := range cfg.Callers {
+		for _, agent := range c.MaySpeakFor {
+			add(rules.Exact(agent))
+		}
+	}
+	for _, t := range cfg.Auth.Tokens {
+		add(t.Name)
+	}
+	for i, c := range cfg.Callers {
+		at := fmt.Sprintf("%s: callers[%d]", cmp.Or(cfg.File, "the configuration"), i)
+		switch issues := cfg.Auth.OAuth.Issuer != ""; {
+		case c.Group != "" && (!issues || cfg.Auth.OAuth.GroupsClaim == ""):
+			list = append(list, rules.Fault{At: at, Msg: fmt.Sprintf("no caller is in the group %q, so that the entry holds for nobody: groups are those of access tokens, with auth.oauth.groups_claim", c.Group)})
+		case c.Group != "", known[c.Name], issues && config.IsIssued(c.Name):
+		default:
+			list = append(list, rules.Fault{At: at, Msg: fmt.Sprintf("no caller or agent has the name %q, so that the entry holds for nobody, and limits nobody%s", c.Name, meant(c.Name, alike[rules.Folded(c.Name)], issues))})
+		}
+	}
+	return list
+}
+
+// meant says what name a wrong one may be meant for. alike differs from it in its case alone; "" if there is none.
+func meant(name, alike string, issues bool) string {
+	switch {
+	case alike != "":
+		return fmt.Sprintf("; did you mean %q?", alike)
+	case issues:
+		return fmt.Sprintf("; callers with access tokens are oauth: and the subject, such as %q", "oauth:"+name)
+	}
+	return "; auth.tokens names callers"
 }
 
 // mayHave reports whether a folded name is that of a manifest, or may be that of a tool of a provider.

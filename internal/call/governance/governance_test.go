@@ -193,7 +193,9 @@ func TestT83APermissionThatOpensAToolIsAWarning(t *testing.T) {
 				Reference: manifest.Reference{Name: "p", At: "p.yaml:4:9"}, Tool: manifest.Reference{Name: "a", At: "p.yaml:6:3"}, Required: c.required, Operations: c.operations,
 			}},
 		}}
-		governance.Check(all, configured(t, c.callers...), nil)
+		cfg := configured(t, c.callers...)
+		cfg.Auth.Tokens = []config.TokenConfig{{Name: "ann"}}
+		governance.Check(all, cfg, nil)
 		warned := false
 		for _, p := range all.Problems {
 			if p.Severity != manifest.Warning || p.Denies || p.Path != "p.yaml" {
@@ -203,6 +205,49 @@ func TestT83APermissionThatOpensAToolIsAWarning(t *testing.T) {
 		}
 		if warned != c.warned {
 			t.Errorf("%s: warned: %t", name, warned)
+		}
+	}
+}
+
+// SPEC N1, SPEC-TOOLS 8.3: an entry of callers that is for nobody is a warning: what it limits is not limited for whom it is meant.
+func TestN1AnEntryForNobodyIsAWarning(t *testing.T) {
+	named := func(name string) config.CallerConfig {
+		return config.CallerConfig{Name: name, Roles: []string{"reader"}}
+	}
+	group := config.CallerConfig{Group: "ops", Roles: []string{"reader"}}
+	oauth := config.OAuthConfig{Issuer: "https://login.example", GroupsClaim: "groups"}
+	without := config.OAuthConfig{Issuer: "https://login.example"}
+	for name, c := range map[string]struct {
+		callers []config.CallerConfig
+		oauth   config.OAuthConfig
+		want    string // "" for no warning
+	}{
+		"a token":                         {[]config.CallerConfig{named("ann")}, config.OAuthConfig{}, ""},
+		"callers without a token":         {[]config.CallerConfig{named("stdio"), named("cli"), named("console"), named("local"), named("anonymous")}, config.OAuthConfig{}, ""},
+		"an agent":                        {[]config.CallerConfig{{Name: "ann", MaySpeakFor: []string{"bot"}}, named("bot")}, config.OAuthConfig{}, ""},
+		"a subject":                       {[]config.CallerConfig{named("oauth:bob")}, oauth, ""},
+		"a group":                         {[]config.CallerConfig{group}, oauth, ""},
+		"another case":                    {[]config.CallerConfig{named("Ann")}, config.OAuthConfig{}, `callers[0]: no caller or agent has the name "Ann", so that the entry holds for nobody, and limits nobody; did you mean "ann"?`},
+		"an own name in another case":     {[]config.CallerConfig{named("ann"), named("CLI")}, config.OAuthConfig{}, `callers[1]: no caller or agent has the name "CLI"`},
+		"a misspelt name":                 {[]config.CallerConfig{named("an")}, config.OAuthConfig{}, "auth.tokens names callers"},
+		"a subject without what it is of": {[]config.CallerConfig{named("bob")}, oauth, `such as "oauth:bob"`},
+		"a subject without an issuer":     {[]config.CallerConfig{named("oauth:bob")}, config.OAuthConfig{}, `the name "oauth:bob"`},
+		"a group without a claim":         {[]config.CallerConfig{group}, without, `no caller is in the group "ops"`},
+		"a group without an issuer":       {[]config.CallerConfig{group}, config.OAuthConfig{GroupsClaim: "groups"}, `no caller is in the group "ops"`},
+	} {
+		cfg := configured(t, c.callers...)
+		cfg.Auth.Tokens, cfg.Auth.OAuth = []config.TokenConfig{{Name: "ann"}}, c.oauth
+		all := found(manifest.Rules{Roles: []manifest.Role{{Reference: manifest.Reference{Name: "reader"}}}}, "a")
+		governance.Check(all, cfg, nil)
+		said := ""
+		for _, p := range all.Problems {
+			if p.Severity != manifest.Warning || p.Denies || said != "" {
+				t.Errorf("%s: %+v", name, p)
+			}
+			said = p.Err.Error()
+		}
+		if (said == "") != (c.want == "") || !strings.Contains(said, c.want) {
+			t.Errorf("%s: %q, want %q", name, said, c.want)
 		}
 	}
 }

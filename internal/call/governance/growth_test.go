@@ -59,6 +59,7 @@ func served(tb testing.TB, g *governance.Gate, tools []manifest.Tool) *superviso
 // and when the tools are known.
 func TestS1NamesInRulesAreLookedUp(t *testing.T) {
 	cfg := configured(t, config.CallerConfig{Name: "eve"})
+	cfg.Auth.Tokens = []config.TokenConfig{{Name: "eve"}}
 	t.Run("check", func(t *testing.T) {
 		costtest.Check(t, 4000, func(n int) func() {
 			all := many(n)
