@@ -144,6 +144,8 @@ func (f *forger) claims() {
 	for _, kind := range []string{"ID", "Refresh", "Logout"} {
 		f.add("another token of Keycloak's", f.i.Token(f.good("typ", kind)))
 	}
+	f.add("groups that are elsewhere", f.i.Token(f.good("_claim_names", map[string]any{"groups": "src1"})))
+	f.add("groups that are elsewhere", f.i.Token(f.good("hasgroups", true)))
 	f.add("another token of Cognito's", f.i.Token(f.good("token_use", "id")))
 	for _, name := range []string{"iss", "aud", "sub", "exp", "scope", "other"} {
 		whole := encode(f.good("other", 1))
