@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -80,4 +82,12 @@ func (c *Config) ConsoleRoles(caller string, groups []string) (roles []string) {
 		}
 	}
 	return roles
+}
+
+// MakeToken says how to make the file of a token that is not there.
+func MakeToken(path string, err error) string {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return "; to make it: openssl rand -base64 32 > " + path
 }

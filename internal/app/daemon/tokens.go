@@ -4,12 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -24,14 +23,6 @@ const minToken = 16
 type bearer struct {
 	name string
 	hash [sha256.Size]byte
-}
-
-// makeToken says how to make the file of a token that is not there.
-func makeToken(path string, err error) string {
-	if !errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	return "; to make it: openssl rand -base64 32 > " + path
 }
 
 // Tokens reads the configured tokens and returns a verifier; nil if none are configured. callers are
@@ -55,17 +46,15 @@ func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string
 		}
 		data, err := config.ReadSmall(path)
 		if err != nil {
-			return nil, nil, fmt.Errorf("auth.tokens %q: %w%s", t.Name, err, makeToken(path, err))
+			return nil, nil, fmt.Errorf("auth.tokens %q: %w%s", t.Name, err, config.MakeToken(path, err))
 		}
 		token := strings.TrimSpace(string(data))
 		if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
 			return nil, nil, fmt.Errorf("auth.tokens %q: %s must hold one token of at least %d characters and no spaces", t.Name, path, minToken)
 		}
 		b := bearer{t.Name, sha256.Sum256([]byte(token))}
-		for _, other := range known { // its calls would be those of one of the two
-			if other.hash == b.hash && other.name != b.name {
-				return nil, nil, fmt.Errorf("auth.tokens %q: %s holds the token of %q as well; each caller needs one of its own", t.Name, path, other.name)
-			}
+		if i := slices.IndexFunc(known, func(k bearer) bool { return k.hash == b.hash && k.name != b.name }); i >= 0 { // calls would be those of one of the two
+			return nil, nil, fmt.Errorf("auth.tokens %q: %s holds the token of %q as well; each caller needs one of its own", t.Name, path, known[i].name)
 		}
 		known = append(known, b)
 		callers[b.name] += string(b.hash[:])
