@@ -33,10 +33,15 @@ func (s *Set) Decide(c Caller, t *Target) Decision {
 		return d
 	}
 	if !who.speaksFor(c.Agent) {
-		return Decision{Verdict: manifest.Deny, Why: fmt.Sprintf("%s may not act for the agent %s: no entry in callers lists it in may_speak_for", c.Name, c.Agent)}
+		return c.mayNotSpeak()
 	}
 	agent := s.agentOf(c, &who)
 	return stricter(d, s.judge(&agent, t, c.Agent))
+}
+
+// mayNotSpeak is what the rules say if a caller may not act for the agent.
+func (c *Caller) mayNotSpeak() Decision {
+	return Decision{Verdict: manifest.Deny, Why: fmt.Sprintf("%s may not act for the agent %s: no entry in callers lists it in may_speak_for", c.Name, c.Agent)}
 }
 
 // agentOf is the agent that a caller acts for.
@@ -58,8 +63,13 @@ func (s *Set) DecideRequest(c Caller, t *Target) Decision {
 	}
 	who := s.identify(c)
 	own, _ := s.named(&who, t, c.Name)
+	by := readers{caller: who.rules}
 	if c.Agent != "" && own.Verdict != manifest.Deny {
+		if !who.speaksFor(c.Agent) { // before anything is remembered of the agent, or the tools are looked at (SPEC S2)
+			return c.mayNotSpeak()
+		}
 		agent := s.agentOf(c, &who)
+		by.agent = agent.rules
 		own, _ = s.named(&agent, t, c.Agent)
 	}
 	if own.Verdict == manifest.Deny {
@@ -68,10 +78,7 @@ func (s *Set) DecideRequest(c Caller, t *Target) Decision {
 	if len(t.Members) == 0 {
 		return s.Decide(c, t)
 	}
-	if c.Agent != "" {
-		return s.anyMember(c, t)
-	}
-	return t.reads.by(who.rules, func() Decision { return s.anyMember(c, t) })
+	return t.reads.by(by, func() Decision { return s.anyMember(c, t) })
 }
 
 // anyMember allows what a caller may do if it may call one of the tools of a provider.

@@ -255,14 +255,17 @@ func folded(list []manifest.Right) []manifest.Right {
 	return list
 }
 
+// readers are a caller, and the agent that it acts for; nil for none.
+type readers struct{ caller, agent *applicable }
+
 // reads is what a provider's target remembers of callers.
 type reads struct {
 	mu sync.Mutex // guards of
-	of map[*applicable]Decision
+	of map[readers]Decision
 }
 
 // by returns what decide says of a caller, which it is asked once.
-func (r *reads) by(who *applicable, decide func() Decision) Decision {
+func (r *reads) by(who readers, decide func() Decision) Decision {
 	r.mu.Lock()
 	d, known := r.of[who]
 	r.mu.Unlock()
@@ -273,7 +276,7 @@ func (r *reads) by(who *applicable, decide func() Decision) Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.of == nil || len(r.of) >= maxReaders {
-		r.of = map[*applicable]Decision{}
+		r.of = map[readers]Decision{}
 	}
 	r.of[who] = d
 	return d

@@ -322,6 +322,26 @@ func TestT86AnAgentNarrowsWhatACallerReads(t *testing.T) {
 	}
 }
 
+// SPEC S2: whoever names an agent in requests makes nobody look at all tools again: not for one that it may not act for, and once
+// for each other one.
+func TestS2AnAgentInRequestsIsJudgedOnce(t *testing.T) {
+	set := rules.New(manifest.Rules{Policies: []manifest.Policy{{Global: true, Blocked: refs("x")}}}, []rules.Binding{{Caller: "ci", MaySpeakFor: []string{"bot"}}}, nil)
+	srv := rules.NewTarget([]string{"srv"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
+	tools := []*rules.Target{rules.NewTarget([]string{"srv__a", "srv"}, nil, nil, nil)}
+	notLooked := []*rules.Target{nil} // a look at it panics
+	srv.Members = notLooked
+	if set.Reads(rules.Caller{Name: "ci", Agent: "other"}, srv) {
+		t.Error("a caller reads for an agent that it may not act for")
+	}
+	srv.Members = tools
+	for range 2 {
+		if !set.Reads(rules.Caller{Name: "ci", Agent: "bot"}, srv) {
+			t.Error("a caller does not read for its agent")
+		}
+		srv.Members = notLooked
+	}
+}
+
 // SPEC-TOOLS 8.3: a rule that names nothing is told, with its place.
 func TestT83RulesThatNameNothing(t *testing.T) {
 	docs := manifest.Rules{
