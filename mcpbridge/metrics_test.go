@@ -14,10 +14,11 @@ import (
 func TestN2SlowScrapesLeavePlacesToOthers(t *testing.T) {
 	var reading, refused atomic.Int64
 	release := make(chan struct{})
-	metrics := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	const more = 32 << 20 // than a connection keeps
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.RawQuery == "slow" {
+			_, _ = w.Write(make([]byte, more))
 			reading.Add(1)
-			<-release
 		}
 	})
 	w := newWorld(t, func(o *mcpbridge.Options) { o.Metrics = metrics })
@@ -35,10 +36,11 @@ func TestN2SlowScrapesLeavePlacesToOthers(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			_ = res.Body.Close()
 			if res.StatusCode == http.StatusServiceUnavailable {
 				refused.Add(1)
 			}
+			<-release
+			_ = res.Body.Close()
 		})
 	}
 	eventually(t, "each scrape is read or refused", func() bool { return reading.Load()+refused.Load() == flood })

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -206,6 +207,18 @@ func FirstHeader(headers http.Header, canonical string) string {
 		return values[0]
 	}
 	return ""
+}
+
+// JSONType is the Content-Type that a message must have.
+const JSONType = "application/json"
+
+// IsJSON reports whether a Content-Type is JSON.
+func IsJSON(given string) bool {
+	if given == JSONType { // usually they are equal
+		return true
+	}
+	media, _, err := mime.ParseMediaType(given)
+	return err == nil && media == JSONType
 }
 
 // Accepts reports whether the values of an Accept header allow JSON, and event streams.

@@ -79,6 +79,32 @@ func OriginName(origin string) string {
 	return u.Scheme + "://" + name
 }
 
+// OriginAllowed reports whether a request does not come from a web page, or comes from a page of this server or of an allowed
+// origin.
+func OriginAllowed(r *http.Request, allowed []string) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		site := r.Header.Get("Sec-Fetch-Site")
+		return site != "cross-site" && site != "same-site"
+	}
+	if ContainsFold(allowed, origin) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+}
+
+// FromThisMachine reports whether a request came to an address that other machines cannot reach. Its listener may be older than
+// the settings.
+func FromThisMachine(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return true // a recorder in a test
+	}
+	at, err := netip.ParseAddrPort(local.String())
+	return err != nil || at.Addr().Unmap().IsLoopback() // err: a unix socket
+}
+
 // ContainsFold reports whether a list has a text, whatever the case of letters.
 func ContainsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, s) })

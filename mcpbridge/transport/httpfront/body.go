@@ -37,7 +37,7 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, from sender) (_
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
 		account = budget.NewAccount(h.bridge.Requests(), from.owner)
-		body := &arriving{ctx: r.Context(), patience: h.Limits.Room, account: account, r: http.MaxBytesReader(w, r.Body, limit), working: h.working, owner: from.owner}
+		body := &arriving{inTurn{ReadCloser: http.MaxBytesReader(w, r.Body, limit), ctx: r.Context(), working: h.working, owner: from.owner}, h.Limits.Room, account}
 		if err = account.Grow(r.Context(), r.ContentLength, h.Limits.Room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)
 		}
@@ -105,16 +105,22 @@ func readAll(body io.Reader, length int64) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// arriving is a body that is being read. For one of unknown length, it reserves bytes as they
-// come. Each piece after the first is read in its caller's turn.
+// arriving is a body that is being read. For one of unknown length, it reserves bytes as they come.
 type arriving struct {
-	ctx      context.Context // for Read, which takes none
+	inTurn
+
 	patience time.Duration
 	account  *budget.Account
-	r        io.Reader
-	working  *turns.Queue
-	owner    turns.Owner
-	read     int64
+}
+
+// inTurn is a body of which each piece after the first is read in its caller's turn.
+type inTurn struct {
+	io.ReadCloser
+
+	ctx     context.Context // for Read, which takes none
+	working *turns.Queue
+	owner   turns.Owner
+	read    int64
 }
 
 const (
@@ -125,19 +131,25 @@ const (
 )
 
 // Read implements io.Reader.
-func (a *arriving) Read(p []byte) (int, error) {
-	if a.read < firstPiece {
+func (b *inTurn) Read(p []byte) (int, error) {
+	if b.read < firstPiece {
 		p = p[:min(len(p), firstPiece)]
 	} else {
 		p = p[:min(len(p), bodyPiece)]
-		turn, err := a.working.TakeBriefly(a.ctx, a.owner)
+		turn, err := b.working.TakeBriefly(b.ctx, b.owner)
 		if err != nil {
 			return 0, err
 		}
 		defer turn.Give()
 	}
-	n, err := a.r.Read(p)
-	a.read += int64(n)
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	return n, err
+}
+
+// Read implements io.Reader.
+func (a *arriving) Read(p []byte) (int, error) {
+	n, err := a.inTurn.Read(p)
 	if a.read > max(budget.Small, a.account.Size()) {
 		if wait := a.account.Grow(a.ctx, a.read+bodyStep, a.patience); wait != nil {
 			return n, wait

@@ -43,7 +43,11 @@ func (echo) Waiting(ctx context.Context, _ turns.Owner) (context.Context, func()
 
 // newBridge returns a bridge of that catalog, with metrics that are not found.
 func newBridge() *mcpbridge.Bridge {
-	return mcpbridge.New(echo{}, mcpbridge.Options{Version: "1", Log: slog.New(slog.DiscardHandler), Metrics: http.NotFoundHandler()})
+	return mcpbridge.New(echo{}, bridgeOptions())
+}
+
+func bridgeOptions() mcpbridge.Options {
+	return mcpbridge.Options{Version: "1", Log: slog.New(slog.DiscardHandler), Metrics: http.NotFoundHandler()}
 }
 
 // aToken accepts the tokens of two callers.

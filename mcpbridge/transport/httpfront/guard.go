@@ -2,12 +2,7 @@ package httpfront
 
 import (
 	"encoding/json"
-	"mime"
-	"net"
 	"net/http"
-	"net/netip"
-	"net/url"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -34,7 +29,7 @@ func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 	if by := passed.From(r.Context()); by != nil {
 		return h.admitPassed(w, r, by, next)
 	}
-	if s.Verify == nil && s.Loopback && !fromThisMachine(r) {
+	if s.Verify == nil && s.Loopback && !hosts.FromThisMachine(r) {
 		refuse(w, http.StatusForbidden, "this server is for its own machine alone; give it tokens for others")
 		return false
 	}
@@ -42,7 +37,7 @@ func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 		refuse(w, http.StatusForbidden, "the Host header is not one of this server's names; add it to allowed_hosts")
 		return false
 	}
-	if !originAllowed(r, s) {
+	if !hosts.OriginAllowed(r, s.AllowedOrigins) {
 		refuse(w, http.StatusForbidden, "the page's origin may not call this server; add it to allowed_origins")
 		return false
 	}
@@ -73,14 +68,14 @@ func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 func (h *Front) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	h.bridge.Admitted(r.Context(), subject(r))
 	post := r.Method == http.MethodPost
-	if post && isJSON(r) {
+	if post && wire.IsJSON(header(r, "Content-Type")) {
 		next.ServeHTTP(w, r)
 		return
 	}
 	h.waitTurn(r, h.senderOf(r).owner)
 	if post {
 		// A web page can send other types without a preflight request, so they must not reach a tool.
-		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be "+jsonType)
+		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be "+wire.JSONType)
 		return
 	}
 	next.ServeHTTP(w, r)
@@ -91,7 +86,7 @@ func (h *Front) serveCaller(w http.ResponseWriter, r *http.Request, next http.Ha
 func (h *Front) seesAll(r *http.Request) bool {
 	s := h.settings.Load()
 	if s.Verify == nil {
-		return (!s.Loopback || fromThisMachine(r)) && hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback) && originAllowed(r, s) && h.bridge.SeesAll(anonymous, nil)
+		return (!s.Loopback || hosts.FromThisMachine(r)) && hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback) && hosts.OriginAllowed(r, s.AllowedOrigins) && h.bridge.SeesAll(anonymous, nil)
 	}
 	token, ok := bearerToken(r)
 	if !ok {
@@ -102,37 +97,6 @@ func (h *Front) seesAll(r *http.Request) bool {
 	return err == nil && h.bridge.SeesAll(subject(r), groupsOf(r))
 }
 
-// jsonType is the Content-Type that a POST must have.
-const jsonType = "application/json"
-
-// isJSON reports whether a request's Content-Type is JSON.
-func isJSON(r *http.Request) bool {
-	given := header(r, "Content-Type")
-	if given == jsonType { // usually they are equal
-		return true
-	}
-	media, _, err := mime.ParseMediaType(given)
-	return err == nil && media == jsonType
-}
-
-// originAllowed reports whether a request does not come from a web page, or comes from a page of
-// this server or of an allowed origin.
-func originAllowed(r *http.Request, s *Settings) bool {
-	origin := header(r, "Origin")
-	if origin == "" {
-		switch header(r, "Sec-Fetch-Site") {
-		case "cross-site", "same-site":
-			return false
-		}
-		return true
-	}
-	if hosts.ContainsFold(s.AllowedOrigins, origin) {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
-}
-
 // refuse answers a request with a JSON-RPC error without an id, which every client can show.
 func refuse(w http.ResponseWriter, status int, text string) {
 	writeError(w, status, nil, jsonrpc.CodeInvalidRequest, text)
@@ -140,15 +104,4 @@ func refuse(w http.ResponseWriter, status int, text string) {
 
 func writeError(w http.ResponseWriter, status int, id json.RawMessage, code int64, text string) {
 	writeJSON(w, status, string(wire.ErrorJSON(id, code, text)))
-}
-
-// fromThisMachine reports whether a request came to an address that other machines cannot reach.
-// Its listener may be older than the settings.
-func fromThisMachine(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return true // a recorder in a test
-	}
-	at, err := netip.ParseAddrPort(local.String())
-	return err != nil || at.Addr().Unmap().IsLoopback() // err: a unix socket
 }

@@ -88,7 +88,7 @@ func TestN2ABodyIsReadInTurns(t *testing.T) {
 			defer place.Give()
 		}
 		began := time.Now()
-		body := &arriving{ctx: t.Context(), working: working, owner: alice, account: budget.NewAccount(turns.NewShares(1<<30), alice), r: bytes.NewReader(make([]byte, 1<<20))}
+		body := &arriving{inTurn{ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, 1<<20))), ctx: t.Context(), working: working, owner: alice}, 0, budget.NewAccount(turns.NewShares(1<<30), alice)}
 		if n, err := body.Read(make([]byte, 1<<20)); n != firstPiece || err != nil || time.Since(began) > 0 {
 			t.Errorf("%d bytes are read at once: %v", n, err)
 		}

@@ -22,7 +22,7 @@ import (
 // serveMCP serves Streamable HTTP in every era.
 func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if to := h.home(r); to != "" {
-		h.pass(w, r, to, nil)
+		h.passInTurn(w, r, to)
 		return
 	}
 	switch r.Method {
@@ -154,7 +154,7 @@ func (h *Front) post(out *response, r *http.Request, from sender, m *wire.Messag
 		writeRefusal(out, http.StatusBadRequest, m.ID, refused)
 		return
 	}
-	by := from.origin(r)
+	by := originOf(r, from.subject, from.host, client.StreamableHTTP)
 	var s *client.Session
 	switch {
 	case newest: // it has no sessions
@@ -304,7 +304,7 @@ func (h *Front) postBatch(out *response, r *http.Request, from sender, data []by
 		writeRefusal(out, status, nil, wrong)
 		return
 	}
-	by := from.origin(r)
+	by := originOf(r, from.subject, from.host, client.StreamableHTTP)
 	by.Version = cmp.Or(by.Version, wire.VersionWithout)
 	var s *client.Session
 	switch {

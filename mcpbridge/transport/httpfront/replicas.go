@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
+	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
 	"github.com/orla-project/orla/mcpbridge/transport/passed"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -48,6 +49,21 @@ func (h *Front) newID(caller string, says wire.Declared) string {
 		return rand.Text()
 	}
 	return h.sessions.elsewhere.ID(&sessionlog.Record{Caller: caller, Access: h.accessDigest(caller), Says: says.Params()})
+}
+
+// passInTurn passes a request on of which nothing was read, in its caller's turn: another one counts it at the replica that answers.
+func (h *Front) passInTurn(w http.ResponseWriter, r *http.Request, to string) {
+	if r.Method == http.MethodPost { // others have had their turn
+		owner := client.OwnerOf(subject(r), "", hostOf(r))
+		place, err := h.working.TakeBriefly(r.Context(), owner)
+		if err != nil {
+			return // the client has left
+		}
+		defer place.Give()
+		r = r.WithContext(r.Context()) // a copy: the server looks at its own body
+		r.Body = &inTurn{ReadCloser: r.Body, ctx: r.Context(), working: h.working, owner: owner}
+	}
+	h.pass(w, r, to, nil)
 }
 
 // pass passes a request on. body is what was read of it; nil for nothing.

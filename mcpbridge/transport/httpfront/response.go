@@ -99,6 +99,7 @@ type response struct {
 	early   bool        // it began so
 	done    bool        // the handler has returned, or has sent its answer
 	works   time.Time   // until when the place counts for what is written
+	written int         // bytes of messages that the place does not count for yet
 
 	extended time.Time // when a write got its time last
 }
@@ -167,7 +168,9 @@ func (r *response) writeAll(message wire.Parts) error {
 }
 
 func (r *response) writeAllLocked(message wire.Parts) error {
-	if moments := message.Size() / answerAMoment; moments > 0 && r.place != nil {
+	r.written += message.Size()
+	if moments := r.written / answerAMoment; moments > 0 && r.place != nil {
+		r.written %= answerAMoment
 		if until := r.place.Longer(moments); until.After(r.works) {
 			r.works = until
 		}

@@ -47,11 +47,6 @@ func (s sender) tooLarge(message io.Reader, limit int64) {
 // anonymous is the caller of a request without authentication (SPEC N1).
 const anonymous = "anonymous"
 
-// origin returns the origin of a request of a POST, without its session.
-func (s sender) origin(r *http.Request) client.Origin {
-	return originOf(r, s.subject, s.host, client.StreamableHTTP)
-}
-
 // originOf returns the origin of an HTTP request.
 func originOf(r *http.Request, subject, host string, by client.Transport) client.Origin {
 	return client.Origin{

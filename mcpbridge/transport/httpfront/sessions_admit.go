@@ -39,7 +39,7 @@ func (s *sessions) admit(most, limit int, of party, known bool) (yielded []*clie
 	for limit > 0 && s.callers[of.caller] >= limit {
 		u := s.unusedOfLocked(of, known)
 		if u == nil {
-			return yielded, limited(of.caller, limit)
+			return yielded, &noRoom{http.StatusTooManyRequests, fault.RateLimited, fmt.Sprintf("%s may have %d sessions and streams at one time; end one", of.caller, limit)}
 		}
 		s.forgetLocked(u)
 		yielded = append(yielded, u.Session)
@@ -119,7 +119,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 			h.sessions.notOpened(of)
 		}
 	}()
-	by := from.origin(r)
+	by := originOf(r, from.subject, from.host, client.StreamableHTTP)
 	by.Session = s.ID
 	asked, refused := h.bridge.NewRequest(m, by, s, nil)
 	if refused != nil {
@@ -235,8 +235,3 @@ var (
 	crowded   = &noRoom{http.StatusServiceUnavailable, fault.NotReady, budget.NoRoom}
 	noSession = &noRoom{http.StatusServiceUnavailable, fault.NotReady, "there are as many sessions and streams as max_sessions allows, and none that has to make room"}
 )
-
-// limited is why a caller gets none.
-func limited(caller string, most int) *noRoom {
-	return &noRoom{http.StatusTooManyRequests, fault.RateLimited, fmt.Sprintf("%s may have %d sessions and streams at one time; end one", caller, most)}
-}
