@@ -38,11 +38,9 @@ type access struct {
 func accessOf(callers map[string]string, before map[string]*access) map[string]*access {
 	now := map[string]*access{}
 	for name, key := range callers {
-		if a := before[name]; a != nil && a.key == key {
-			now[name] = a
-			continue
+		if now[name] = before[name]; now[name] == nil || now[name].key != key {
+			now[name] = newAccess(key)
 		}
-		now[name] = newAccess(key)
 	}
 	return now
 }
@@ -61,14 +59,20 @@ func (a *access) during(r *http.Request) (*http.Request, func()) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	forget := context.AfterFunc(a.ctx, func() { cancel(errRemoved) }) //nolint:contextcheck // it ends with either
-	return r.WithContext(ctx), func() {
+	return r.WithContext(context.WithValue(ctx, duringKey{}, a)), func() {
 		forget()
 		cancel(nil)
 	}
 }
 
-// removed reports whether a request has ended because the access of its caller did.
-func removed(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errRemoved) }
+// duringKey is the key of a request's *access in its context.
+type duringKey struct{}
+
+// removed reports whether the access of a request's caller has ended. The request itself ends a moment later.
+func removed(ctx context.Context) bool {
+	a, _ := ctx.Value(duringKey{}).(*access)
+	return a != nil && a.ctx.Err() != nil
+}
 
 // forget makes a session that has ended not come back.
 func (h *Front) forget(id string) {

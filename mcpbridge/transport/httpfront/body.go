@@ -194,7 +194,6 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 }
 
 func tooLarge(w http.ResponseWriter, limit int64) {
-	// The rest of the body is not read: the connection has no further use.
-	w.Header().Set("Connection", "close")
+	w.Header().Set("Connection", "close") // the rest of the body is not read
 	refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is over max_request (%d bytes)", limit))
 }

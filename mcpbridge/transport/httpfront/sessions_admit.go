@@ -137,6 +137,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 			out.Header().Set(wire.SessionHeader, s.ID)
 			if removed(r.Context()) {
 				h.endSessions(h.sessions.removeOne(u))
+				h.forget(s.ID) // it may have been kept after its end
 			}
 		}
 		given()

@@ -30,8 +30,7 @@ func (h *Front) waitTurn(r *http.Request, as turns.Owner) {
 	}
 }
 
-// atOnce is the time within which a POST counts as answered at once. An answer of a capsule takes
-// longer.
+// atOnce is the time within which a POST counts as answered at once. An answer of a capsule takes longer.
 const atOnce = moment / 40
 
 // worked gives back a POST's place of Front.working. While other callers are active, a POST that was
