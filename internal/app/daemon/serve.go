@@ -428,6 +428,7 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 	limited, cancel := context.WithTimeout(lasting, grace)
 	defer cancel()
 	s.Supervisor.Drain(limited)
+	s.Shared.AwaitPassed(limited)
 }
 
 // endAtOnce ends the process at once on a second signal, unless Orla has stopped before. The guard

@@ -66,6 +66,7 @@ func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *
 		end() // their clients cannot answer any more, or they have had the grace
 	}
 	s.Supervisor.Drain(limited)
+	s.Shared.AwaitPassed(limited)
 	s.http.CloseSessions()
 	next.HTTP = s.web.End(lasting)
 	s.control.Leave()

@@ -125,3 +125,10 @@ func (s *Shared) Leave(ctx context.Context, grace time.Duration) {
 	s.Replicas.Leave(ctx)
 	s.AwaitReleased(ctx)
 }
+
+// AwaitPassed waits until the calls have ended that other replicas answer for this one, or ctx ends.
+func (s *Shared) AwaitPassed(ctx context.Context) {
+	if s != nil {
+		s.Replicas.AwaitPassed(ctx)
+	}
+}

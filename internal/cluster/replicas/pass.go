@@ -60,6 +60,7 @@ func (r *Replicas) Pass(w http.ResponseWriter, q *http.Request, how Passing) {
 	} else {
 		_ = http.NewResponseController(w).EnableFullDuplex() // for the same reason; HTTP/2 always has it
 	}
+	ctx, cancel := context.WithCancel(q.Context())
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = "https", how.To, p.In.Host
@@ -69,7 +70,9 @@ func (r *Replicas) Pass(w http.ResponseWriter, q *http.Request, how Passing) {
 				p.Out.Body = io.NopCloser(body) // it is needed for Again
 			}
 		},
-		Transport: r.transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(r.opts.Log.Handler(), slog.LevelDebug),
+		// The end of the request may be met by an answer that says nothing.
+		ModifyResponse: func(*http.Response) error { return ctx.Err() },
+		Transport:      r.transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(r.opts.Log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			if _, unsent := errors.AsType[*UnreachableError](err); unsent && q.Context().Err() == nil {
 				r.opts.Log.Warn("a replica cannot be reached; another one goes on", "replica", how.To, "err", err)
@@ -80,7 +83,13 @@ func (r *Replicas) Pass(w http.ResponseWriter, q *http.Request, how Passing) {
 			http.Error(w, "the replica that answers has gone; try again", http.StatusBadGateway)
 		},
 	}
-	ctx, cancel := context.WithCancel(q.Context())
+	if q.Method == http.MethodPost { // it ends by itself
+		r.count(1)
+		defer r.count(-1)
+	}
+	if r.leaves() {
+		w.Header().Set("Connection", "close") // the client asks the next time where no replica stops
+	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
@@ -91,4 +100,24 @@ func (r *Replicas) Pass(w http.ResponseWriter, q *http.Request, how Passing) {
 		}
 	})
 	proxy.ServeHTTP(w, q.WithContext(ctx))
+}
+
+func (r *Replicas) count(calls int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calls += calls; r.calls == 0 {
+		r.tellLocked() // AwaitPassed
+	}
+}
+
+func (r *Replicas) leaves() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leaving
+}
+
+// AwaitPassed waits until no POST is under way that was passed on to another replica, or ctx ends: it is a call of which only that
+// replica knows (SPEC H4).
+func (r *Replicas) AwaitPassed(ctx context.Context) {
+	r.await(ctx, func() bool { return r.calls == 0 })
 }

@@ -49,8 +49,8 @@ type Options struct {
 type Replicas struct {
 	opts Options
 	identity
-	transport *http.Transport
-	held      held
+	outgoing
+	held held
 
 	mu      sync.Mutex // guards the fields that follow
 	leases  map[string]*seen
@@ -60,6 +60,12 @@ type Replicas struct {
 	asks    asks
 	live    []Member
 	changed chan struct{}
+}
+
+// outgoing is how this replica asks others.
+type outgoing struct {
+	transport *http.Transport
+	calls     int // POSTs that others are answering; guarded by Replicas.mu
 }
 
 // asks are what this replica is asked about itself.

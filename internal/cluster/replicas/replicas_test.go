@@ -492,6 +492,67 @@ func TestP4ARequestEndsWithAFrozenReplica(t *testing.T) {
 	}
 }
 
+// SPEC H4, P4: a replica that stops waits for the calls that it has passed on, and sends their clients elsewhere for the next.
+func TestH4CallsThatWerePassedOnAreAwaited(t *testing.T) {
+	a, b := newReplica(t, "a"), newReplica(t, "b")
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan chan<- struct{})
+	end := b.Listen(on, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodPost {
+			answered := make(chan struct{})
+			asked <- answered
+			<-answered
+			return
+		}
+		<-q.Context().Done()
+	}))
+	t.Cleanup(func() { end(context.Background()) })
+	at, own := there(b.self, time.Now()), there(a.self, time.Now())
+	at.Metadata.Annotations[noteAddress], at.Metadata.Annotations[noteDigest] = on.Addr().String(), b.digest
+	own.Metadata.Annotations[noteDigest] = a.digest
+	meet(time.Now(), a, at)
+	meet(time.Now(), b, own)
+	pass := func(method string) <-chan http.Header {
+		ended := make(chan http.Header, 1)
+		go func() {
+			answer := httptest.NewRecorder()
+			a.Pass(answer, httptest.NewRequestWithContext(t.Context(), method, "/mcp", nil), Passing{To: b.self, Sign: func(http.Header) {}, Again: http.NotFoundHandler()})
+			ended <- answer.Header()
+		}()
+		return ended
+	}
+	pass(http.MethodGet) // a stream, which nobody waits for
+	ended := []<-chan http.Header{pass(http.MethodPost)}
+	answer := []chan<- struct{}{<-asked}
+	a.mu.Lock()
+	a.leaving = true
+	a.mu.Unlock()
+	ended, answer = append(ended, pass(http.MethodPost)), append(answer, <-asked)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		a.AwaitPassed(t.Context())
+	}()
+	for i, connection := range []string{"", "close"} {
+		select {
+		case <-over:
+			t.Fatalf("%d of 2 calls were awaited", i)
+		case answer[i] <- struct{}{}:
+		}
+		if got := (<-ended[i]).Get("Connection"); got != connection {
+			t.Errorf("Connection: %q", got)
+		}
+	}
+	select {
+	case <-over:
+	case <-time.After(testkit.Patience):
+		t.Fatal("the wait has no end")
+	}
+}
+
 // SPEC P3: a capsule has moved when another replica has its Lease, or the holder is gone; not when the API server is away.
 func TestP3WhenACapsuleHasMoved(t *testing.T) {
 	r := newReplica(t, "a")
