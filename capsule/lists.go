@@ -25,9 +25,12 @@ const (
 	// relistPause is the least time between two requests for the lists of a capsule,
 	// however often it says that they have changed.
 	relistPause = time.Second
-	// relistEach is added to relistPause for each thing that an McpServer has listed, so
-	// that a server with thousands of them cannot keep Orla busy.
-	relistEach = 2 * time.Millisecond
+	// relistEach and relistByte are added to relistPause for each thing that was listed, and for each of its bytes:
+	// about ten times as long as Orla works on it, so that long lists that change all the time cannot keep Orla
+	// busy, nor fill its memory with those before them (SPEC S2).
+	relistEach, relistByte = 100 * time.Microsecond, time.Second >> 22
+	// relistFar is added for each thing that an McpServer has listed.
+	relistFar = 2 * time.Millisecond
 	// listenEach is the least time between two subscriptions to changes, for each byte of the
 	// first: it has all that clients follow, whatever has changed (SPEC S1).
 	listenEach = time.Second >> 20
@@ -81,12 +84,13 @@ func (in *incarnation) waitOnce(ctx context.Context) {
 
 // betweenLists is the least time between two requests for the lists.
 func (in *incarnation) betweenLists() time.Duration {
-	if !in.c.tool.Runtime.Generated {
-		return relistPause
-	}
 	said := in.c.offers.Last()
-	listed := len(said.Tools) + len(said.Resources) + len(said.Templates) + len(said.Prompts)
-	return relistPause + time.Duration(listed)*relistEach
+	listed, bytes := said.Size()
+	pause := relistPause + time.Duration(listed)*relistEach + time.Duration(bytes)*relistByte
+	if in.c.tool.Runtime.Generated {
+		pause += time.Duration(listed) * relistFar
+	}
+	return pause
 }
 
 // awaitRelist waits until the lists are to be requested again: when the capsule says that

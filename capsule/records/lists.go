@@ -62,6 +62,17 @@ type Offered struct {
 	Logs      bool `json:"logs,omitempty"`
 }
 
+// Size returns how many things a capsule said that it offers, and their bytes.
+func (o *Offered) Size() (things, bytes int) {
+	for _, list := range [][]json.RawMessage{o.Tools, o.Resources, o.Templates, o.Prompts} {
+		things += len(list)
+		for _, item := range list {
+			bytes += len(item)
+		}
+	}
+	return things, bytes
+}
+
 const (
 	// maxListFile bounds what is read back.
 	maxListFile = 64 << 20
@@ -142,14 +153,15 @@ func (l *Lists) OnlyTool(t manifest.Tool) string {
 	return only.Name
 }
 
-// Save remembers what the capsule of a manifest offers.
+// Save remembers what the capsule of a manifest offers. There must be no other Save for the same manifest meanwhile. Nobody
+// waits for the file, which may be large: a reload needs what is remembered of all capsules (SPEC S2).
 func (l *Lists) Save(t manifest.Tool, said Offered, log *slog.Logger) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.note(t, said)
+	l.mu.Unlock()
 	if l.dir == "" {
 		return
 	}
@@ -160,10 +172,13 @@ func (l *Lists) Save(t manifest.Tool, said Offered, log *slog.Logger) {
 	if err == nil {
 		err = wholefile.Write(filepath.Join(l.dir, key(t)+".json"), raw.Bytes())
 	}
-	if err != nil && !l.warned {
+	l.mu.Lock()
+	warn := err != nil && !l.warned
+	l.warned = err != nil
+	l.mu.Unlock()
+	if warn {
 		log.Warn("cannot store the lists of capsules for the next start; Orla will ask for them again", "dir", l.dir, "err", err)
 	}
-	l.warned = err != nil
 }
 
 // Prune forgets the capsules that are not among tools. Their files are removed if

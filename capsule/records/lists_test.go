@@ -1,6 +1,8 @@
 package records
 
 import (
+	"context"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -264,4 +266,34 @@ func TestListsNowhere(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// logging is a handler that calls a function for each line.
+type logging struct {
+	slog.Handler
+	each func()
+}
+
+func (l logging) Handle(context.Context, slog.Record) error {
+	l.each()
+	return nil
+}
+
+// SPEC S2: nobody who needs what is remembered waits for a file of a capsule, which may be large, and its disk slow.
+func TestS2NobodyWaitsForTheFileOfLists(t *testing.T) {
+	inTheWay := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lists := NewLists(filepath.Join(inTheWay, "lists"))
+	met := make(chan struct{})
+	go lists.Save(listedTool("/a/tool.yaml"), Offered{Tools: raws(`{"name":"a"}`)}, slog.New(logging{slog.NewTextHandler(io.Discard, nil), func() {
+		lists.Load(listedTool("/b/tool.yaml")) // while the file is being dealt with
+		close(met)
+	}}))
+	select {
+	case <-met:
+	case <-time.After(30 * time.Second):
+		t.Fatal("what is remembered is locked while a file is being written")
+	}
 }

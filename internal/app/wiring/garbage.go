@@ -19,6 +19,9 @@ const (
 	leastPercent = 50
 	// bytesOfGarbage is how much garbage is left beside gcPercent of what a collection has to look through.
 	bytesOfGarbage = 64 << 20
+	// mostGarbage is how much garbage is left at most, unless leastPercent leaves more: a large heap takes long to look through,
+	// but four times of it may not fit into the machine.
+	mostGarbage = 640 << 20
 	// calm is how long there was no collection when memory is given back to the system.
 	calm = 5 * time.Second
 	// worthGiving is how many bytes are given back at least.
@@ -91,6 +94,6 @@ func adjust(percent int, collected func()) {
 // percentOf returns the percentage for so many bytes in use, of which a collection looks through some.
 func percentOf(used, looked uint64) int {
 	const hundred = 100
-	allowed := looked*gcPercent/hundred + bytesOfGarbage
+	allowed := min(looked*gcPercent/hundred+bytesOfGarbage, mostGarbage)
 	return int(min(max(allowed*hundred/max(used, 1), leastPercent), gcPercent))
 }

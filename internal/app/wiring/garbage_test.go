@@ -23,6 +23,8 @@ func TestS2GarbageBesideLargeAnswers(t *testing.T) {
 		{"nothing", 0, 0, 400},
 		{"a small Orla", 8 * mebi, 5 * mebi, 400},
 		{"10 000 tools", 150 * mebi, 140 * mebi, 400},
+		{"long lists of many capsules", 640 * mebi, 600 * mebi, 100},
+		{"still more of them", 2000 * mebi, 1900 * mebi, 50},
 		{"a few answers", 20 * mebi, 5 * mebi, 400},
 		{"many answers", 84 * mebi, 5 * mebi, 100},
 		{"very many", 1000 * mebi, 5 * mebi, 50},
