@@ -309,10 +309,7 @@ func (c *Capsule) Serve(ctx context.Context) error {
 		c.trigger(trigger{"files changed while Orla was upgraded", time.Now()})
 	}
 	c.files.Serve(ctx, &helpers, cancel)
-	patience := c.tool.Runtime.StartupTimeout
-	if c.opts.Packages.Missing() {
-		patience += deps.BuildTimeout
-	}
+	patience := c.patience()
 	helpers.Go(func() { c.offers.GiveUpAfter(ctx, patience) })
 	helpers.Go(func() { c.wishes.Deliver(ctx) })
 

@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/capsule/refusal"
 	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
 )
@@ -19,6 +20,9 @@ import (
 const (
 	// listPatience is how long an MCP server may take for a page of a list.
 	listPatience = 10 * time.Second
+	// strangersPatience is how long all lists wait at most for what a stranger has made, who also chooses its startup
+	// timeout: an installed package, or a remote server.
+	strangersPatience = 10 * time.Second
 	// expectPatience is how long lists and calls of unknown tools wait for the first lists of a capsule that is READY, if
 	// they did not wait for it any more.
 	expectPatience = 2 * time.Second
@@ -70,6 +74,18 @@ func (in *incarnation) followLists(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// patience is how long all lists, of any client, wait for the capsule to say for the first time what it offers (SPEC D7a).
+func (c *Capsule) patience() time.Duration {
+	patience := c.tool.Runtime.StartupTimeout
+	if c.opts.Packages.Missing() {
+		patience += deps.BuildTimeout
+	}
+	if c.far() || c.tool.Run.Setup.Package != "" {
+		patience = min(patience, strangersPatience)
+	}
+	return patience
 }
 
 // waitOnce bounds the wait for the first lists, if it has begun once more.

@@ -123,12 +123,15 @@ func asServerWith(t *testing.T, change func(*manifest.Runtime), play func(p *scr
 }
 
 // inPlay runs a test with a capsule whose processes do for each message what
-// play says; at the start there is one without a method.
-func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted, m asked), test func(t *testing.T, c *Capsule, log *journal)) {
+// play says; at the start there is one without a method. more changes its manifest.
+func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted, m asked), test func(t *testing.T, c *Capsule, log *journal), more ...func(*manifest.Tool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		log := &journal{}
 		c := walker(t, &fakeWorld{t: t}, change)
+		for _, change := range more {
+			change(&c.tool)
+		}
 		c.opts.Lists = records.NewLists(t.TempDir())
 		logsTo(c, slog.NewJSONHandler(log, nil))
 		var started atomic.Int64

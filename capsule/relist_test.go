@@ -51,3 +51,34 @@ func TestS2LongListsAreAskedForSeldom(t *testing.T) {
 		})
 	}
 }
+
+// SPEC N2, D7a: the lists of all clients wait for a capsule as long as it may take to start, but not as long as a stranger
+// likes.
+func TestN2ListsWaitLittleForStrangers(t *testing.T) {
+	const startup = 5 * time.Minute
+	for _, c := range []struct {
+		what   string
+		change func(*manifest.Tool)
+		waits  time.Duration
+	}{
+		{"one's own", func(*manifest.Tool) {}, startup},
+		{"an installed package", func(t *manifest.Tool) { t.Run.Setup.Package = "p" }, strangersPatience},
+		{"a quick package", func(t *manifest.Tool) { t.Run.Setup.Package, t.Runtime.StartupTimeout = "p", time.Second }, time.Second},
+		{"a remote server", func(t *manifest.Tool) { t.Runtime.Remote = &manifest.Remote{} }, strangersPatience},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			inPlay(t, func(r *manifest.Runtime) { r.Handshake, r.StartupTimeout = manifest.HandshakeMCP, startup }, func(*scripted, asked) {}, func(t *testing.T, mute *Capsule, _ *journal) {
+				known := func() time.Duration {
+					began := time.Now()
+					for o := mute.Offers(); !o.Known; o = mute.Offers() {
+						<-o.Changed
+					}
+					return time.Since(began)
+				}
+				if waited := known(); waited != c.waits {
+					t.Errorf("lists wait for %s, want %s", waited, c.waits)
+				}
+			}, c.change)
+		})
+	}
+}
