@@ -33,6 +33,7 @@ import (
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/capsule/wishes"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/deps"
@@ -162,6 +163,7 @@ type signals struct {
 // facts are what Life returns in addition to the status.
 type facts struct {
 	settled  atomic.Bool  // see peer.Life
+	overdue  atomic.Bool  // see peer.Life
 	wasReady atomic.Bool  // once at least
 	calls    atomic.Int64 // that have ended
 	exits    atomic.Pointer[exit]
@@ -257,7 +259,7 @@ func (c *Capsule) Life() peer.Life {
 	life := peer.Life{
 		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Place: s.place, Started: s.began, Next: s.next,
 		Held:    c.orders.last.Load().held,
-		Waiting: int(c.waiting.Taken()), Calls: c.calls.Load(), Settled: c.settled.Load(), Changed: s.changed,
+		Waiting: int(c.waiting.Taken()), Calls: c.calls.Load(), Settled: c.settled.Load(), Overdue: c.overdue.Load(), Changed: s.changed,
 	}
 	if s.conn != nil {
 		life.InFlight = s.conn.InFlight()
@@ -310,7 +312,12 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	}
 	c.files.Serve(ctx, &helpers, cancel)
 	patience := c.patience()
-	helpers.Go(func() { c.offers.GiveUpAfter(ctx, patience) })
+	helpers.Go(func() {
+		if pace.Sleep(ctx, patience) {
+			c.overdue.Store(true)
+			c.offers.GiveUp()
+		}
+	})
 	helpers.Go(func() { c.wishes.Deliver(ctx) })
 
 	c.recall()

@@ -52,8 +52,8 @@ func TestS2LongListsAreAskedForSeldom(t *testing.T) {
 	}
 }
 
-// SPEC N2, D7a: the lists of all clients wait for a capsule as long as it may take to start, but not as long as a stranger
-// likes.
+// SPEC N2, D7a: the lists of all clients, and /readyz, wait for a capsule as long as it may take to start, but not as long as
+// a stranger likes.
 func TestN2ListsWaitLittleForStrangers(t *testing.T) {
 	const startup = 5 * time.Minute
 	for _, c := range []struct {
@@ -75,8 +75,14 @@ func TestN2ListsWaitLittleForStrangers(t *testing.T) {
 					}
 					return time.Since(began)
 				}
+				if life := mute.Life(); life.Settled || life.Overdue {
+					t.Errorf("Orla does not wait for it: %+v", life)
+				}
 				if waited := known(); waited != c.waits {
 					t.Errorf("lists wait for %s, want %s", waited, c.waits)
+				}
+				if !mute.Life().Overdue {
+					t.Error("Orla waits on, to be ready")
 				}
 			}, c.change)
 		})

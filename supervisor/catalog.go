@@ -348,14 +348,17 @@ func (s *Supervisor) Settle(ctx context.Context) {
 	}
 }
 
-// Starting returns the names of the providers that have not been ready yet, and still may become so.
+// Starting returns the names of the providers that have not been ready yet, and still may become so, but for those that are
+// overdue: no provider keeps Orla from being ready for as long as it likes (SPEC N2).
 func (s *Supervisor) Starting() []string {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.living)) {
-		if p := s.living[name].peer; p != nil && !p.Life().Settled {
-			names = append(names, name)
+		if p := s.living[name].peer; p != nil {
+			if life := p.Life(); !life.Settled && !life.Overdue {
+				names = append(names, name)
+			}
 		}
 	}
 	return names

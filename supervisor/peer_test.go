@@ -32,6 +32,7 @@ type fakePeer struct {
 	updates chan string
 
 	requests atomic.Int32 // that it was asked
+	overdue  atomic.Bool  // see peer.Life
 
 	mu      sync.Mutex // guards the fields that follow
 	offers  *peer.Offers
@@ -65,7 +66,9 @@ func (p *fakePeer) Offers() *peer.Offers {
 func (p *fakePeer) String() string         { return "peer " + p.name }
 func (p *fakePeer) Tools() []*mcp.Tool     { return p.Offers().Tools }
 func (p *fakePeer) Updated() <-chan string { return p.updates }
-func (p *fakePeer) Life() peer.Life        { return peer.Life{State: "READY", Settled: p.Offers().Known} }
+func (p *fakePeer) Life() peer.Life {
+	return peer.Life{State: "READY", Settled: p.Offers().Known, Overdue: p.overdue.Load()}
+}
 
 func (p *fakePeer) Call(_ context.Context, call peer.Call) (peer.Answer, error) {
 	if p.gone {
@@ -221,6 +224,10 @@ func TestSettleWaitsForThoseThatNobodyKnows(t *testing.T) {
 		synctest.Wait()
 		if s.Catalog().Known() || len(s.Starting()) != 1 {
 			t.Errorf("known %v, starting %v", s.Catalog().Known(), s.Starting())
+		}
+		p.overdue.Store(true) // SPEC N2: /readyz waits no longer for it
+		if names := s.Starting(); len(names) != 0 {
+			t.Errorf("%v are overdue, and waited for", names)
 		}
 		brief, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
