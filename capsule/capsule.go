@@ -311,7 +311,11 @@ func (c *Capsule) Serve(ctx context.Context) error {
 		c.trigger(trigger{"files changed while Orla was upgraded", time.Now()})
 	}
 	c.files.Serve(ctx, &helpers, cancel)
-	patience := c.patience()
+	installs := time.Duration(0)
+	if c.opts.Packages.Missing() {
+		installs = deps.BuildTimeout
+	}
+	patience := c.offers.Patience(installs)
 	helpers.Go(func() {
 		if pace.Sleep(ctx, patience) {
 			c.overdue.Store(true)

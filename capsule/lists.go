@@ -12,7 +12,6 @@ import (
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/capsule/refusal"
 	"github.com/orla-project/orla/internal/call/pace"
-	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/mcp/rpc"
 	"github.com/orla-project/orla/manifest"
 )
@@ -20,21 +19,9 @@ import (
 const (
 	// listPatience is how long an MCP server may take for a page of a list.
 	listPatience = 10 * time.Second
-	// strangersPatience is how long all lists wait at most for what a stranger has made, who also chooses its startup
-	// timeout: an installed package, or a remote server.
-	strangersPatience = 10 * time.Second
 	// expectPatience is how long lists and calls of unknown tools wait for the first lists of a capsule that is READY, if
 	// they did not wait for it any more.
 	expectPatience = 2 * time.Second
-	// relistPause is the least time between two requests for the lists of a capsule,
-	// however often it says that they have changed.
-	relistPause = time.Second
-	// relistEach and relistByte are added to relistPause for each thing that was listed, and for each of its bytes:
-	// about ten times as long as Orla works on it, so that long lists that change all the time cannot keep Orla
-	// busy, nor fill its memory with those before them (SPEC S2).
-	relistEach, relistByte = 100 * time.Microsecond, time.Second >> 22
-	// relistFar is added for each thing that an McpServer has listed.
-	relistFar = 2 * time.Millisecond
 	// listenEach is the least time between two subscriptions to changes, for each byte of the
 	// first: it has all that clients follow, whatever has changed (SPEC S1).
 	listenEach = time.Second >> 20
@@ -70,22 +57,10 @@ func (in *incarnation) followLists(ctx context.Context) {
 			in.asking.insisted = true // it is one tool for now; on a busy machine the answer may come yet
 			continue
 		}
-		if !pace.Sleep(ctx, in.betweenLists()) || !in.awaitRelist(ctx) {
+		if !pace.Sleep(ctx, in.c.offers.Rest()) || !in.awaitRelist(ctx) {
 			return
 		}
 	}
-}
-
-// patience is how long all lists, of any client, wait for the capsule to say for the first time what it offers (SPEC D7a).
-func (c *Capsule) patience() time.Duration {
-	patience := c.tool.Runtime.StartupTimeout
-	if c.opts.Packages.Missing() {
-		patience += deps.BuildTimeout
-	}
-	if c.far() || c.tool.Run.Setup.Package != "" {
-		patience = min(patience, strangersPatience)
-	}
-	return patience
 }
 
 // waitOnce bounds the wait for the first lists, if it has begun once more.
@@ -96,17 +71,6 @@ func (in *incarnation) waitOnce(ctx context.Context) {
 			in.c.offers.GiveUpAfter(ctx, expectPatience)
 		})
 	}
-}
-
-// betweenLists is the least time between two requests for the lists.
-func (in *incarnation) betweenLists() time.Duration {
-	said := in.c.offers.Last()
-	listed, bytes := said.Size()
-	pause := relistPause + time.Duration(listed)*relistEach + time.Duration(bytes)*relistByte
-	if in.c.tool.Runtime.Generated {
-		pause += time.Duration(listed) * relistFar
-	}
-	return pause
 }
 
 // awaitRelist waits until the lists are to be requested again: when the capsule says that

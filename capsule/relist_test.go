@@ -55,16 +55,16 @@ func TestS2LongListsAreAskedForSeldom(t *testing.T) {
 // SPEC N2, D7a: the lists of all clients, and /readyz, wait for a capsule as long as it may take to start, but not as long as
 // a stranger likes.
 func TestN2ListsWaitLittleForStrangers(t *testing.T) {
-	const startup = 5 * time.Minute
+	const startup, strangers = 5 * time.Minute, 10 * time.Second
 	for _, c := range []struct {
 		what   string
 		change func(*manifest.Tool)
 		waits  time.Duration
 	}{
 		{"one's own", func(*manifest.Tool) {}, startup},
-		{"an installed package", func(t *manifest.Tool) { t.Run.Setup.Package = "p" }, strangersPatience},
+		{"an installed package", func(t *manifest.Tool) { t.Run.Setup.Package = "p" }, strangers},
 		{"a quick package", func(t *manifest.Tool) { t.Run.Setup.Package, t.Runtime.StartupTimeout = "p", time.Second }, time.Second},
-		{"a remote server", func(t *manifest.Tool) { t.Runtime.Remote = &manifest.Remote{} }, strangersPatience},
+		{"a remote server", func(t *manifest.Tool) { t.Runtime.Remote = &manifest.Remote{} }, strangers},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			inPlay(t, func(r *manifest.Runtime) { r.Handshake, r.StartupTimeout = manifest.HandshakeMCP, startup }, func(*scripted, asked) {}, func(t *testing.T, mute *Capsule, _ *journal) {

@@ -1,0 +1,39 @@
+package offers
+
+import "time"
+
+const (
+	// relistPause is the least time between two requests for the lists of a capsule,
+	// however often it says that they have changed.
+	relistPause = time.Second
+	// relistEach and relistByte are added to relistPause for each thing that was listed, and for each of its bytes:
+	// about ten times as long as Orla works on it, so that long lists that change all the time cannot keep Orla
+	// busy, nor fill its memory with those before them (SPEC S2).
+	relistEach, relistByte = 100 * time.Microsecond, time.Second >> 22
+	// relistFar is added for each thing that an McpServer has listed.
+	relistFar = 2 * time.Millisecond
+	// strangersPatience is how long all lists wait at most for what a stranger has made, who also chooses its startup
+	// timeout: an installed package, or a remote server.
+	strangersPatience = 10 * time.Second
+)
+
+// Rest is the least time between two requests for the lists.
+func (o *Offering) Rest() time.Duration {
+	said := o.Last()
+	listed, bytes := said.Size()
+	rest := relistPause + time.Duration(listed)*relistEach + time.Duration(bytes)*relistByte
+	if o.tool.Runtime.Generated {
+		rest += time.Duration(listed) * relistFar
+	}
+	return rest
+}
+
+// Patience is how long all lists, of any client, wait for the capsule to say for the first time what it offers (SPEC D7a).
+// installs is how long its dependencies may be installed before it is started.
+func (o *Offering) Patience(installs time.Duration) time.Duration {
+	patience := installs + o.tool.Runtime.StartupTimeout
+	if o.tool.Runtime.Remote != nil || o.tool.Run.Setup.Package != "" {
+		patience = min(patience, strangersPatience)
+	}
+	return patience
+}
