@@ -38,13 +38,14 @@ type gift struct {
 type between struct {
 	mu       sync.Mutex // guards the fields that follow
 	phase    phase
-	holds    bool   // no further request is to begin
-	looks    int    // since holds was set
-	reading  bool   // Conn.Read is being called
-	peeked   bool   // net/http has ahead: it reads a byte to see whether the client is there
-	received bool   // another program has accepted it, and no request was read since
-	held     bool   // no request is to begin; Close gives the connection away
-	unread   unread // has no lock
+	holds    bool     // no further request is to begin
+	looks    int      // since holds was set
+	reading  bool     // Conn.Read is being called
+	peeked   bool     // net/http has ahead: it reads a byte to see whether the client is there
+	received bool     // another program has accepted it, and no request was read since
+	held     bool     // no request is to begin; Close gives the connection away
+	unread   unread   // has no lock
+	gathered gathered // of who writes
 	gift
 }
 

@@ -15,8 +15,23 @@ type unread struct {
 // start is what times are measured from.
 var start = time.Now()
 
-// Write implements net.Conn.
+// Write implements net.Conn. An answer of some KiB is written in one piece.
 func (c *conn) Write(p []byte) (int, error) {
+	if !c.gathers(p) {
+		return c.write(p)
+	}
+	whole := c.gathered.add(p)
+	if whole == nil {
+		return len(p), nil
+	}
+	defer c.gathered.end()
+	if _, err := c.write(whole); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (c *conn) write(p []byte) (int, error) {
 	c.all.writing.Add(1)
 	began := int64(time.Since(start)) | 1
 	c.unread.since.Store(began)
