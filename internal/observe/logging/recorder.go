@@ -29,6 +29,7 @@ type recorder struct {
 type encoder struct {
 	slog.Handler
 	line  bytes.Buffer
+	plain []byte // in place of line
 	entry []byte
 }
 
@@ -71,15 +72,15 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	r.Message = terminal.Printable(r.Message) // tint does not escape the message
 	e, _ := h.encoders.Get().(*encoder)
 	defer func() {
-		if e.line.Cap()+cap(e.entry) <= maxSpareLine {
+		if e.line.Cap()+cap(e.plain)+cap(e.entry) <= maxSpareLine {
 			e.line.Reset()
 			h.encoders.Put(e)
 		}
 	}()
-	if err := e.Handle(ctx, r); err != nil {
+	line, err := h.encode(ctx, e, r)
+	if err != nil {
 		return err
 	}
-	line := terminal.EscapedJSON(lowerLevel(e.line.Bytes(), r.Level))
 	h.log.kept.Add(history.Line{
 		Time: r.Time, Level: r.Level, Tool: h.toolOf(r), Event: r.Message,
 		JSON: bytes.TrimSuffix(line, []byte("\n")),
@@ -99,8 +100,22 @@ func (h *recorder) write(ctx context.Context, r slog.Record) error {
 	if r.Message == history.CallEvent {
 		return h.log.out.writeSoon(line)
 	}
-	_, err := h.log.out.Write(line)
+	_, err = h.log.out.Write(line)
 	return err
+}
+
+// encode returns the JSON of a record, which e holds.
+func (h *recorder) encode(ctx context.Context, e *encoder, r slog.Record) ([]byte, error) {
+	if len(h.given) == 0 && h.group == "" {
+		var plain bool
+		if e.plain, plain = appendPlain(e.plain[:0], r); plain {
+			return e.plain, nil
+		}
+	}
+	if err := e.Handle(ctx, r); err != nil {
+		return nil, err
+	}
+	return terminal.EscapedJSON(lowerLevel(e.line.Bytes(), r.Level)), nil
 }
 
 // toolOf returns the tool that a record is about. A name that is not the name of a tool does not
