@@ -9,7 +9,7 @@ import (
 
 const (
 	batchSize = 32 << 10 // bytes of what is written together: half of what a pipe holds
-	longLine  = 16 << 10 // from here on a line is not copied
+	longLine  = 16 << 10 // from here on a line is written without others
 )
 
 // batch is one line or more that are written together: a write costs more than to make a
@@ -30,6 +30,9 @@ type joined struct {
 func (w *writer) gather(line [][]byte) batch {
 	b := batch{pieces: line, size: sizeOf(line)}
 	if b.size > longLine || w.conn.InFlight() < 2 {
+		if len(line) > 1 && b.size <= batchSize {
+			w.copy(&b)
+		}
 		return b
 	}
 	w.mu.Lock()
@@ -55,10 +58,7 @@ func (w *writer) join(call *rpc.Pending, line [][]byte) bool {
 		return false
 	}
 	if len(b.joined) == 0 {
-		w.together = w.together[:0] // nobody else has the turn
-		for _, piece := range b.pieces {
-			w.together = append(w.together, piece...)
-		}
+		w.copy(b)
 	}
 	for _, piece := range line {
 		w.together = append(w.together, piece...)
@@ -67,6 +67,15 @@ func (w *writer) join(call *rpc.Pending, line [][]byte) bool {
 	b.joined = append(b.joined, joined{call, b.size})
 	b.size += size
 	return true
+}
+
+// copy makes one piece of a batch, of who has the turn.
+func (w *writer) copy(b *batch) {
+	w.together = w.together[:0] // nobody else has the turn
+	for _, piece := range b.pieces {
+		w.together = append(w.together, piece...)
+	}
+	b.pieces = [][]byte{w.together}
 }
 
 func sizeOf(line [][]byte) (size int) {

@@ -1,8 +1,10 @@
 package linerpc
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,6 +50,19 @@ func TestL1LinesAreWrittenTogether(t *testing.T) {
 		for _, d := range done {
 			if o := <-d; o.err != nil {
 				t.Error(o.err)
+			}
+		}
+	})
+}
+
+// SPEC L1: a line of some KiB is written at once, although its parts are not in one piece. A longer one is not copied.
+func TestL1TheLineOfSomeKiBIsOnePiece(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *process) {
+		for size, pieces := range map[int]int{longLine + 1: 1, batchSize: 1, batchSize + 1: 3} {
+			line := [][]byte{[]byte("{"), bytes.Repeat([]byte(" "), size-3), []byte("}\n")}
+			b := p.w.gather(line)
+			if len(b.pieces) != pieces || b.size != size || !bytes.Equal(slices.Concat(b.pieces...), slices.Concat(line...)) {
+				t.Errorf("a line of %d bytes is written in %d pieces of %d bytes", size, len(b.pieces), b.size)
 			}
 		}
 	})
