@@ -13,11 +13,16 @@ import (
 // is not a result yet, since it requires input; else answer is a CallToolResult. The error is the cause of ctx's
 // end.
 func ReadResult(ctx context.Context, result json.RawMessage, stateless bool) (answer json.RawMessage, requires bool, err error) {
-	err = turns.AccountOf(ctx).Work(ctx, len(result), func() {
+	read := func() {
 		if answer, requires = result, stateless && !isToolResult(result) && Requires(result); !requires {
 			answer = asResult(result)
 		}
-	})
+	}
+	if len(result) < turns.Heavy { // to look for the account takes longer
+		read()
+		return answer, requires, nil
+	}
+	err = turns.AccountOf(ctx).Work(ctx, len(result), read)
 	return answer, requires, err
 }
 

@@ -101,8 +101,8 @@ func FromThisMachine(r *http.Request) bool {
 	if !ok {
 		return true // a recorder in a test
 	}
-	at, err := netip.ParseAddrPort(local.String())
-	return err != nil || at.Addr().Unmap().IsLoopback() // err: a unix socket
+	at, ok := local.(*net.TCPAddr)
+	return !ok || at.IP.IsLoopback() // else a unix socket
 }
 
 // ContainsFold reports whether a list has a text, whatever the case of letters.
