@@ -39,13 +39,15 @@ func serveCounted(t *testing.T, handler http.HandlerFunc) (writes *atomic.Int64,
 	t.Helper()
 	w := New(handler, slog.New(slog.DiscardHandler))
 	t.Cleanup(w.Cut)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var listening net.ListenConfig
+	l, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	counted := &countedListener{Listener: l}
 	w.Accept("", []net.Listener{counted})
-	c, err := net.Dial("tcp", l.Addr().String())
+	var dialer net.Dialer
+	c, err := dialer.DialContext(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestL1AnAnswerIsWrittenInOnePiece(t *testing.T) {
 	}
 }
 
-// L1: what is no whole answer goes out when it is flushed: a stream, and what is written before the headers are read.
+// L1: what is not a whole answer goes out when it is flushed: a stream, and what is written before the headers are read.
 func TestL1AStreamIsNotGathered(t *testing.T) {
 	for name, begin := range map[string]func(*http.Request){
 		"stream": func(r *http.Request) { HeadersRead(r.Context(), true) },
