@@ -34,8 +34,8 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// serveCounted serves a handler, and returns how to make requests on one connection.
-func serveCounted(t *testing.T, handler http.HandlerFunc) (writes *atomic.Int64, get func() *http.Response) {
+// serveCounted serves a handler. post makes a request on one connection, and returns the body of the answer.
+func serveCounted(t *testing.T, handler http.HandlerFunc) (writes *atomic.Int64, post func() io.Reader) {
 	t.Helper()
 	w := New(handler, slog.New(slog.DiscardHandler))
 	t.Cleanup(w.Cut)
@@ -56,7 +56,7 @@ func serveCounted(t *testing.T, handler http.HandlerFunc) (writes *atomic.Int64,
 		t.Fatal(err)
 	}
 	in := bufio.NewReader(c)
-	return &counted.writes, func() *http.Response {
+	return &counted.writes, func() io.Reader {
 		t.Helper()
 		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,8 @@ func serveCounted(t *testing.T, handler http.HandlerFunc) (writes *atomic.Int64,
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a
+		t.Cleanup(func() { _ = a.Body.Close() })
+		return a.Body
 	}
 }
 
@@ -87,8 +88,7 @@ func TestL1AnAnswerIsWrittenInOnePiece(t *testing.T) {
 	}
 	for _, size = range sizes {
 		before := writes.Load()
-		a := post()
-		got, err := io.ReadAll(a.Body)
+		got, err := io.ReadAll(post())
 		if err != nil || !bytes.Equal(got, text[:size]) {
 			t.Fatalf("%d bytes arrive as %d: %v", size, len(got), err)
 		}
@@ -115,12 +115,12 @@ func TestL1AStreamIsNotGathered(t *testing.T) {
 				<-more
 				_, _ = w.Write(make([]byte, size-first))
 			})
-			a := post() // comes before more
-			if _, err := io.ReadFull(a.Body, make([]byte, first)); err != nil {
+			body := post() // comes before more
+			if _, err := io.ReadFull(body, make([]byte, first)); err != nil {
 				t.Fatal(err)
 			}
 			close(more)
-			if rest, err := io.ReadAll(a.Body); err != nil || len(rest) != size-first {
+			if rest, err := io.ReadAll(body); err != nil || len(rest) != size-first {
 				t.Errorf("the rest has %d bytes: %v", len(rest), err)
 			}
 		})
