@@ -49,13 +49,13 @@ func (p *Parts) Refused() func(ctx context.Context, call peer.Call, err error) {
 type auditor struct{ to *audit.Log }
 
 // begin is for supervisor.Options.Audit. A call that cannot be recorded is not made (SPEC-TOOLS 8.8).
-func (a auditor) begin(ctx context.Context, call peer.Call, target string) (context.Context, func(*peer.Answer, error), error) {
+func (a auditor) begin(ctx context.Context, call peer.Call, target string) (context.Context, func(peer.Answer, error) func(string), error) {
 	if why := a.to.Err(); why != nil {
 		a.to.Refused()
 		return ctx, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
 	}
 	e := a.line(ctx, &call, target)
-	return &audit.Deciding{Context: ctx, Made: &e.call.Decision}, e.ended, nil
+	return audit.Noting(ctx, &e.call.Decision), e.ended, nil
 }
 
 // refused records a call that is refused before it reaches a tool, such as one that does not exist.
@@ -64,7 +64,7 @@ func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
 		a.to.Refused()
 		return
 	}
-	a.line(ctx, &call, "").end(&peer.Answer{}, err)
+	a.line(ctx, &call, "").end(peer.Answer{}, err)
 }
 
 // auditLine is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.
@@ -72,10 +72,10 @@ type auditLine struct {
 	ctx   context.Context //nolint:containedctx // of the call
 	to    *audit.Log
 	call  audit.Call
-	began time.Time
+	began time.Duration // to.Now when it did
 
-	ended  func(*peer.Answer, error) // end
-	record func(outcome string)      // write
+	ended  func(peer.Answer, error) func(string) // end
+	record func(outcome string)                  // write
 }
 
 var entries sync.Pool
@@ -86,25 +86,25 @@ func (a auditor) line(ctx context.Context, call *peer.Call, target string) *audi
 		e = &auditLine{}
 		e.ended, e.record = e.end, e.write // once, and not for each call
 	}
-	e.ctx, e.to, e.began = ctx, a.to, time.Now()
-	e.call = audit.Call{Caller: call.Caller, Tool: call.Tool, Target: target, ID: callid.From(ctx), Args: call.Args, Input: call.Input.Responses}
-	e.call.Acting = audit.Acting{Agent: governance.AgentIn(call.Meta), Task: call.Task}
-	e.call.Verdict = audit.None
+	e.ctx, e.to, e.began = ctx, a.to, a.to.Now()
+	c := &e.call // it is empty
+	c.Caller, c.Agent, c.Task, c.Tool, c.Target = call.Caller, governance.AgentIn(call.Meta), call.Task, call.Tool, target
+	c.Verdict, c.ID, c.Args, c.Input = audit.None, callid.From(ctx), call.Args, call.Input.Responses
 	if t := trace.From(ctx); !t.IsZero() {
-		e.call.Trace = t.TraceID()
+		c.Trace = t.TraceID()
 	}
 	return e
 }
 
-// end records the call. Who reads what a peer has answered says later how it ended.
-func (e *auditLine) end(got *peer.Answer, err error) {
-	e.call.Ended = time.Now() // once: it costs a tenth of the line
-	e.call.Took = e.call.Ended.Sub(e.began)
+// end records the call. Who reads what a peer has answered says later how it ended, to what end returns then.
+func (e *auditLine) end(got peer.Answer, err error) func(outcome string) {
+	e.call.Ended = e.to.Now() // once: it is not cheap
+	e.call.Took = e.call.Ended - e.began
 	if err == nil && got.Raw != nil {
-		got.Ended = e.record
-		return
+		return e.record
 	}
 	e.write(outcomeOf(got, err))
+	return nil
 }
 
 // write appends the line. Large arguments are hashed when it is the caller's turn. It is called once.
@@ -121,12 +121,12 @@ func (e *auditLine) write(outcome string) {
 func (a auditor) admit(admit admission) admission {
 	return func(ctx context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
 		admitted, err := admit(ctx, call, target)
-		switch {
-		case audit.DecisionOf(ctx).Verdict != audit.None: // it has noted it
+		switch made := audit.DecisionIn(ctx); {
+		case made == nil, made.Verdict != audit.None: // it has noted it
 		case err != nil:
-			audit.Decide(ctx, audit.Decision{Verdict: audit.Deny})
+			made.Verdict = audit.Deny
 		default:
-			audit.Decide(ctx, audit.Decision{Verdict: audit.Allow})
+			made.Verdict = audit.Allow
 		}
 		return admitted, err
 	}
@@ -136,7 +136,7 @@ func (a auditor) admit(admit admission) admission {
 type admission = func(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error)
 
 // outcomeOf returns how a call without a Raw ended, as the audit log has it: the code that the client gets.
-func outcomeOf(got *peer.Answer, err error) string {
+func outcomeOf(got peer.Answer, err error) string {
 	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return strconv.FormatInt(rpc.Code, 10)
 	}

@@ -34,36 +34,25 @@ const (
 // Verdicts returns all verdicts.
 func Verdicts() []string { return []string{Allow, Deny, ApprovalRequired, None} }
 
-// Deciding is a context that carries where a Decision is noted, for Decide.
-type Deciding struct {
-	context.Context
-	Made *Decision
-}
-
 type decisionKey struct{}
 
-// Value returns what the context carries.
-func (d *Deciding) Value(key any) any {
-	if _, ok := key.(decisionKey); ok {
-		return d.Made
-	}
-	return d.Context.Value(key)
+// Noting returns a context that carries where the Decision of its call is noted.
+func Noting(ctx context.Context, made *Decision) context.Context {
+	return context.WithValue(ctx, decisionKey{}, made)
 }
 
-// Decide sets the Decision of the call of a context. Without a Deciding it does nothing. It must be called by
-// the goroutine that makes the call.
+// DecisionIn returns where the Decision of the call of a context is noted; nil if it is not. Only the goroutine that makes the
+// call may use it.
+func DecisionIn(ctx context.Context) *Decision {
+	made, _ := ctx.Value(decisionKey{}).(*Decision)
+	return made
+}
+
+// Decide sets the Decision of the call of a context, if it is noted. It must be called by the goroutine that makes the call.
 func Decide(ctx context.Context, made Decision) {
-	if d, ok := ctx.Value(decisionKey{}).(*Decision); ok {
-		*d = made
+	if noted := DecisionIn(ctx); noted != nil {
+		*noted = made
 	}
-}
-
-// DecisionOf returns the Decision of the call of a context. Its verdict is None if none was made.
-func DecisionOf(ctx context.Context) Decision {
-	if d, ok := ctx.Value(decisionKey{}).(*Decision); ok {
-		return *d
-	}
-	return Decision{Verdict: None}
 }
 
 // Call is a call that has ended.
@@ -75,11 +64,11 @@ type Call struct {
 	Decision
 	Outcome string // OK, InputRequired, or the code of the error
 	Took    time.Duration
-	Ended   time.Time
-	ID      string // the call_id of the log
-	Trace   string // the id of the trace; "" for none
-	Args    []byte // the arguments as the client sent them, valid JSON; nil for none
-	Input   []byte // what it has answered to the tool's questions, the same; nil for nothing
+	Ended   time.Duration // Log.Now when it ended
+	ID      string        // the call_id of the log
+	Trace   string        // the id of the trace; "" for none
+	Args    []byte        // the arguments as the client sent them, valid JSON; nil for none
+	Input   []byte        // what it has answered to the tool's questions, the same; nil for nothing
 }
 
 // Acting is in whose place a caller makes a call, and for what, as its client says it.

@@ -57,7 +57,6 @@ func (p place) write(t *testing.T, n int) {
 
 func callOf(i int) *audit.Call {
 	return &audit.Call{
-		Ended:  time.Now(),
 		Caller: "ci", Tool: fmt.Sprintf("hello%d", i), Target: "hello", Decision: audit.Decision{Verdict: audit.Allow, Class: "read"},
 		Outcome: audit.OK, Took: 1234 * time.Microsecond, ID: "ID", Args: []byte(`{"b": 1, "a": "x"}`),
 	}
@@ -477,15 +476,15 @@ func TestT88ShowSelects(t *testing.T) {
 }
 
 func TestT88DecisionTravelsWithTheCall(t *testing.T) {
-	if d := audit.DecisionOf(t.Context()); d.Verdict != audit.None {
-		t.Errorf("without a decision: %+v", d)
+	if d := audit.DecisionIn(t.Context()); d != nil {
+		t.Errorf("nothing is noted: %+v", d)
 	}
 	audit.Decide(t.Context(), audit.Decision{Verdict: audit.Deny}) // does nothing
 	var noted audit.Decision
-	ctx := &audit.Deciding{Context: t.Context(), Made: &noted}
+	ctx := audit.Noting(t.Context(), &noted)
 	made := audit.Decision{Class: "write", Rule: "ToolPermission/x", Verdict: audit.Deny}
 	audit.Decide(context.WithValue(ctx, place{}, 1), made)
-	if noted != made || audit.DecisionOf(ctx) != made {
+	if noted != made || audit.DecisionIn(ctx) != &noted {
 		t.Errorf("got %+v", noted)
 	}
 }

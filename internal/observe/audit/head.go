@@ -133,12 +133,16 @@ func headBody(at time.Time, why string, signed []byte) []byte {
 
 // appendLine appends a line without its line end.
 func appendLine(out []byte, seq uint64, prev hash, body []byte) []byte {
+	return append(appendPlace(out, seq, prev), body...)
+}
+
+// appendPlace appends the begin of a line: its place in the chain.
+func appendPlace(out []byte, seq uint64, prev hash) []byte {
 	out = append(out, `{"seq":`...)
 	out = strconv.AppendUint(out, seq, 10)
 	out = append(out, `,"prev":"`...)
 	out = appendHex(out, prev)
-	out = append(out, '"')
-	return append(out, body...)
+	return append(out, '"')
 }
 
 // checkHead returns what is wrong with the line of a head. Each of its bytes counts.

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"strconv"
@@ -97,30 +98,6 @@ type hash [sha256.Size]byte
 
 func (h hash) String() string { return hex.EncodeToString(h[:]) }
 
-// appendTo appends what follows seq and prev in the line of a call.
-func (c *Call) appendTo(out []byte, full bool, in *rawjson.Canonicalizer) []byte {
-	out = appendBegin(out, c.Ended, eventCall)
-	out = appendMember(out, `,"caller":`, c.Caller)
-	out = appendMember(out, `,"agent":`, c.Agent)
-	out = appendMember(out, `,"task":`, c.Task)
-	out = appendMember(out, `,"tool":`, c.Tool)
-	out = appendMember(out, `,"target":`, c.Target)
-	out = appendMember(out, `,"class":`, c.Class)
-	out = appendMember(out, `,"rule":`, c.Rule)
-	out = appendMember(out, `,"verdict":`, c.Verdict)
-	out = appendMember(out, `,"approval":`, c.Approval)
-	out = appendMember(out, `,"decider":`, c.Decider)
-	out = appendMember(out, `,"outcome":`, c.Outcome)
-	out = appendMember(out, `,"call_id":`, c.ID)
-	out = appendMember(out, `,"trace_id":`, c.Trace)
-	out = append(out, `,"duration_ms":`...)
-	out = appendMillis(out, c.Took.Microseconds())
-	if c.Input != nil {
-		out = appendInput(out, c.Input, in)
-	}
-	return append(appendArguments(out, c.Args, full, in), '}')
-}
-
 // cut returns a text, cut to maxText. What it was shows in a part of its hash, so that two long texts are not one.
 func cut(text string) string {
 	if len(text) <= maxText {
@@ -131,11 +108,14 @@ func cut(text string) string {
 }
 
 // appendMember appends a member whose value is a text, cut to maxText. It appends nothing for "".
-func appendMember(out []byte, key, text string) []byte {
-	if text == "" {
+func appendMember[T string | []byte](out []byte, key string, text T) []byte {
+	switch size := len(text); {
+	case size == 0:
 		return out
+	case size > maxText:
+		return appendText(append(out, key...), cut(string(text)))
 	}
-	return appendText(append(out, key...), cut(text))
+	return appendText(append(out, key...), text)
 }
 
 // appendBegin appends the members that each line has after seq and prev.
@@ -176,10 +156,10 @@ func appendMillis(out []byte, us int64) []byte {
 }
 
 // appendText appends a JSON string.
-func appendText(out []byte, text string) []byte {
+func appendText[T string | []byte](out []byte, text T) []byte {
 	for i := range len(text) {
 		if !plain[text[i]] {
-			return rawjson.AppendQuote(out, text)
+			return rawjson.AppendQuote(out, string(text))
 		}
 	}
 	out = append(out, '"')
@@ -233,7 +213,19 @@ func sumOf(out, value []byte, in *rawjson.Canonicalizer) (line []byte, sum hash,
 	return out[:size], sha256.Sum256(value), false
 }
 
-func appendHex(out []byte, h hash) []byte { return hex.AppendEncode(out, h[:]) }
+// appendHex appends the hexadecimal form of a hash, which it makes of eight digits at once.
+func appendHex(out []byte, h hash) []byte {
+	var text [2 * len(h)]byte
+	for i := 0; i < len(h); i += 4 {
+		x := uint64(binary.BigEndian.Uint32(h[i:]))
+		x = (x | x<<16) & 0x0000ffff0000ffff
+		x = (x | x<<8) & 0x00ff00ff00ff00ff
+		x = (x | x<<4) & 0x0f0f0f0f0f0f0f0f // a digit in each byte
+		letters := (x + 0x0606060606060606) >> 4 & 0x0101010101010101
+		binary.BigEndian.PutUint64(text[2*i:], x+0x3030303030303030+letters*('a'-'9'-1))
+	}
+	return append(out, text[:]...)
+}
 
 // decodeHex reports whether text is the hexadecimal form of what it writes to out, in lower case.
 func decodeHex(out []byte, text string) bool {

@@ -62,7 +62,7 @@ func (b *batch) reset() {
 // lineRoom is about what a line has besides its texts, in bytes, and what a waitingLine has.
 const lineRoom = 280
 
-// scratch is room to make a line.
+// scratch is room to make a line in.
 type scratch struct {
 	body []byte
 	rawjson.Canonicalizer
@@ -75,17 +75,17 @@ var scratches = sync.Pool{New: func() any { return &scratch{body: make([]byte, 0
 func (l *Log) Record(c *Call) {
 	full, size := l.full.Load(), c.size()
 	if args := len(c.Args) + len(c.Input); full || args > smallArgs || size > maxText {
-		l.append(func(out []byte, in *rawjson.Canonicalizer) []byte { return c.appendTo(out, full, in) })
+		ended := time.Now().Add(c.Ended - l.Now())
+		l.append(func(out []byte, in *rawjson.Canonicalizer) []byte { return c.appendTo(out, ended, full, in) })
 		return
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.hasRoomLocked() {
-		return
+	if l.hasRoomLocked() {
+		line := l.waiting.add(size + len(c.Args) + len(c.Input))
+		line.call = *c
+		line.call.Args, line.call.Input = l.waiting.keep(c.Args), l.waiting.keep(c.Input)
 	}
-	line := l.waiting.add(size + len(c.Args) + len(c.Input))
-	line.call = *c
-	line.call.Args, line.call.Input = l.waiting.keep(c.Args), l.waiting.keep(c.Input)
+	l.mu.Unlock()
 }
 
 // size returns how many bytes the texts of a call have.

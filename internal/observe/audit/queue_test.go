@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/orla-project/orla/internal/observe/audit"
 )
@@ -68,6 +69,34 @@ func TestT88LinesKeepTheirOrder(t *testing.T) {
 		for n, line := range got {
 			if line.Tool[:min(len(line.Tool), 300)] != want[n] {
 				t.Fatalf("call %d is %.40s", n, line.Tool)
+			}
+		}
+	})
+}
+
+// A line has the time when its call ended, by the clock of the machine, also if the line is made later (SPEC-TOOLS 8.8).
+func TestT88ALineHasTheTimeWhenItsCallEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		l, err := audit.Open(p.options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []time.Time
+		for n := range 8 {
+			c := callOf(n)
+			if n%2 == 1 {
+				c.Args = []byte(`"` + strings.Repeat("x", 2000) + `"`)
+			}
+			want = append(want, time.Now())
+			c.Ended = l.Now()
+			time.Sleep(time.Duration(n) * 123_456_789)
+			l.Record(c)
+		}
+		l.Close()
+		for n, line := range callsIn(t, p.read(t)) {
+			if !line.Time.Equal(want[n]) {
+				t.Errorf("call %d has ended at %s, want %s", n, line.Time, want[n])
 			}
 		}
 	})

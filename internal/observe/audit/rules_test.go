@@ -46,7 +46,7 @@ func TestT88TheClockJumps(t *testing.T) {
 		l := p.open(t)
 		for i, jump := range jumps {
 			c := callOf(i)
-			c.Ended = now.Add(jump)
+			c.Ended = l.Now() + jump
 			l.Record(c)
 		}
 		l.Close()

@@ -159,7 +159,7 @@ func TestT88LinesAreBounded(t *testing.T) {
 	text, _ := json.Marshal(odd)
 	for _, args := range []string{"", "null", `{"a":` + string(text) + `}`, `{"b":1, "a":"` + strings.Repeat("x", audit.MaxArgs-30) + `"}`} {
 		l.Record(&audit.Call{
-			Ended: time.Now(), Caller: odd, Tool: odd, Target: odd, Outcome: odd, ID: odd, Trace: odd, Args: []byte(args),
+			Ended: l.Now(), Caller: odd, Tool: odd, Target: odd, Outcome: odd, ID: odd, Trace: odd, Args: []byte(args),
 			Decision: audit.Decision{Class: odd, Rule: odd, Verdict: odd, Approval: odd, Decider: odd},
 		})
 	}

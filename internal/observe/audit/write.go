@@ -62,30 +62,29 @@ func (l *Log) flush(why string) {
 	}
 }
 
-// bodyOf returns the body of a line, which is valid until the next call; nil if it panics over what strangers sent. Such a call counts
-// as one that could not be recorded.
-func (l *Log) bodyOf(line *waitingLine) (body []byte) {
+// makeLine makes a line that has waited. If that panics over what strangers sent, there is none, and the call counts as one that
+// could not be recorded.
+func (l *Log) makeLine(line *waitingLine) {
 	defer recovered.To(l.opts.Log, "make a line of the audit log", func(any) {
-		body = nil
+		l.alike = alike{} // it may be half of it
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.lost++
 	})
 	if line.body != nil {
-		return line.body
+		l.add(line.body)
+		return
 	}
-	l.body = line.call.appendTo(l.body[:0], false, &l.Canonicalizer)
-	return l.body
+	l.link(l.maker.append(l.begun(), &line.call))
 }
 
 // makeLines makes the lines that wait, and writes what is more than maxWrite of them. It reports false if it cannot.
 func (l *Log) makeLines() bool {
 	taken := l.take()
+	l.clock.set(l.opened)
 	defer func() { taken.reset(); l.used, l.unmade = taken, 0 }()
 	for i := range taken.lines {
-		if body := l.bodyOf(&taken.lines[i]); body != nil {
-			l.add(body)
-		}
+		l.makeLine(&taken.lines[i])
 		if l.unmade = len(taken.lines) - i - 1; len(l.pending) >= maxWrite && !l.writePending() {
 			return false
 		}
