@@ -99,7 +99,9 @@ func (l *Log) writePending() bool {
 	if len(lines) > 0 && !l.write(lines) {
 		return false
 	}
-	l.spare = lines[:0]
+	if l.spare = lines[:0]; len(l.pending) == 0 {
+		l.pending, l.spare = l.spare, l.pending // it is in the cache
+	}
 	return true
 }
 
