@@ -315,15 +315,17 @@ func (o *running) foreign(tool string) []caller {
 	return all
 }
 
-// pressure are callers that call without a pause.
+// pressure are callers that call again and again.
 type pressure struct {
 	calls, failed atomic.Int64
 	ended         sync.WaitGroup
 	over          chan struct{}
 }
 
-// press lets each caller call until the function that it returns is called.
-// check sees each answer, and when its call began.
+// press lets each caller call until the function that it returns is called. check sees each answer, and when its call began.
+// A reload, an install or an upgrade takes much longer than the pause between calls: there are always some when something
+// happens, and callers without a pause would only take the cores from the tests beside it. There is none if more than the
+// usual is asked for.
 func press(t *testing.T, callers []caller, check func(began time.Time, text string, err error) error) (p *pressure, stop func()) {
 	p = &pressure{over: make(chan struct{})}
 	for _, call := range callers {
@@ -333,6 +335,9 @@ func press(t *testing.T, callers []caller, check func(began time.Time, text stri
 				case <-p.over:
 					return
 				default:
+				}
+				if !needs.More() {
+					<-time.After(rand.N(20 * time.Millisecond))
 				}
 				began := time.Now()
 				text, err := call()
@@ -349,22 +354,6 @@ func press(t *testing.T, callers []caller, check func(began time.Time, text stri
 	})
 	t.Cleanup(stop)
 	return p, stop
-}
-
-// resting gives callers who pause between calls. Where a test waits for seconds, so that there is always a call when something
-// happens, callers without a pause would only take the cores from the tests beside it. There is none if more than the usual
-// is asked for.
-func resting(callers ...caller) (all []caller) {
-	if needs.More() {
-		return callers
-	}
-	for _, call := range callers {
-		all = append(all, func() (string, error) {
-			<-time.After(rand.N(20 * time.Millisecond))
-			return call()
-		})
-	}
-	return all
 }
 
 // lossless is a check that lets no call fail.

@@ -19,12 +19,16 @@ import (
 // patient lets calls wait for a start that a busy machine takes its time for.
 const patient = "queue_timeout: 30s\n"
 
-// SPEC E1, L3: fifty saves while eight sessions call without a pause lose no
+// SPEC E1, L3: many saves, which make long has fifty of, while eight sessions call lose no
 // call and no session, and who calls after READY is answered by the new code.
-func TestE1FiftySavesUnderLoadLoseNoCall(t *testing.T) {
+func TestE1SavesUnderLoadLoseNoCall(t *testing.T) {
 	t.Parallel()
-	needs.Time(t, "waits for fifty reloads")
-	const saves, parts, clients = 50, 8, 8 // over 10 reloads a minute by one file would suspend watching (E3)
+	needs.Time(t, "waits for many reloads")
+	const parts, clients = 8, 8 // over 10 reloads a minute by one file would suspend watching (E3)
+	saves := 16
+	if needs.More() {
+		saves = 50
+	}
 	tools := t.TempDir()
 	files := map[string]string{}
 	var names []string
@@ -55,7 +59,7 @@ func TestE1FiftySavesUnderLoadLoseNoCall(t *testing.T) {
 	}
 	stop()
 	t.Logf("%d calls over %d saves by %d clients, %d failed", load.calls.Load(), saves, len(callers), load.failed.Load())
-	if load.calls.Load() < saves {
+	if load.calls.Load() < int64(saves) {
 		t.Errorf("only %d calls were made", load.calls.Load())
 	}
 	if n := o.count("state", is("live", "RELOADING")); n != saves {
@@ -123,7 +127,7 @@ func TestE3GitCheckoutIsOneReload(t *testing.T) {
 	o := serveCapsules(t, tools, patient)
 	log := o.follow()
 	log.next("state", is("tree", "READY"))
-	load, stop := press(t, resting(o.session("tree"), o.plain("tree")), lossless)
+	load, stop := press(t, []caller{o.session("tree"), o.plain("tree")}, lossless)
 	for i := range rounds {
 		branch := []string{"one", "two"}[i%2]
 		git("checkout", "-q", branch)

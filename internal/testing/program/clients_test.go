@@ -22,7 +22,6 @@ import (
 // client is a driver of a foreign SDK (testdata/clients).
 type client struct {
 	t     *testing.T
-	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	hello map[string]any
 	tells chan reply // of progress
@@ -103,26 +102,14 @@ func (s sdk) connect(t *testing.T, o *running, tools string) *client {
 		argv = append(append(argv, "--stdio", "--", orlaBinary(t)), flags...)
 	}
 	c := &client{t: t, tells: make(chan reply, 64), waiting: map[int]chan reply{}}
-	c.cmd = exec.Command(argv[0], argv[1:]...)
-	c.cmd.Stderr = os.Stderr
-	c.cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	stderr := os.Stderr
 	if s.via == "stdio" {
-		c.cmd.Stderr = nil // Orla's log
+		stderr = nil // Orla's log
 	}
-	var err error
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out, wait := c.start(t.TempDir(), stderr, argv)
 	t.Cleanup(func() {
 		_ = c.stdin.Close()
-		_ = c.cmd.Wait() // its end is not what is tested
+		wait()
 	})
 	r := bufio.NewReader(out)
 	line, err := r.ReadBytes('\n')

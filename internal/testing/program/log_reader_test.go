@@ -174,7 +174,7 @@ func (w *onlooker) watch(o *running, tools ...string) (stop func()) {
 				select {
 				case <-over:
 					return
-				default:
+				case <-time.After(2 * time.Millisecond):
 					do()
 				}
 			}

@@ -42,6 +42,10 @@ func (t tidy) Run() int {
 	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
 		_ = os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 	}
+	// What stands in PATH may be a script that looks for an interpreter, which takes ten times as long as to start one.
+	if interpreter, err := python(); err == nil {
+		_ = os.Setenv("PATH", filepath.Dir(interpreter)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
 	if os.Getenv("GORACE") == "" {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=10") // or each program with the race detector sleeps for a second at its end
 	}
@@ -49,6 +53,7 @@ func (t tidy) Run() int {
 		if theConformance != nil {
 			theConformance.stop()
 		}
+		endPythons()
 		containertest.Release()
 		kubetest.Release()
 		for _, dir := range built {

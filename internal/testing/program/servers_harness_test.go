@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -54,35 +53,24 @@ func attend(t *testing.T, s sdk, dir string, target ...string) *witness {
 	t.Helper()
 	argv := slices.Concat(s.argv, []string{"--answer", "--log-level", "debug"}, target)
 	w := &witness{client: &client{t: t, waiting: map[int]chan reply{}}, answers: map[int]map[string]any{}}
-	w.cmd = exec.Command(argv[0], argv[1:]...)
-	w.cmd.Dir = dir
-	w.cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	var err error
-	if w.stdin, err = w.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := w.cmd.StdoutPipe()
+	complaints, stderr, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	complaints, err := w.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out, wait := w.start(dir, stderr, argv)
+	_ = stderr.Close() // the driver has it
 	var reading sync.WaitGroup
 	var last []string // of stderr
 	t.Cleanup(func() {
 		_ = w.stdin.Close()
 		reading.Wait()
-		_ = w.cmd.Wait() // its end is not what is tested
+		wait()
 		if t.Failed() {
 			t.Logf("the driver's stderr ends with\n%s", strings.Join(last, "\n"))
 		}
 	})
 	reading.Go(func() {
+		defer func() { _ = complaints.Close() }() // it was read
 		lines := bufio.NewScanner(complaints)
 		lines.Buffer(nil, 16<<20)
 		for lines.Scan() {

@@ -221,7 +221,7 @@ func (s *show) callers() (all []caller) {
 			all = append(all, s.calls(s.begin(version), asker(i), asker(i)+"__ask", 0, 0))
 		}
 	}
-	return append(append(all, resting(s.plain("simple"), s.plain(changing))...), s.connects, s.connects)
+	return append(all, s.plain("simple"), s.plain(changing), s.connects, s.connects)
 }
 
 // disturb saves a file, kills a process or reads the configuration again.
