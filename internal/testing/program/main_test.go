@@ -4,13 +4,14 @@ package program
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -20,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/testing/containertest"
 	"github.com/orla-project/orla/internal/testing/kubetest"
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -74,9 +76,28 @@ func waitTogether() {
 	}
 }
 
-// alone are scripts in which Orla serves nothing, and calls one tool at a time: the program has little to do beside something
-// else, so that they start the one without the race detector, whose start takes a third of the CPU, unless more is asked for.
-var alone = []string{"cli", "config", "doctor", "help", "import", "isolation", "named", "new", "page", "resources", "scaffold", "tools", "validate"}
+// servingRaces is a program that looks for races where it serves. The commands that are soon over have little to do beside
+// something else, and start without the race detector in a third of the CPU.
+var servingRaces = sync.OnceValues(func() (string, error) {
+	racing, err := racingBinary()
+	if err != nil {
+		return "", err
+	}
+	plain, err := plainBinary()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "orla-test-*")
+	if err != nil {
+		return "", err
+	}
+	buildMu.Lock()
+	built = append(built, dir)
+	buildMu.Unlock()
+	path := filepath.Join(dir, "orla")
+	script := fmt.Sprintf("#!/bin/sh\ncase $1 in serve | dev | -* | '') exec %s \"$@\" ;; esac\nexec %s \"$@\"\n", racing, plain)
+	return path, testkit.WriteProgram(path, []byte(script))
+})
 
 // The scripts are the documentation of the command line and its acceptance
 // test. UPDATE=1 in the environment writes what the program prints now.
@@ -94,10 +115,11 @@ func TestScript(t *testing.T) {
 			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
 			// Without races to look for, "orla" is this program of tests itself (see TestMain).
 			var binary func() (string, error)
-			if slices.Contains(alone, strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")) && !needs.More() {
-				binary = plainBinary
-			} else if detectsRaces() {
-				binary = racingBinary
+			if detectsRaces() {
+				binary = servingRaces
+				if needs.More() {
+					binary = racingBinary
+				}
 			}
 			if binary != nil {
 				orla, err := binary()
