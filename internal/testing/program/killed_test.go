@@ -127,8 +127,8 @@ func TestR5KilledBuilds(t *testing.T) {
 		require(fmt.Sprintf("acme==0.%d", n))
 		answers(fmt.Sprintf("acme==0.%d", n))
 	})
-	during := 0
-	for round := range needs.Rounds(6, 6) {
+	during, rounds := 0, needs.Rounds(6, 6)
+	for round := 0; round < rounds || during == 0 && round < 5*rounds; round++ { // a kill may come before the build, or after it
 		version := fmt.Sprintf("acme==1.%d", round)
 		require(version)
 		after := killWithin(t, most, call())
@@ -146,7 +146,7 @@ func TestR5KilledBuilds(t *testing.T) {
 		}
 		answers(version)
 	}
-	if t.Logf("%d kills during a build, within %s", during, most); during == 0 && !testing.Short() {
+	if t.Logf("%d kills during a build, within %s", during, most); during == 0 {
 		t.Error("this is no test")
 	}
 	if left, _ := filepath.Glob(filepath.Join(state, "env", "*.part")); len(left) > 0 {

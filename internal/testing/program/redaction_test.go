@@ -120,7 +120,7 @@ spec:
 		p.traced.Write(body)
 	}))
 	t.Cleanup(collector.Close)
-	config := testkit.WriteTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: tools\nsecrets_dir: secrets\nstate_dir: state\nlog_level: debug\ntracing: {endpoint: %q}\n", collector.URL))
+	config := testkit.WriteTool(t, dir, "orla.yaml", fmt.Sprintf("port: 0\ntools_dir: tools\nsecrets_dir: secrets\nstate_dir: state\nlog_level: debug\ntool_container_engine: none\ntracing: {endpoint: %q}\n", collector.URL))
 	p.running = startPrepared(t, dir, func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "OTEL_BSP_SCHEDULE_DELAY=50", "CREDENTIALS_DIRECTORY="+p.credentials,
 			"ORLOJ_SECRET_FROM_ENVIRONMENT_CLIENT_ID="+planted["client id"], "ORLOJ_SECRET_FROM_ENVIRONMENT_CLIENT_SECRET="+planted["environment"])

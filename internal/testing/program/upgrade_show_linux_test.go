@@ -159,7 +159,7 @@ func wait(ctx context.Context, d time.Duration) {
 // calls returns a caller that calls a tool of a capsule in a session, with calls of some length, and rests for a while
 // between them: about as long for long calls.
 func (s *show) calls(session *mcp.ClientSession, name, tool string, least, most time.Duration) caller {
-	random, rest := rand.New(rand.NewPCG(2, uint64(len(s.sessions)))), 300*time.Millisecond
+	random, rest := rand.New(rand.NewPCG(2, uint64(len(s.sessions)))), 600*time.Millisecond
 	switch {
 	case most == 0: // who asks all the time leaves no moment without a question
 		rest = 3 * time.Second
@@ -279,7 +279,7 @@ func TestQ1UpgradesUnderLoad(t *testing.T) {
 	for name := range s.tallies {
 		was[name] = s.packs[name].pids()
 	}
-	n := needs.Rounds(2, 3)
+	n := needs.Rounds(2, 2)
 	for i := range n {
 		if i%5 == 0 {
 			s.install(t, orlaBinary(t))
