@@ -174,7 +174,7 @@ func (w *onlooker) watch(o *running, tools ...string) (stop func()) {
 				select {
 				case <-over:
 					return
-				case <-time.After(2 * time.Millisecond):
+				case <-time.After(10 * time.Millisecond):
 					do()
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -519,6 +520,9 @@ func TestP4NothingIsLostWhileReplicasChange(t *testing.T) {
 					}
 					return
 				default:
+				}
+				if !needs.More() { // a change of replicas takes much longer than the pause between calls
+					<-time.After(rand.N(20 * time.Millisecond))
 				}
 				if err := f.persist(s, []string{"hello", "box__pid", "box__work"}[(i+n)%3]); err != nil {
 					t.Errorf("client %d: %v", n, err)
