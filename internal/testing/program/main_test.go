@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,9 +45,11 @@ func (t tidy) Run() int {
 	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
 		_ = os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 	}
-	// What stands in PATH may be a script that looks for an interpreter, which takes ten times as long as to start one.
+	// What stands in PATH may be a script that looks for an interpreter elsewhere, which takes ten times as long as to start one.
 	if interpreter, err := python(); err == nil {
-		_ = os.Setenv("PATH", filepath.Dir(interpreter)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		if path := os.Getenv("PATH"); !slices.Contains(filepath.SplitList(path), filepath.Dir(interpreter)) {
+			_ = os.Setenv("PATH", filepath.Dir(interpreter)+string(filepath.ListSeparator)+path)
+		}
 	}
 	if os.Getenv("GORACE") == "" {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=10") // or each program with the race detector sleeps for a second at its end
