@@ -42,14 +42,27 @@ SLOW := ./internal/testing/program ./internal/launch/kube ./deploy/package ./dep
 
 # The race detector makes some tests many times as slow that compute much and start no goroutine, so that it has nothing
 # to look for. Their files have "//go:build !race", and test runs these tests of these packages without it.
-PLAIN := ./internal/call/pins ./internal/mcp/schema ./internal/service/remote ./internal/service/secret ./internal/wasm/wasmfuel ./manifest/discover ./simple
+PLAIN := ./internal/call/pins ./internal/call/turns ./internal/deps ./internal/mcp/schema ./internal/observe/audit ./internal/observe/history \
+	./internal/observe/logging ./internal/service/remote ./internal/service/secret ./manifest/discover ./mcpbridge ./simple
 COMPUTED = -run "^($$(grep -rl --include='*_test.go' '^//go:build !race' $(PLAIN) | xargs sed -n 's/^func \([TFE][A-Za-z0-9_]*\).*/\1/p' | paste -sd '|' -))\$$"
+
+# Packages that start no goroutine, and whose tests start none: test runs them without the race detector only.
+PURE := . ./capsule/offers ./capsule/restarts ./internal/app/clientconf ./internal/app/config ./internal/app/discovery ./internal/app/version \
+	./internal/call/approvals/passkey ./internal/call/callid ./internal/call/fault ./internal/call/rules ./internal/call/trace ./internal/cluster/crd \
+	./internal/deps/printed ./internal/file/regularfile ./internal/file/wholefile ./internal/file/yamldoc ./internal/launch/environ \
+	./internal/launch/slack/early ./internal/mcp/peer ./internal/mcp/rawjson ./internal/mcp/urimatch ./internal/observe/brief \
+	./internal/packages/lockfile ./internal/packages/permission ./internal/service/address ./internal/testing/costtest ./internal/wasm/wasmfuel \
+	./manifest ./manifest/keys ./manifest/resource ./manifest/toolfile ./mcpbridge/listing ./mcpbridge/wire
+
 # Compiled as build does, the packages are compiled once for both.
 PLAINLY := CGO_ENABLED=0 $(GO) test -trimpath -vet=off -ldflags='-s -w'
 
 # These tests start the program and look at it from outside. They are compiled without the race detector, which makes them
 # slower and looks at nothing but the tests; the program that they start has it, as ORLA_TEST_RACE says. "make long" compiles both with it.
 WHOLE := ./internal/testing/program
+# What test does not run with the race detector.
+APART := $(WHOLE) $(if $(RACE),$(PURE))
+MODULE := github.com/orla-project/orla
 
 # The other processor and the other system of a release. What compiles for both
 # compiles for darwin/amd64. What only tests and measurements use is vetted for darwin, and not compiled for linux/arm64.
@@ -106,9 +119,10 @@ test: clients ## run all tests with the race detector, those with foreign client
 	status=0; said=$$(mktemp); computed=$$(mktemp); \
 	$(if $(RACE),$(GO) list -export $(RACE) -trimpath ./... >/dev/null || status=1;) \
 	ORLA_TEST_RACE=$(RACE) $(PLAINLY) -shuffle=on -timeout=20m $(TESTFLAGS) $(WHOLE) >$$said 2>&1 & whole=$$!; \
-	$(if $(RACE),$(PLAINLY) -p 1 -shuffle=on -timeout=20m $(TESTFLAGS) $(COMPUTED) $(PLAIN) >$$computed 2>&1,:) & plain=$$!; \
+	$(if $(RACE),{ s=0; $(PLAINLY) -p 1 -shuffle=on -timeout=20m $(TESTFLAGS) $(COMPUTED) $(PLAIN) || s=1; \
+		$(PLAINLY) -p 1 -shuffle=on -timeout=20m $(TESTFLAGS) $(PURE) || s=1; exit $$s; } >$$computed 2>&1,:) & plain=$$!; \
 	$(GO) test $(RACE) -trimpath -vet=off -ldflags='-s -w' -p $$(($(JOBS) - 1)) -shuffle=on -timeout=20m $(TESTFLAGS) \
-		$(filter-out $(WHOLE),$(SLOW)) $$($(GO) list ./... | grep -v '$(WHOLE:.%=%)$$') || status=1; \
+		$(filter-out $(APART),$(SLOW)) $$($(GO) list ./... | grep -vxF $(APART:.%=-e $(MODULE)%)) || status=1; \
 	wait $$whole || status=1; \
 	wait $$plain || status=1; \
 	cat $$said $$computed; rm -f $$said $$computed; \

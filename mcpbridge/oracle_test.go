@@ -136,7 +136,7 @@ func said(t *testing.T, r reply) string {
 // tools, to the same messages, in every era. Of an error it is the code, where the SDK's is
 // one of the protocol's.
 func TestTheBridgeAnswersAsTheSDKDoes(t *testing.T) {
-	seeds := needs.Rounds(400, 1000)
+	seeds := needs.Rounds(300, 300)
 	const meta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
 	w := newWorld(t)
 	tools := []*mcp.Tool{tool("echo"), tool("kinds")}

@@ -328,7 +328,7 @@ func TestT87ARecordThatExpiresGivesItsPlaceBack(t *testing.T) {
 	both(t, func(t *testing.T, opened func() *approvals.Store) {
 		s := opened()
 		s.SetTTL(time.Second)
-		for range 5 {
+		for range 3 {
 			for i := range 200 {
 				ask(t, s, question(fmt.Sprintf(`{"n":%d}`, i)))
 			}

@@ -174,7 +174,7 @@ func TestN4KilledBetweenWrites(t *testing.T) {
 	w.tool.Source = filepath.Join(w.dir, "..", "notes.yaml")
 	w.restart()
 	w.list(longTexts(0))
-	for range needs.Rounds(3, 5) {
+	for range needs.Rounds(2, 2) {
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestN4KilledBetweenWrites$")
 		child.Env = append(os.Environ(), "PINS_WRITE_TO="+w.dir)
 		out, err := child.StdoutPipe()

@@ -52,7 +52,7 @@ func follow(t *testing.T, d *documents.Documents) *[]string {
 
 // SPEC S1, P4: what a change costs does not depend on how many other documents there are.
 func TestS1AChangeCostsNothingOfTheOthers(t *testing.T) {
-	costtest.Check(t, 400, func(n int) func() {
+	costtest.Check(t, 150, func(n int) func() {
 		api := new(kubetest.Objects)
 		d := documentsOf(t, api, "x", 1, slog.New(slog.DiscardHandler))
 		heard, ready := make(chan documents.Document, 1), make(chan struct{})

@@ -51,7 +51,7 @@ func TestM7AGrantThatIsSwapped(t *testing.T) {
 	stop := swap(t, granted)
 	defer stop()
 	spec := launch.Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "cat " + dir + "/granted-*/f"}, Env: []string{"PATH=/usr/bin:/bin"}, Input: []byte{}, Whole: true}
-	starts, refused := needs.Rounds(40, 300), 0
+	starts, refused := needs.Rounds(40, 80), 0
 	for range starts {
 		p, err := host.Launcher(sandbox.Options{Reads: granted[:folders/2], Writes: granted[folders/2:]}).Start(t.Context(), spec)
 		if err != nil {

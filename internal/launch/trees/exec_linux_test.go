@@ -38,8 +38,8 @@ func TestAMarkIsSeenThroughAnExec(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
 	})
-	const looks, most = 20_000, 20 // a machine that is busy may stop a process in its exec, for several looks
-	unseen := 0
+	const most = 20 // a machine that is busy may stop a process in its exec, for several looks
+	looks, unseen := needs.Rounds(5000, 5000), 0
 	for range looks {
 		if Bears(environOf(t, cmd.Process.Pid), "an-instance.7") {
 			continue

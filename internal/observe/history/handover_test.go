@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,28 +43,6 @@ func TestQ1TheHistoryGoesOn(t *testing.T) {
 	next.Add(line("quiet", "state", 9000))
 	if got := numbers(t, next.Last(history.Query{Tools: []string{"quiet"}})); len(got) != 2 || got[1] != 9000 {
 		t.Errorf("lines of quiet, with a new one: %v", got)
-	}
-}
-
-// SPEC Q1, S2: what is given is bounded, and has the tools that said something last.
-func TestQ1TheGivenHistoryIsBounded(t *testing.T) {
-	h := history.New()
-	for tool := range 300 {
-		for i := range 500 {
-			l := line(fmt.Sprintf("tool%d", tool), "stderr", i)
-			l.JSON = fmt.Appendf(nil, `{"i":%d,"text":%q}`, i, strings.Repeat("x", 200))
-			h.Add(l)
-		}
-	}
-	given := h.Give()
-	const most = 9 << 20
-	if len(given) > most {
-		t.Errorf("%d bytes are given; want at most %d", len(given), most)
-	}
-	next := taken(t, h)
-	of := func(tool int) int { return len(next.Last(history.Query{Tools: []string{fmt.Sprintf("tool%d", tool)}})) }
-	if of(0) != 0 || of(299) == 0 {
-		t.Errorf("the tool that spoke first has %d lines, the one that spoke last %d", of(0), of(299))
 	}
 }
 

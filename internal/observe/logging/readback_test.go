@@ -1,3 +1,5 @@
+//go:build !race
+
 package logging_test
 
 import (
@@ -18,7 +20,6 @@ import (
 
 // SPEC J1: the file and what is kept are one log, in order and without duplicates.
 func TestJ1ReadBackJoinsTheFileAndTheHistory(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "orla.log")
 	begin := time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 	line := func(second int, tool, text string) history.Line {
