@@ -43,10 +43,10 @@ SLOW := ./internal/testing/program ./internal/launch/kube ./deploy/package ./dep
 # The race detector makes some tests many times as slow that compute much and start no goroutine, so that it has nothing
 # to look for. Their files have "//go:build !race", and test runs these tests of these packages without it.
 PLAIN := ./internal/call/pins ./internal/call/turns ./internal/deps ./internal/mcp/schema ./internal/observe/audit ./internal/observe/history \
-	./internal/observe/logging ./internal/service/remote ./internal/service/secret ./manifest/discover ./mcpbridge ./simple
+	./internal/observe/logging ./internal/service/remote ./internal/service/secret ./internal/testing/scale ./manifest/discover ./simple
 COMPUTED = -run "^($$(grep -rl --include='*_test.go' '^//go:build !race' $(PLAIN) | xargs sed -n 's/^func \([TFE][A-Za-z0-9_]*\).*/\1/p' | paste -sd '|' -))\$$"
 
-# Packages that start no goroutine, and whose tests start none: test runs them without the race detector only.
+# Packages that start no goroutine, and whose tests start none: test and long run them without the race detector.
 PURE := . ./capsule/offers ./capsule/restarts ./internal/app/clientconf ./internal/app/config ./internal/app/discovery ./internal/app/version \
 	./internal/call/approvals/passkey ./internal/call/callid ./internal/call/fault ./internal/call/rules ./internal/call/trace ./internal/cluster/crd \
 	./internal/deps/printed ./internal/file/regularfile ./internal/file/wholefile ./internal/file/yamldoc ./internal/launch/environ \
@@ -136,7 +136,9 @@ cluster: ## build a real Kubernetes for the tests, once (6 minutes, 2 GB of memo
 # fails alone. For the night.
 long: clients ## run all tests with ten times as many random rounds; ROUNDS=100 for more
 	$(if $(RACE),ORLA_TEST_ROUNDS=$(ROUNDS) $(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(COMPUTED) $(PLAIN))
-	ORLA_TEST_ROUNDS=$(ROUNDS) $(GO) test $(RACE) -trimpath -vet=off -p $(JOBS) -shuffle=on -timeout=10h $(SLOW) ./...
+	$(if $(RACE),ORLA_TEST_ROUNDS=$(ROUNDS) $(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(PURE))
+	ORLA_TEST_ROUNDS=$(ROUNDS) $(GO) test $(RACE) -trimpath -vet=off -p $(JOBS) -shuffle=on -timeout=10h \
+		$(filter-out $(if $(RACE),$(PURE)),$(SLOW)) $$($(GO) list ./... | grep -vxF -e '' $(if $(RACE),$(PURE:.%=-e $(MODULE)%)))
 
 short: ## run the quick tests only
 	$(PLAINLY) -short -p $(JOBS) $(SLOW) ./...

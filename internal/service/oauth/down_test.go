@@ -12,13 +12,19 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
-// SPEC N3: while an issuer is down for an hour, or does not answer, the tokens of known keys are accepted at once. Ten others a
+// SPEC N3: while an issuer is down, or does not answer, the tokens of known keys are accepted at once. Ten others a
 // second cause no more than a fetch in ten seconds, none of them waits for longer than a fetch takes, and none is left
 // waiting. When the issuer is back, a key that it has made meanwhile is good, without a restart.
-func TestN3AnIssuerThatIsDownForAnHour(t *testing.T) {
+func TestN3AnIssuerThatIsDown(t *testing.T) {
 	const each = 100 * time.Millisecond
+	lasts := 10 * time.Minute
+	if needs.More() {
+		lasts = time.Hour
+	}
 	for name, hangs := range map[string]bool{"refuses": false, "does not answer": true} {
 		t.Run(name, func(t *testing.T) {
 			m, young := newMaker(t, "a"), newMaker(t, "young")
@@ -33,7 +39,7 @@ func TestN3AnIssuerThatIsDownForAnHour(t *testing.T) {
 				var asking sync.WaitGroup
 				var waiting, most, slowest atomic.Int64
 				began := time.Now()
-				for n := 0; time.Since(began) < time.Hour; n++ {
+				for n := 0; time.Since(began) < lasts; n++ {
 					asking.Go(func() {
 						now := waiting.Add(1)
 						defer waiting.Add(-1)
@@ -58,8 +64,8 @@ func TestN3AnIssuerThatIsDownForAnHour(t *testing.T) {
 					time.Sleep(each)
 				}
 				asking.Wait()
-				if n := f.count(); n < 100 || n > 370 {
-					t.Errorf("the issuer was asked %d times in an hour", n)
+				if n := f.count(); n < int(lasts/(36*time.Second)) || n > int(lasts/(10*time.Second))+10 {
+					t.Errorf("the issuer was asked %d times in %s", n, lasts)
 				}
 				if d := time.Duration(slowest.Load()); d > fetchPatience {
 					t.Errorf("a token waited for %s", d)

@@ -21,7 +21,7 @@ const (
 	// floor is the CPU time below which a factor says nothing.
 	floor = 2 * time.Millisecond
 	// enough is the CPU time that n is repeated to, so that the factor is not noise.
-	enough = 30 * time.Millisecond
+	enough = 15 * time.Millisecond
 	// long is the CPU time from which one round is enough.
 	long = 3 * enough
 	// bytesFloor is how many allocated bytes a factor says nothing below.
