@@ -17,7 +17,7 @@ import (
 func TestS1RequirementsCostInProportion(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "requirements.txt")
-	costtest.Check(t, 20_000, func(n int) func() {
+	costtest.Check(t, 10_000, func(n int) func() {
 		file := filepath.Join(dir, fmt.Sprint(n, ".txt")) // one for each size
 		put(t, file, strings.Repeat("a\\\n", n))
 		return func() {
