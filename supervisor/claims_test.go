@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -263,6 +264,7 @@ func TestN2NoTakeoverByARestart(t *testing.T) {
 // SPEC N2: who was first stays so after a restart, however much another one offers that came later: what nobody remembers for want
 // of room is of who offers most.
 func TestN2NoTakeoverByMany(t *testing.T) {
+	needs.Time(t, "offers thousands of resources")
 	const others = 12_000
 	file := filepath.Join(t.TempDir(), "claims.json")
 	first := peer.Offers{Known: true, Reads: true, Resources: resources("file:///r")}

@@ -11,6 +11,7 @@ import (
 
 // Each change of a single byte is found, also without the head in the state folder.
 func TestT88EachChangedByteIsFound(t *testing.T) {
+	needs.Time(t, "changes each byte")
 	p := newPlace(t)
 	p.write(t, 2)
 	p.write(t, 1)
@@ -35,6 +36,7 @@ func TestT88EachChangedByteIsFound(t *testing.T) {
 
 // Each cut is found: in a line by itself, and at the end of a line by the head in the state folder.
 func TestT88EachCutIsFound(t *testing.T) {
+	needs.Time(t, "cuts at each byte")
 	p := newPlace(t)
 	p.write(t, 2)
 	p.write(t, 1)

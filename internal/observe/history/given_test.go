@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/observe/history"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC Q1, S2: what is given is bounded, and has the tools that said something last.
 func TestQ1TheGivenHistoryIsBounded(t *testing.T) {
+	needs.Time(t, "keeps many lines")
 	h := history.New()
 	for tool := range 300 {
 		for i := range 500 {

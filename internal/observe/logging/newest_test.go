@@ -13,10 +13,12 @@ import (
 
 	"github.com/orla-project/orla/internal/observe/history"
 	"github.com/orla-project/orla/internal/observe/logging"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC J1, S2: the newest lines come from the newest files, in order, and no more than 16 MiB of them are held.
 func TestJ1TheNewestLinesAreBounded(t *testing.T) {
+	needs.Time(t, "reads files of many megabytes")
 	path := filepath.Join(t.TempDir(), "orla.log")
 	at := time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 	n := 0

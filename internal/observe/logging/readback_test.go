@@ -16,10 +16,12 @@ import (
 
 	"github.com/orla-project/orla/internal/observe/history"
 	"github.com/orla-project/orla/internal/observe/logging"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC J1: the file and what is kept are one log, in order and without duplicates.
 func TestJ1ReadBackJoinsTheFileAndTheHistory(t *testing.T) {
+	needs.Time(t, "reads a file many times")
 	path := filepath.Join(t.TempDir(), "orla.log")
 	begin := time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 	line := func(second int, tool, text string) history.Line {

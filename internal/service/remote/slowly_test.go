@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC S2: events that are not messages are read at a bounded rate, also on several
 // consecutive streams, and their shares are released.
 func TestS2EventsThatAreNotMessagesAreReadSlowly(t *testing.T) {
+	needs.Time(t, "reads many megabytes")
 	const streams = 3
 	for name, of := range map[string]struct {
 		before string
