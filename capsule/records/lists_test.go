@@ -2,7 +2,6 @@ package records
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -287,7 +286,7 @@ func TestS2NobodyWaitsForTheFileOfLists(t *testing.T) {
 	}
 	lists := NewLists(filepath.Join(inTheWay, "lists"))
 	met := make(chan struct{})
-	go lists.Save(listedTool("/a/tool.yaml"), Offered{Tools: raws(`{"name":"a"}`)}, slog.New(logging{slog.NewTextHandler(io.Discard, nil), func() {
+	go lists.Save(listedTool("/a/tool.yaml"), Offered{Tools: raws(`{"name":"a"}`)}, slog.New(logging{slog.DiscardHandler, func() {
 		lists.Load(listedTool("/b/tool.yaml")) // while the file is being dealt with
 		close(met)
 	}}))

@@ -81,7 +81,7 @@ func (l *Log) makeLine(line *waitingLine) {
 // makeLines makes the lines that wait, and writes what is more than maxWrite of them. It reports false if it cannot.
 func (l *Log) makeLines() bool {
 	taken := l.take()
-	l.clock.set(l.opened)
+	l.set(l.opened)
 	defer func() { taken.reset(); l.used, l.unmade = taken, 0 }()
 	for i := range taken.lines {
 		l.makeLine(&taken.lines[i])
