@@ -15,6 +15,24 @@ const short = (ttl) => ttl.replace(/(\D)0s$/, '$1').replace(/(\D)0m$/, '$1');
 // What is decided about keeps its place for so long, and a button that moved takes no click for so long, in ms.
 const stays = 5000, settles = 500;
 
+// So many of the calls of one caller that wait are shown, the oldest first, and no more of them after so many bytes of arguments: so
+// no caller has the page for its calls alone.
+const ownCalls = 10, ownBytes = 256 << 10;
+
+// fair returns the records that are shown of those that wait, and how many others there are of each caller.
+function fair(pending) {
+  const callers = new Map(), shown = [];
+  for (const r of pending) {
+    const of = callers.get(r.caller) || { shown: 0, bytes: 0, more: 0 };
+    callers.set(r.caller, of);
+    if (of.more || of.shown >= ownCalls || of.bytes >= ownBytes) { of.more++; continue; }
+    of.shown++;
+    of.bytes += r.arguments_bytes;
+    shown.push(r);
+  }
+  return { shown, more: [...callers].filter(([, of]) => of.more) };
+}
+
 export function approvalsView(app) {
   const control = new AbortController();
   let records = null, waiting = -1, due = false;
@@ -23,9 +41,11 @@ export function approvalsView(app) {
   const controls = new Map(); // what decides, by id: what somebody types there stays
   const cards = new Map(); // what is drawn, by id: it stays while it shows the same, so that nobody loses their place in it
   const leaving = new Map(); // when those that were decided about leave their places, by id
+  const order = new Set(); // the ids of those that wait and are shown: what is there stays before what comes
   const places = new WeakMap(); // where each of the controls is, and since when
   const totals = h('p', { class: 'totals' });
   const body = h('div', { class: 'cards' });
+  const others = h('div', { class: 'more dim' });
   const keys = h('div', { class: 'cards' });
   const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Approvals'), totals)), body, keys);
   const loadKeys = keysPanel(keys, control.signal, (next) => { visitor = next; controls.clear(); for (const c of cards.values()) c.shows = ''; draw(); });
@@ -36,7 +56,11 @@ export function approvalsView(app) {
       if (!visitor) visitor = await ask(control.signal);
       if (decides()) await loadKeys();
       records = (await get(path(['approvals']), control.signal)).approvals;
-      await Promise.all(records.filter((r) => r.phase === 'Pending' && open.get(r.id)?.record.expires_at !== r.expires_at).slice(0, 20).map(look));
+      const unread = fair(records.filter((r) => r.phase === 'Pending')).shown.filter((r) => open.get(r.id)?.record.expires_at !== r.expires_at);
+      for (let i = 0; i < unread.length; i += 20) {
+        await Promise.all(unread.slice(i, i + 20).map(look));
+        if (i + 20 < unread.length) draw();
+      }
       for (const id of controls.keys()) if (!records.some((r) => r.id === id && r.phase === 'Pending')) controls.delete(id);
       draw();
     } catch (error) { if (!control.signal.aborted) failed(error); }
@@ -76,15 +100,20 @@ export function approvalsView(app) {
     const focus = document.activeElement, held = [...cards].find(([, c]) => c.el.contains(focus))?.[0], at = Date.now();
     for (const r of records) if (r.phase !== 'Pending' && cards.get(r.id)?.waits) leaving.set(r.id, at + stays);
     for (const [id, until] of leaving) if (until < at) { leaving.delete(id); cards.get(id)?.el.remove(); }
-    const first = records.filter((r) => r.phase === 'Pending' || leaving.has(r.id));
-    arrange([...first, ...records.filter((r) => !first.includes(r)).reverse().slice(0, 100)]);
+    const { shown, more } = fair(pending), known = new Map(records.map((r) => [r.id, r]));
+    for (const r of shown) order.add(r.id);
+    for (const id of order) if (known.get(id)?.phase !== 'Pending' && !(known.has(id) && leaving.has(id))) order.delete(id);
+    replace(others, more.slice(0, 20).map(([caller, of]) => h('p', {}, `${plural(of.more, 'more call')} of ${visible(caller)} ${of.more === 1 ? 'waits' : 'wait'}, and ${of.more === 1 ? 'is' : 'are'} shown when some of these are decided`)));
+    arrange([...order].map((id) => known.get(id)), records.filter((r) => r.phase !== 'Pending' && !order.has(r.id)).reverse().slice(0, 100));
+    for (const id of open.keys()) if (!cards.has(id)) open.delete(id);
     if (document.activeElement !== focus) (body.contains(focus) ? focus : cards.get(held)?.el)?.focus({ preventScroll: true });
     measure();
   }
 
-  // arrange draws the cards of records in this order. Those that are there and show the same are not touched.
-  function arrange(list) {
-    const drawn = new Map(list.map((r) => [r.id, kept(r)])), all = new Set(drawn.values());
+  // arrange draws the cards of records in this order, those that wait first. Those that are there and show the same are not touched.
+  function arrange(waits, past) {
+    const drawn = new Map([...waits, ...past].map((r) => [r.id, kept(r)]));
+    const of = (list) => list.map((r) => drawn.get(r.id)), all = new Set([...of(waits), ...(others.firstChild ? [others] : []), ...of(past)]);
     for (const id of cards.keys()) if (!drawn.has(id)) cards.delete(id);
     for (const child of [...body.children]) if (!all.has(child)) child.remove();
     let at = body.firstChild;

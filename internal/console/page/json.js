@@ -19,7 +19,7 @@ const token = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/gs;
 export function indented(json) {
   const out = [];
   let depth = 0, before = '';
-  const line = () => '\n' + '  '.repeat(Math.min(depth, 40));
+  const line = () => '\n' + '  '.repeat(Math.min(depth, 16));
   for (const [t] of json.matchAll(token)) {
     const closes = t === '}' || t === ']';
     if (closes) depth--;

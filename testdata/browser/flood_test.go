@@ -1,0 +1,89 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// N2, 8.7: a caller with many calls that wait, some of them as large as they may be, does not keep a person from deciding about the
+// call of another one on the page. What waits beside those that are shown is counted, and shown as there is place for it.
+func TestN2ManyApprovalsOfOneCaller(t *testing.T) {
+	b := newTab(t)
+	tools := folder(t, map[string]string{
+		"wipe":      "#!/bin/sh\n# /// tool\n# input_schema: {type: object}\n# ///\necho wiped\n",
+		"rule.yaml": "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: wipe}\nspec: {operation_rules: [{verdict: approval_required}]}\n",
+	})
+	settings := "approvals: {same_user: true}\nauth:\n  tokens:\n"
+	for _, name := range []string{"ann", "bert"} {
+		token := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(token, []byte(strings.Repeat(name, 10)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		settings += fmt.Sprintf("    - {name: %s, file: %s}\n", name, token)
+	}
+	o := newOrla(t, tools, "version: 1\n", settings)
+	var calls sync.WaitGroup
+	t.Cleanup(calls.Wait)
+	call := func(caller, arguments string) (done chan struct{}) {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wipe","arguments":%s}}`, arguments)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:"+o.port+"/mcp", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		req.Header.Set("Authorization", "Bearer "+strings.Repeat(caller, 10))
+		done = make(chan struct{})
+		calls.Go(func() {
+			defer close(done)
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+		return done
+	}
+	waiting := func(n int) {
+		t.Helper()
+		o.eventually(fmt.Sprintf("%d calls wait", n), func() bool { return strings.Count(o.run("approvals", "list"), "Pending") == n })
+	}
+	const many = 60
+	for i := range many {
+		call("ann", fmt.Sprintf(`{"n": %d}`, i))
+		if i%10 == 9 {
+			waiting(i + 1)
+		}
+	}
+	of := call("bert", `{"of": "bert"}`)
+	waiting(many + 1)
+	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
+	b.wait(`document.querySelector('nav a')`)
+	b.visit("#/approvals")
+	b.wait(`document.querySelector('.totals')?.textContent === '61 calls wait'`)
+	approve := `[...document.querySelectorAll('.waits')].find((e) => e.innerText.includes('by bert'))?.querySelector('.decide button')`
+	b.wait(approve)
+	b.wait(`document.querySelectorAll('.waits').length === 11`)
+	if got := b.js(`document.querySelector('.more')?.innerText`); got != "50 more calls of ann wait, and are shown when some of these are decided" {
+		t.Errorf("of the others the page says %q", got)
+	}
+	b.js("(" + approve + ".click(), 1)")
+	<-of
+	b.wait(`!(` + approve + `)`)
+	b.js(`([...document.querySelectorAll('.waits button')].find((e) => e.textContent === 'Deny').click(), 1)`)
+	b.wait(`document.querySelectorAll('.waits').length === 10 && document.querySelector('.more').innerText.startsWith('49 ') && [...document.querySelectorAll('.waits')].at(-1).querySelector('.decide')`)
+
+	large := `"a": ` + strings.Repeat("[", 45) + strings.Repeat("0,", 125_000) + "0" + strings.Repeat("]", 45)
+	for i := range 10 {
+		call("bert", fmt.Sprintf(`{"large": %d, %s}`, i, large))
+	}
+	waiting(many - 1 + 10)
+	b.wait(`[...document.querySelectorAll('.waits')].filter((e) => e.querySelector('h2').innerText.includes('by bert')).length === 2`)
+	b.wait(`[...document.querySelectorAll('.more p')].some((e) => e.innerText.startsWith('8 more calls of bert '))`)
+	b.fine()
+}
