@@ -134,7 +134,7 @@ func (r *Records) VerifyAudit(ctx context.Context) (control.AuditReport, error) 
 		return control.AuditReport{}, &control.Error{Code: control.CodeRefused, Message: "there is no audit log: audit_log is not set"}
 	case audit.Journal:
 		return control.AuditReport{}, &control.Error{
-			Code: control.CodeRefused, Message: "the audit log is in the journal", Hint: "journalctl -t " + audit.Identifier + " -o cat | orla audit verify -",
+			Code: control.CodeRefused, Message: "the audit log is in the journal", Hint: audit.VerifyJournal,
 		}
 	}
 	found, keyed, err := audit.Check(ctx, cfg.StateDir, path)

@@ -42,9 +42,9 @@ export function auditView(app) {
   const texts = { start: 'Orla began to write', head: 'Orla signed the chain', torn: 'The line before was cut in a write', gap: 'Lines were missing or changed at a start', lost: 'Calls could not be recorded' };
 
   function draw() {
-    controls.hidden = check.hidden = !log.path || log.path === 'journald';
+    controls.hidden = check.hidden = !log.path || log.path === 'journal';
     if (!log.path) { replace(totals, 'there is none'); replace(body, empty('There is no audit log', 'With audit_log in orla.yaml, Orla records each call with the rule that decided, in a file that shows any change. docs/AUDIT.md says more.', h('pre', { class: 'command' }, 'audit_log: audit.log'))); return; }
-    if (log.path === 'journald') { replace(totals, 'in the journal'); replace(body, empty('The audit log is in the journal', 'This checks it:', command('journalctl -t orla-audit -o cat | orla audit verify -'))); return; }
+    if (log.path === 'journal') { replace(totals, 'in the journal'); replace(body, empty('The audit log is in the journal', 'This checks it:', command('journalctl -t orla-audit _UID="$(id -u orla)" -o cat | orla audit verify -'))); return; }
     replace(totals, h('code', {}, log.path), h('span', {}, bytes(log.bytes)), log.error && h('span', { class: 'bad' }, 'it cannot be written: ' + log.error));
     const lines = log.lines.filter((l) => !words || `${l.caller || ''} ${l.tool || ''} ${l.verdict || ''} ${l.outcome || ''} ${l.rule || ''} ${l.approval || ''} ${l.decider || ''} ${l.event} ${l.seq}`.toLowerCase().includes(words)).reverse();
     replace(body, lines.length ? h('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Lines of the audit log' }, h('table', { class: 'plain' }, h('thead', {}, h('tr', {}, ['Number', 'Time', 'Caller', 'Tool', 'Rules', 'Answer', 'Took'].map((t, i) => h('th', { scope: 'col', class: (i === 0 || i === 6) && 'num' }, t)))), h('tbody', {}, lines.slice(0, 500).map(row)))) : empty(words ? 'No line matches' : 'There are no lines yet', words ? 'Another word may find one.' : 'Each call will have one.'));

@@ -12,6 +12,10 @@ const Journal = "journal"
 // Identifier is the SYSLOG_IDENTIFIER of the lines in the journal.
 const Identifier = "orla-audit"
 
+// VerifyJournal is the command that checks the lines in the journal. Every user may write there by this identifier, so it takes the
+// lines of Orla's user alone.
+const VerifyJournal = "journalctl -t " + Identifier + ` _UID="$(id -u orla)" -o cat | orla audit verify -`
+
 // journal writes lines to the journal, an entry each.
 type journal struct{ *systemd.Journal }
 

@@ -180,3 +180,20 @@ func TestT88NoJournal(t *testing.T) {
 		t.Errorf("%v after %s", err, took)
 	}
 }
+
+// SPEC-TOOLS 8.8: every user may write to the journal by the name of the audit log, so what people are told to run takes the lines of
+// Orla's user alone.
+func TestT88TheJournalIsCheckedForOneUser(t *testing.T) {
+	if !strings.Contains(audit.VerifyJournal, " _UID=") {
+		t.Errorf("%s takes lines of every user", audit.VerifyJournal)
+	}
+	for _, file := range []string{"../../../docs/AUDIT.md", "../../console/page/audit.js"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "journalctl -t"); n != 1 || !strings.Contains(string(text), audit.VerifyJournal) {
+			t.Errorf("%s has %d commands for the journal; want %s", file, n, audit.VerifyJournal)
+		}
+	}
+}

@@ -27,7 +27,7 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Short: "Check and show the audit log",
 		Long: "Check and show the audit log, which has a line for each call, if audit_log is set.\n" +
 			"Without a FILE, the commands read the one that is configured; - is stdin, for lines\n" +
-			"from the journal: journalctl -t " + audit.Identifier + " -o cat | orla audit verify -",
+			"from the journal: " + audit.VerifyJournal,
 	}
 	cmd.AddCommand(newVerify(flags, std), newShow(flags, std))
 	return cmd
@@ -52,7 +52,7 @@ func inputs(cfg *config.Loaded, args []string) ([]string, error) {
 	case "":
 		return nil, &exit.Error{Code: exit.Usage, Err: errors.New("there is no audit log: audit_log is not set"), Hint: "name a file, or set audit_log in orla.yaml"}
 	case audit.Journal:
-		return nil, &exit.Error{Code: exit.Usage, Err: errors.New("the audit log is in the journal"), Hint: "journalctl -t " + audit.Identifier + " -o cat | orla audit verify -"}
+		return nil, &exit.Error{Code: exit.Usage, Err: errors.New("the audit log is in the journal"), Hint: audit.VerifyJournal}
 	default:
 		return []string{path}, nil
 	}
