@@ -273,6 +273,8 @@ type logging struct {
 	each func()
 }
 
+func (logging) Enabled(context.Context, slog.Level) bool { return true }
+
 func (l logging) Handle(context.Context, slog.Record) error {
 	l.each()
 	return nil
