@@ -64,7 +64,8 @@ func sizeOf(begin []byte) int {
 }
 
 // gathers reports whether p, which net/http writes, is a part of an answer that is gathered: the front has told its length, and
-// writes it to its end at once. A stream goes out as it comes.
+// writes it to its end at once. A stream goes out as it comes. None begins once the handler has returned: what net/http writes then
+// may be all that there is, as for a HEAD, whose headers have a length too.
 func (c *conn) gathers(p []byte) bool {
 	if c.gathered.buf != nil {
 		return true
@@ -75,5 +76,5 @@ func (c *conn) gathers(p []byte) bool {
 	c.mu.Lock()
 	phase := c.phase
 	c.mu.Unlock()
-	return (phase == taken || phase == answered) && c.gathered.begin(p)
+	return phase == taken && c.gathered.begin(p)
 }
