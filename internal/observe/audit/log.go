@@ -87,6 +87,7 @@ type writer struct {
 	spare    []byte      // room for pending
 	heads    *time.Timer // fires when a head is due
 	headSoon bool        // heads is running
+	gone     bool        // lines are lost, and nothing more is written
 
 	elsewhere bool // the file is not at the path any more, and the log has said so
 }

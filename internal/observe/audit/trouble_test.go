@@ -102,6 +102,51 @@ func TestT88WhatCannotBeKeptIsCounted(t *testing.T) {
 	})
 }
 
+// The end of a log whose disk was full: what waited is written if there is room again. If there is none at that moment, nothing follows
+// in the file, and the next start goes on with it.
+func TestT88TheEndOnAFullDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		failures int32 // of the writes at the end
+		more     int   // calls that are under way
+	}{"there is room at the end": {0, 1}, "a head follows": {0, 0}, "there is room after the last try": {1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlace(t)
+				var left atomic.Int32 // writes that fail
+				l, err := audit.OpenOver(p.options(), func(lines []byte, next func([]byte) (int, error)) (int, error) {
+					if left.Add(-1) < 0 {
+						return next(lines)
+					}
+					n, err := next(lines[:min(len(lines), 7)])
+					if err == nil {
+						err = syscall.ENOSPC
+					}
+					return n, err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				left.Store(1 << 10)
+				l.Record(callOf(1))
+				time.Sleep(audit.RetryAfter / 2) // in the bubble
+				for range c.more {
+					l.Record(callOf(2))
+				}
+				left.Store(c.failures)
+				l.Close()
+				next, err := audit.Open(p.options())
+				if err != nil {
+					t.Fatalf("the next start: %v", err)
+				}
+				next.Close()
+				if r := p.mustBeOK(t, p.read(t)); c.failures == 0 && r.Calls != 1+c.more {
+					t.Errorf("the report is %+v", *r)
+				}
+			})
+		})
+	}
+}
+
 // A write that does not end makes calls wait, and then refuses them.
 func TestT88AStuckWriteRefusesCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (l *Log) flush(why string) {
 		return
 	}
 	var head []byte
-	if l.unsigned > 0 && (why != "" || l.unsigned >= headLines) {
+	if l.unsigned > 0 && !l.gone && (why != "" || l.unsigned >= headLines) {
 		if why == "" {
 			why = whyLines
 		}
@@ -134,10 +134,10 @@ func (l *Log) keepHead(head []byte, seq uint64, why string) {
 // begin notes that a write begins.
 func (l *Log) begin() { l.began.Store(int64(max(time.Since(l.opened), 1))) }
 
-// write writes lines. While that fails, it tries again, and no call is made. It reports false if the Log is
-// closed before it could.
+// write writes lines. While that fails, it tries again, and no call is made. It reports false if the Log is closed before it could.
+// Nothing is written from then on, since it would not follow what is in the file.
 func (l *Log) write(lines []byte) bool {
-	for {
+	for last := false; !l.gone; {
 		l.begin()
 		n, err := l.to.write(lines)
 		l.began.Store(0)
@@ -150,18 +150,22 @@ func (l *Log) write(lines []byte) bool {
 			l.opts.Log.Error("the audit log cannot be written; no call is made until it can", "path", l.opts.Path, "err", err)
 		}
 		l.trouble.Store(&err)
+		if last {
+			l.gone = true
+			break
+		}
 		pause := time.NewTimer(retryAfter)
 		select {
 		case <-pause.C:
 		case answer := <-l.asked:
 			answer <- err
 		case <-l.quit:
-			pause.Stop()
-			l.opts.Log.Error("lines of the audit log are lost", "path", l.opts.Path, "lines", bytes.Count(lines, []byte("\n"))+l.unmade, "err", err)
-			return false
+			last = true // there may be room by now
 		}
 		pause.Stop()
 	}
+	l.opts.Log.Error("lines of the audit log are lost", "path", l.opts.Path, "lines", bytes.Count(lines, []byte("\n"))+l.unmade, "err", *l.trouble.Load())
+	return false
 }
 
 // recovered notes, after a write, that calls were lost or refused before it.
