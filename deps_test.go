@@ -143,9 +143,9 @@ var imports = map[string][]string{
 	"internal/cluster/objects":   {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/file/yamldoc"},                                                                                                                                                                              // list and watch
 	"internal/cluster/resources": {"internal/call/fault", "internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/lease", "internal/cluster/objects", "internal/mcp/peer", "internal/observe/brief", "internal/service/secret", "manifest", "manifest/discover", "supervisor"}, // custom resources
 	"internal/launch/kube":       {"internal/cluster/kubeapi", "internal/call/recovered", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/observe/brief", "internal/call/pace", "internal/launch/kube/podio"},
-	"internal/cluster/replicas":  {"internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/cluster/kubeapi", "internal/cluster/lease"},                       // which processes serve the same clients
-	"internal/cluster/documents": {"internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/objects", "internal/cluster/replicas", "internal/observe/brief"},           // what all replicas have in common
-	"internal/cluster/sealed":    {"internal/call/pace", "internal/cluster/documents", "internal/cluster/replicas", "mcpbridge", "mcpbridge/sessionlog", "mcpbridge/transport/passed"}, // sessions in their ids
+	"internal/cluster/replicas":  {"internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/cluster/kubeapi", "internal/cluster/lease"},                                         // which processes serve the same clients
+	"internal/cluster/documents": {"internal/call/recovered", "internal/cluster/kubeapi", "internal/cluster/objects", "internal/cluster/replicas", "internal/observe/brief"},                             // what all replicas have in common
+	"internal/cluster/sealed":    {"internal/call/pace", "internal/cluster/documents", "internal/cluster/replicas", "mcpbridge", "mcpbridge/sessionlog", "mcpbridge/transport/passed", "mcpbridge/wire"}, // sessions in their ids
 
 	"internal/launch/kube/podio": {"internal/cluster/kubeapi", "internal/call/recovered", "internal/observe/tail"},
 

@@ -43,8 +43,9 @@ func (r *Replicas) has(ctx context.Context, replica, path string) bool {
 
 // Passing is a request on its way to another replica.
 type Passing struct {
-	To   string
-	Sign func(http.Header) // adds to the request who makes it
+	To     string
+	Sign   func(http.Header) // adds to the request who makes it
+	Stream bool              // its answer is a stream, which does not end by itself
 	// Again answers the request if To cannot be reached. Nothing of the request was read then.
 	Again http.Handler
 }
@@ -83,7 +84,7 @@ func (r *Replicas) Pass(w http.ResponseWriter, q *http.Request, how Passing) {
 			http.Error(w, "the replica that answers has gone; try again", http.StatusBadGateway)
 		},
 	}
-	if q.Method == http.MethodPost { // it ends by itself
+	if q.Method == http.MethodPost && !how.Stream { // it ends by itself
 		r.count(1)
 		defer r.count(-1)
 	}
@@ -116,8 +117,8 @@ func (r *Replicas) leaves() bool {
 	return r.leaving
 }
 
-// AwaitPassed waits until no POST is under way that was passed on to another replica, or ctx ends: it is a call of which only that
-// replica knows (SPEC H4).
+// AwaitPassed waits until no call is under way that was passed on to another replica, or ctx ends: only that replica knows of it
+// (SPEC H4). Streams do not count.
 func (r *Replicas) AwaitPassed(ctx context.Context) {
 	r.await(ctx, func() bool { return r.calls == 0 })
 }

@@ -65,7 +65,7 @@ type Replicas struct {
 // outgoing is how this replica asks others.
 type outgoing struct {
 	transport *http.Transport
-	calls     int // POSTs that others are answering; guarded by Replicas.mu
+	calls     int // POSTs that others are answering, without streams; guarded by Replicas.mu
 }
 
 // asks are what this replica is asked about itself.

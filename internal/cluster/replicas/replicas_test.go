@@ -499,14 +499,15 @@ func TestH4CallsThatWerePassedOnAreAwaited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan chan<- struct{})
+	asked, streams := make(chan chan<- struct{}), make(chan struct{})
 	end := b.Listen(on, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-		if q.Method == http.MethodPost {
+		if q.URL.Path == "/call" {
 			answered := make(chan struct{})
 			asked <- answered
 			<-answered
 			return
 		}
+		streams <- struct{}{}
 		<-q.Context().Done()
 	}))
 	t.Cleanup(func() { end(context.Background()) })
@@ -515,22 +516,25 @@ func TestH4CallsThatWerePassedOnAreAwaited(t *testing.T) {
 	own.Metadata.Annotations[noteDigest] = a.digest
 	meet(time.Now(), a, at)
 	meet(time.Now(), b, own)
-	pass := func(method string) <-chan http.Header {
+	pass := func(method, path string) <-chan http.Header {
 		ended := make(chan http.Header, 1)
 		go func() {
 			answer := httptest.NewRecorder()
-			a.Pass(answer, httptest.NewRequestWithContext(t.Context(), method, "/mcp", nil), Passing{To: b.self, Sign: func(http.Header) {}, Again: http.NotFoundHandler()})
+			a.Pass(answer, httptest.NewRequestWithContext(t.Context(), method, path, nil), Passing{To: b.self, Sign: func(http.Header) {}, Stream: path == "/stream", Again: http.NotFoundHandler()})
 			ended <- answer.Header()
 		}()
 		return ended
 	}
-	pass(http.MethodGet) // a stream, which nobody waits for
-	ended := []<-chan http.Header{pass(http.MethodPost)}
+	for method, path := range map[string]string{http.MethodGet: "/", http.MethodPost: "/stream"} {
+		pass(method, path) // nobody waits for it
+		<-streams
+	}
+	ended := []<-chan http.Header{pass(http.MethodPost, "/call")}
 	answer := []chan<- struct{}{<-asked}
 	a.mu.Lock()
 	a.leaving = true
 	a.mu.Unlock()
-	ended, answer = append(ended, pass(http.MethodPost)), append(answer, <-asked)
+	ended, answer = append(ended, pass(http.MethodPost, "/call")), append(answer, <-asked)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

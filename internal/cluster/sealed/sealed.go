@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
 	"github.com/orla-project/orla/mcpbridge/transport/passed"
+	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
 const (
@@ -207,5 +208,7 @@ func (s *Sessions) unlessSelf(replica string) string {
 
 // Pass implements passed.Elsewhere.
 func (s *Sessions) Pass(w http.ResponseWriter, r *http.Request, to string, by *passed.Caller, again http.Handler) {
-	s.replicas.Pass(w, r, replicas.Passing{To: to, Sign: by.Sign, Again: again})
+	s.replicas.Pass(w, r, replicas.Passing{
+		To: to, Sign: by.Sign, Again: again, Stream: wire.FirstHeader(r.Header, wire.MethodHeader) == wire.MethodListen,
+	})
 }
