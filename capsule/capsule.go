@@ -72,6 +72,8 @@ type Options struct {
 	// error is a *fault.Error. ctx bounds only the start. If nil, the Launcher starts a
 	// process.
 	Connect func(context.Context) (Connection, error)
+	// Own says that Connect connects with a replica of this Orla, which runs the process.
+	Own bool
 	// Environ is what processes may inherit, as environ.Clean returns it.
 	Environ []string
 	// Secrets resolves what the manifest's SecretEnv names, at each start. Required
@@ -315,10 +317,10 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	if c.opts.Packages.Missing() {
 		installs = deps.BuildTimeout
 	}
-	patience := c.offers.Patience(installs)
+	patience, strange := c.offers.Patience(installs, c.opts.Own)
 	helpers.Go(func() {
 		if pace.Sleep(ctx, patience) {
-			c.overdue.Store(true)
+			c.overdue.Store(strange) // one's own is READY or fails, however long what comes before its process takes
 			c.offers.GiveUp()
 		}
 	})

@@ -123,14 +123,14 @@ func asServerWith(t *testing.T, change func(*manifest.Runtime), play func(p *scr
 }
 
 // inPlay runs a test with a capsule whose processes do for each message what
-// play says; at the start there is one without a method. more changes its manifest.
-func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted, m asked), test func(t *testing.T, c *Capsule, log *journal), more ...func(*manifest.Tool)) {
+// play says; at the start there is one without a method. more changes the capsule.
+func inPlay(t *testing.T, change func(*manifest.Runtime), play func(p *scripted, m asked), test func(t *testing.T, c *Capsule, log *journal), more ...func(*Capsule)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		log := &journal{}
 		c := walker(t, &fakeWorld{t: t}, change)
 		for _, change := range more {
-			change(&c.tool)
+			change(c)
 		}
 		c.opts.Lists = records.NewLists(t.TempDir())
 		logsTo(c, slog.NewJSONHandler(log, nil))

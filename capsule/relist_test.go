@@ -1,12 +1,17 @@
 package capsule
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -52,19 +57,23 @@ func TestS2LongListsAreAskedForSeldom(t *testing.T) {
 	}
 }
 
-// SPEC N2, D7a: the lists of all clients, and /readyz, wait for a capsule as long as it may take to start, but not as long as
-// a stranger likes.
+// SPEC N2, D7a: the lists of all clients wait for a capsule as long as it may take to start, but not as long as a stranger likes. So
+// does /readyz, which waits for one's own until it is READY or has failed.
 func TestN2ListsWaitLittleForStrangers(t *testing.T) {
 	const startup, strangers = 5 * time.Minute, 10 * time.Second
+	far := func(c *Capsule) { c.tool.Runtime.Remote = &manifest.Remote{} }
 	for _, c := range []struct {
-		what   string
-		change func(*manifest.Tool)
-		waits  time.Duration
+		what    string
+		change  func(*Capsule)
+		waits   time.Duration
+		overdue bool
 	}{
-		{"one's own", func(*manifest.Tool) {}, startup},
-		{"an installed package", func(t *manifest.Tool) { t.Run.Setup.Package = "p" }, strangers},
-		{"a quick package", func(t *manifest.Tool) { t.Run.Setup.Package, t.Runtime.StartupTimeout = "p", time.Second }, time.Second},
-		{"a remote server", func(t *manifest.Tool) { t.Runtime.Remote = &manifest.Remote{} }, strangers},
+		{"one's own", func(*Capsule) {}, startup, false},
+		{"one's own behind a replica", func(c *Capsule) { far(c); c.opts.Own = true }, startup, false},
+		{"an installed package", func(c *Capsule) { c.tool.Run.Setup.Package = "p" }, strangers, true},
+		{"one behind a replica", func(c *Capsule) { far(c); c.tool.Run.Setup.Package, c.opts.Own = "p", true }, strangers, true},
+		{"a quick package", func(c *Capsule) { c.tool.Run.Setup.Package, c.tool.Runtime.StartupTimeout = "p", time.Second }, time.Second, true},
+		{"a remote server", far, strangers, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			inPlay(t, func(r *manifest.Runtime) { r.Handshake, r.StartupTimeout = manifest.HandshakeMCP, startup }, func(*scripted, asked) {}, func(t *testing.T, mute *Capsule, _ *journal) {
@@ -81,10 +90,36 @@ func TestN2ListsWaitLittleForStrangers(t *testing.T) {
 				if waited := known(); waited != c.waits {
 					t.Errorf("lists wait for %s, want %s", waited, c.waits)
 				}
-				if !mute.Life().Overdue {
-					t.Error("Orla waits on, to be ready")
+				synctest.Wait() // a start may fail in the same moment
+				if got := mute.Life().Overdue; got != c.overdue {
+					t.Errorf("overdue: %t", got)
 				}
 			}, c.change)
+		})
+	}
+}
+
+// SPEC N2, G6: what comes before a process is not a part of its time to start, such as an image that is pulled. /readyz waits for that
+// if it is one's own.
+func TestN2WhatComesBeforeAProcess(t *testing.T) {
+	for pack, want := range map[string]bool{"": false, "p": true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := walker(t, &fakeWorld{t: t}, func(*manifest.Runtime) {})
+			c.tool.Run.Setup.Package = pack
+			logsTo(c, slog.DiscardHandler)
+			c.connect = func(ctx context.Context) (Connection, error) {
+				pace.Sleep(ctx, time.Minute)
+				return nil, fault.New(fault.StartFailed, "there is no such image")
+			}
+			defer served(t, c)()
+			time.Sleep(30 * time.Second)
+			if life := c.Life(); life.Settled || life.Overdue != want {
+				t.Errorf("package %q: %+v", pack, life)
+			}
+			time.Sleep(31 * time.Second)
+			if life := c.Life(); !life.Settled {
+				t.Errorf("package %q: %+v", pack, life)
+			}
 		})
 	}
 }

@@ -28,12 +28,13 @@ func (o *Offering) Rest() time.Duration {
 	return rest
 }
 
-// Patience is how long all lists, of any client, wait for the capsule to say for the first time what it offers (SPEC D7a).
-// installs is how long its dependencies may be installed before it is started.
-func (o *Offering) Patience(installs time.Duration) time.Duration {
-	patience := installs + o.tool.Runtime.StartupTimeout
-	if o.tool.Runtime.Remote != nil || o.tool.Run.Setup.Package != "" {
+// Patience is how long all lists, of any client, wait for the capsule to say for the first time what it offers (SPEC D7a), and whether
+// a stranger has made it. installs is how long its dependencies may be installed before it is started. own says that what is
+// remote is a replica of this Orla.
+func (o *Offering) Patience(installs time.Duration, own bool) (patience time.Duration, strange bool) {
+	patience = installs + o.tool.Runtime.StartupTimeout
+	if strange = o.tool.Run.Setup.Package != "" || o.tool.Runtime.Remote != nil && !own; strange {
 		patience = min(patience, strangersPatience)
 	}
-	return patience
+	return patience, strange
 }

@@ -79,7 +79,7 @@ func (p *Parts) held(t manifest.Tool, opts capsule.Options) (supervisor.Provider
 	r.Restart.MaxFailures, r.Restart.Initial, r.Restart.Max = 0, again, latest // the other end counts those of the process
 	r.Remote = &manifest.Remote{Endpoint: replicas.CapsuleURL("replica", t.Name)}
 	opts.Packages, opts.Taken, opts.Launcher, opts.Holds = nil, nil, nil, nil // the Lease has an operator's orders
-	opts.Connect = func(ctx context.Context) (capsule.Connection, error) { return h.connect(ctx, far) }
+	opts.Connect, opts.Own = func(ctx context.Context) (capsule.Connection, error) { return h.connect(ctx, far) }, true
 	var err error
 	h.Capsule, err = capsule.New(far, opts)
 	return h, err

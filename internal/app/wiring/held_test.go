@@ -1,11 +1,17 @@
 package wiring
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/orla-project/orla/capsule"
+	"github.com/orla-project/orla/internal/cluster/replicas"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -36,4 +42,37 @@ func TestP3ACapsuleForAllReplicasSeesTheSame(t *testing.T) {
 			}
 		}
 	}
+}
+
+// SPEC P3, D7a, N2: the lists of clients, and /readyz, wait for one's own capsule behind a replica as long as it may take to start, and not
+// as for a stranger's server.
+func TestP3ACapsuleForAllReplicasIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		all, err := replicas.New(replicas.Options{Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts := &Parts{}
+		parts.Shared = &Shared{Replicas: all}
+		made, err := parts.held(manifest.Tool{Name: "slow", Kind: manifest.Capsule, Runtime: manifest.Runtime{StartupTimeout: time.Minute}}, capsule.Options{Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held, ok := made.(*heldCapsule)
+		if !ok {
+			t.Fatalf("it is a %T", made)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = held.Capsule.Serve(ctx) // ctx ends it
+		}()
+		defer func() { end(); <-over }()
+		time.Sleep(45 * time.Second) // no replica holds it yet
+		if life := held.Life(); held.Offers().Known || life.Settled || life.Overdue {
+			t.Errorf("nobody waits for it: known %t, %+v", held.Offers().Known, life)
+		}
+	})
 }

@@ -209,7 +209,7 @@ type Life struct {
 	Limits   string    // which limits of runtime.resources are in effect and which are not; "" without any
 	// Settled says that it has been READY, or has failed to become so, or waits for a call.
 	Settled bool
-	// Overdue says that it takes longer to be ready for the first time than anybody waits for it.
+	// Overdue says that a stranger has made it, and that it takes longer to be ready for the first time than anybody waits for it.
 	Overdue bool
 	// Changed is closed when the state is another one, or has another reason or process. It is nil for a peer that has no
 	// states.
