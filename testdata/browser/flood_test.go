@@ -18,10 +18,12 @@ func TestN2ManyApprovalsOfOneCaller(t *testing.T) {
 	b := newTab(t)
 	tools := folder(t, map[string]string{
 		"wipe":      "#!/bin/sh\n# /// tool\n# input_schema: {type: object}\n# ///\necho wiped\n",
+		"ask":       "#!/bin/sh\n# /// tool\n# input_schema: {type: object}\n# ///\necho asked\n",
+		"ask.yaml":  "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: ask}\nspec: {operation_rules: [{verdict: approval_required, approvers: [client]}]}\n",
 		"rule.yaml": "apiVersion: orloj.dev/v1\nkind: ToolPermission\nmetadata: {name: wipe}\nspec: {operation_rules: [{verdict: approval_required}]}\n",
 	})
 	settings := "approvals: {same_user: true}\nauth:\n  tokens:\n"
-	for _, name := range []string{"ann", "bert"} {
+	for _, name := range []string{"ann", "bert", "cora", "dora"} {
 		token := filepath.Join(t.TempDir(), "token")
 		if err := os.WriteFile(token, []byte(strings.Repeat(name, 10)), 0o600); err != nil {
 			t.Fatal(err)
@@ -31,8 +33,8 @@ func TestN2ManyApprovalsOfOneCaller(t *testing.T) {
 	o := newOrla(t, tools, "version: 1\n", settings)
 	var calls sync.WaitGroup
 	t.Cleanup(calls.Wait)
-	call := func(caller, arguments string) (done chan struct{}) {
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wipe","arguments":%s}}`, arguments)
+	call := func(caller, tool, arguments string) (done chan struct{}) {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, arguments)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:"+o.port+"/mcp", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -55,12 +57,12 @@ func TestN2ManyApprovalsOfOneCaller(t *testing.T) {
 	}
 	const many = 60
 	for i := range many {
-		call("ann", fmt.Sprintf(`{"n": %d}`, i))
+		call("ann", "wipe", fmt.Sprintf(`{"n": %d}`, i))
 		if i%10 == 9 {
 			waiting(i + 1)
 		}
 	}
-	of := call("bert", `{"of": "bert"}`)
+	of := call("bert", "wipe", `{"of": "bert"}`)
 	waiting(many + 1)
 	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
 	b.wait(`document.querySelector('nav a')`)
@@ -80,10 +82,34 @@ func TestN2ManyApprovalsOfOneCaller(t *testing.T) {
 
 	large := `"a": ` + strings.Repeat("[", 45) + strings.Repeat("0,", 125_000) + "0" + strings.Repeat("]", 45)
 	for i := range 10 {
-		call("bert", fmt.Sprintf(`{"large": %d, %s}`, i, large))
+		call("bert", "wipe", fmt.Sprintf(`{"large": %d, %s}`, i, large))
 	}
 	waiting(many - 1 + 10)
 	b.wait(`[...document.querySelectorAll('.waits')].filter((e) => e.querySelector('h2').innerText.includes('by bert')).length === 2`)
 	b.wait(`[...document.querySelectorAll('.more p')].some((e) => e.innerText.startsWith('8 more calls of bert '))`)
+
+	// What a client of 2026-07-28 adds to a call is shown as well.
+	b.js(`(() => { const f = window.fetch; window.fetch = async (at, ...rest) => {
+		const answer = await f(at, ...rest);
+		if (!/\/v1\/approvals$/.test(at)) return answer;
+		const all = await answer.json();
+		for (const r of all.approvals) if (r.caller === 'cora') r.input_bytes = 200000;
+		return new Response(JSON.stringify(all), answer);
+	}; return 1; })()`)
+	for i := range 3 {
+		call("cora", "wipe", fmt.Sprintf(`{"n": %d}`, i))
+	}
+	waiting(many - 1 + 10 + 3)
+	b.wait(`[...document.querySelectorAll('.waits')].filter((e) => e.querySelector('h2').innerText.includes('by cora')).length === 2`)
+	b.wait(`[...document.querySelectorAll('.more p')].some((e) => e.innerText.startsWith('1 more call of cora '))`)
+
+	// Calls about which only the client may decide do not hide one that waits for a person here.
+	for i := range 12 {
+		call("dora", "ask", fmt.Sprintf(`{"n": %d}`, i))
+	}
+	waiting(many - 1 + 10 + 3 + 12)
+	call("dora", "wipe", `{"n": 0}`)
+	b.wait(`[...document.querySelectorAll('.waits')].some((e) => e.querySelector('h2').innerText.includes('by dora') && e.querySelector('.decide .primary:not(:disabled)'))`)
+	b.wait(`[...document.querySelectorAll('.more p')].some((e) => e.innerText.startsWith('2 more calls of dora '))`)
 	b.fine()
 }

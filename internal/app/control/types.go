@@ -208,6 +208,7 @@ type Approval struct {
 	Policy    string          `json:"policy" jsonschema:"The version of the rules."`
 	Digest    string          `json:"digest" jsonschema:"A hash of all that the approval is bound to. Approving needs it."`
 	Size      int             `json:"arguments_bytes" jsonschema:"The size of the arguments."`
+	InputSize int             `json:"input_bytes,omitempty" jsonschema:"The size of the input; absent without one."`
 	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, as the tool will get them. Only in the answer for one record."`
 	Input     json.RawMessage `json:"input,omitempty" jsonschema:"What the client adds for a tool that requires input (2026-07-28): inputResponses and requestState. Only in the answer for one record."`
 	Last      LastApproved    `json:"last_approved,omitzero" jsonschema:"The last call of this caller and tool that was approved before. Only in the answer for one record."`

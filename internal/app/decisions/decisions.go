@@ -85,7 +85,7 @@ func approvalOf(r *approvals.Record) control.Approval {
 	a := control.Approval{
 		ID: r.ID, Phase: string(r.Phase), Tool: r.Tool, Caller: r.Caller, Agent: r.Agent, Task: r.Task, Class: r.Class, Rule: r.Rule, Why: r.Why,
 		Approvers: []string{}, Created: r.Created, Expires: r.Expires, TTL: r.TTL.String(), By: r.By, How: string(r.How), Decided: r.Decided,
-		Reason: r.Reason, Used: r.Used, Policy: r.Policy, Defined: r.Definition, Digest: r.Digest(), Size: len(r.Args),
+		Reason: r.Reason, Used: r.Used, Policy: r.Policy, Defined: r.Definition, Digest: r.Digest(), Size: len(r.Args), InputSize: len(r.Input),
 	}
 	a.Runs = append([]string{}, r.Runs...)
 	for _, how := range r.Approvers {

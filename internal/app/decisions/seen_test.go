@@ -28,7 +28,7 @@ func TestO3AViewerSeesNoFilesOfTools(t *testing.T) {
 	}
 }
 
-// SPEC O3: a viewer sees that calls wait, and not their arguments, nor how they differ from earlier ones.
+// SPEC O3: a viewer sees that calls wait, and how large they are, and not their arguments, nor how they differ from earlier ones.
 func TestO3AViewerSeesNoArgumentsOfCallsThatWait(t *testing.T) {
 	store, err := approvals.Open(approvals.Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestO3AViewerSeesNoArgumentsOfCallsThatWait(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/v1/approvals/"+waits.ID, nil)
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r.WithContext(decisions.With(r.Context(), &decisions.Visitor{Name: "v", Roles: []string{role}})))
-		if text := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(text, waits.ID) || strings.Contains(text, "hidden-2") != sees || strings.Contains(text, "hidden-1") != sees {
+		if text := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(text, waits.ID) || strings.Contains(text, "hidden-2") != sees || strings.Contains(text, "hidden-1") != sees || !strings.Contains(text, `"input_bytes":21`) {
 			t.Errorf("%s: %d %s", role, w.Code, text)
 		}
 	}

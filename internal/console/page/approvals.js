@@ -15,22 +15,24 @@ const short = (ttl) => ttl.replace(/(\D)0s$/, '$1').replace(/(\D)0m$/, '$1');
 // What is decided about keeps its place for so long, and a button that moved takes no click for so long, in ms.
 const stays = 5000, settles = 500;
 
-// So many of the calls of one caller that wait are shown, the oldest first, and no more of them after so many bytes of arguments: so
-// no caller has the page for its calls alone.
+// So many of the calls of one caller that wait are shown, the oldest first, and no more of them after so many bytes of arguments and
+// input: so no caller has the page for its calls alone. Those about which only the client may decide come last.
 const ownCalls = 10, ownBytes = 256 << 10;
+const forClient = (r) => r.approvers.every((a) => a === 'client');
 
-// fair returns the records that are shown of those that wait, and how many others there are of each caller.
-function fair(pending) {
+// fair returns the records that are shown of those that wait. there are the ids of those that are shown already, and stay.
+function fair(pending, there) {
   const callers = new Map(), shown = [];
-  for (const r of pending) {
-    const of = callers.get(r.caller) || { shown: 0, bytes: 0, more: 0 };
+  for (const r of [...pending.filter((r) => !forClient(r)), ...pending.filter(forClient)]) {
+    const of = callers.get(r.caller) || { shown: 0, bytes: 0, full: false };
     callers.set(r.caller, of);
-    if (of.more || of.shown >= ownCalls || of.bytes >= ownBytes) { of.more++; continue; }
+    of.full ||= of.shown >= ownCalls || of.bytes >= ownBytes;
+    if (of.full && !there.has(r.id)) continue;
     of.shown++;
-    of.bytes += r.arguments_bytes;
+    of.bytes += r.arguments_bytes + (r.input_bytes || 0);
     shown.push(r);
   }
-  return { shown, more: [...callers].filter(([, of]) => of.more) };
+  return shown;
 }
 
 export function approvalsView(app) {
@@ -56,7 +58,7 @@ export function approvalsView(app) {
       if (!visitor) visitor = await ask(control.signal);
       if (decides()) await loadKeys();
       records = (await get(path(['approvals']), control.signal)).approvals;
-      const unread = fair(records.filter((r) => r.phase === 'Pending')).shown.filter((r) => open.get(r.id)?.record.expires_at !== r.expires_at);
+      const unread = fair(records.filter((r) => r.phase === 'Pending'), order).filter((r) => open.get(r.id)?.record.expires_at !== r.expires_at);
       for (let i = 0; i < unread.length; i += 20) {
         await Promise.all(unread.slice(i, i + 20).map(look));
         if (i + 20 < unread.length) draw();
@@ -100,10 +102,11 @@ export function approvalsView(app) {
     const focus = document.activeElement, held = [...cards].find(([, c]) => c.el.contains(focus))?.[0], at = Date.now();
     for (const r of records) if (r.phase !== 'Pending' && cards.get(r.id)?.waits) leaving.set(r.id, at + stays);
     for (const [id, until] of leaving) if (until < at) { leaving.delete(id); cards.get(id)?.el.remove(); }
-    const { shown, more } = fair(pending), known = new Map(records.map((r) => [r.id, r]));
-    for (const r of shown) order.add(r.id);
+    const known = new Map(records.map((r) => [r.id, r])), more = new Map();
+    for (const r of fair(pending, order)) order.add(r.id);
     for (const id of order) if (known.get(id)?.phase !== 'Pending' && !(known.has(id) && leaving.has(id))) order.delete(id);
-    replace(others, more.slice(0, 20).map(([caller, of]) => h('p', {}, `${plural(of.more, 'more call')} of ${visible(caller)} ${of.more === 1 ? 'waits' : 'wait'}, and ${of.more === 1 ? 'is' : 'are'} shown when some of these are decided`)));
+    for (const r of pending) if (!order.has(r.id)) more.set(r.caller, (more.get(r.caller) || 0) + 1);
+    replace(others, [...more].slice(0, 20).map(([caller, n]) => h('p', {}, `${plural(n, 'more call')} of ${visible(caller)} ${n === 1 ? 'waits' : 'wait'}, and ${n === 1 ? 'is' : 'are'} shown when some of these are decided`)));
     arrange([...order].map((id) => known.get(id)), records.filter((r) => r.phase !== 'Pending' && !order.has(r.id)).reverse().slice(0, 100));
     for (const id of open.keys()) if (!cards.has(id)) open.delete(id);
     if (document.activeElement !== focus) (body.contains(focus) ? focus : cards.get(held)?.el)?.focus({ preventScroll: true });
