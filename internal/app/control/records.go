@@ -58,7 +58,7 @@ type ToolSample struct {
 
 // AuditLog is the end of the audit log.
 type AuditLog struct {
-	Path  string      `json:"path,omitempty" jsonschema:"The file, or journald; absent if there is no audit log."`
+	Path  string      `json:"path,omitempty" jsonschema:"The file, or journal; absent if there is no audit log."`
 	Bytes int64       `json:"bytes,omitempty" jsonschema:"The size of the file."`
 	Error string      `json:"error,omitempty" jsonschema:"Why lines cannot be written now; absent if they can."`
 	Lines []AuditLine `json:"lines" jsonschema:"The last lines of the file, oldest first. They were not checked. Those of the journal are not here."`
