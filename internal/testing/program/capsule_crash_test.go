@@ -153,7 +153,7 @@ func TestF3CapsulesLeakNothing(t *testing.T) {
 	t.Parallel()
 	needs.Time(t, "crashes many capsules")
 	const capsules = 5
-	rounds := needs.Rounds(3, 6)
+	rounds := needs.Rounds(3, 9) // a goroutine of each crash, or of each reload, would be found
 	tools := t.TempDir()
 	var packs []*pack
 	for i := range capsules {
