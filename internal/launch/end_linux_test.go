@@ -234,11 +234,12 @@ func TestCrashesLeakNothing(t *testing.T) {
 		crash(i)
 	}
 	goroutines, files, memory := held()
-	for i := range needs.Rounds(100, 250) {
+	crashes := needs.Rounds(100, 250)
+	for i := range crashes {
 		crash(i)
 	}
 	eventually(t, "goroutines, files and memory are as before", func() bool {
 		g, f, m := held()
-		return g <= goroutines && f <= files && m <= memory+1<<20
+		return g <= goroutines && f <= files && m <= memory+crashes<<10
 	})
 }
