@@ -122,6 +122,43 @@ func TestA5AnInterpreterIsLookedUpAtEachSearch(t *testing.T) {
 	}
 }
 
+// SPEC L3: tools with all kinds of keys are read several at once, each as it is alone. Here the race detector sees what reads them,
+// which the tests of manifest/toolfile and manifest/keys do without.
+func TestL3AllKindsOfToolsAreReadTogether(t *testing.T) {
+	keys := []string{
+		"timeout: 5\nmcp: {input_schema: {a: string}}\n", "timeout: soon\nnonsense: 1\n", "mcp: {input_schema: {type: object, required: [a], properties: {a: {enum: [1]}}}}\n",
+		"runtime: {isolation_mode: sandboxed, resources: {pids: 5}}\n", "runtime: {isolation_mode: container, image: a, network: b}\n",
+		"runtime: {isolation_mode: kubernetes, image: a/b:1}\n", "runtime: {retry: {max_attempts: 2}}\n",
+		"runtime: {mode: capsule, pin: hold, hot_load: {debounce_ms: 2001, watch: [run, src]}}\n", "runtime: {mode: capsule, tool_prefix: a, restart: {initial_ms: 1}}\nmcp: {}\n",
+	}
+	write := func(dir string, n int) {
+		t.Helper()
+		script := "#!/bin/sh\n# /// tool\n# " + strings.ReplaceAll("description: d\n"+keys[n%len(keys)], "\n", "\n# ") + "///\n"
+		name := fmt.Sprintf("p%dx%d", n%len(keys), n/len(keys)) // those of a kind are read at the same time
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeTool(t, dir, "e"+name+".sh", script)
+		writeTool(t, dir, name+"/run", script)
+		writeTool(t, dir, name+"/tool.yaml", fmt.Sprintf("name: %s\nversion: 1.0.0\ndescription: d\nentrypoint: run\n%s", name, keys[n%len(keys)]))
+	}
+	const times = 8
+	together, tools, problems := t.TempDir(), 0, 0
+	for n := range times * len(keys) {
+		write(together, n)
+		if n < len(keys) {
+			alone := t.TempDir()
+			write(alone, n)
+			r := Tools(Options{ToolsDir: alone})
+			tools, problems = tools+times*len(r.Tools), problems+times*len(r.Problems)
+		}
+	}
+	r := Tools(Options{ToolsDir: together})
+	if len(r.Tools) != tools || len(r.Problems) != problems || tools == 0 || problems == 0 {
+		t.Errorf("found %d tools and %d problems, want %d and %d", len(r.Tools), len(r.Problems), tools, problems)
+	}
+}
+
 func BenchmarkSearch(b *testing.B) {
 	dir := many(b, 1000)
 	for name, seen := range map[string]*Seen{"first": nil, "again": {Now: func() time.Time { return time.Now().Add(time.Hour) }}} {
