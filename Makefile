@@ -46,7 +46,8 @@ PLAIN := ./internal/call/pins ./internal/call/turns ./internal/deps ./internal/m
 	./internal/observe/logging ./internal/service/remote ./internal/service/secret ./internal/testing/scale ./manifest/discover ./simple
 COMPUTED = -run "^($$(grep -rl --include='*_test.go' '^//go:build !race' $(PLAIN) | xargs sed -n 's/^func \([TFE][A-Za-z0-9_]*\).*/\1/p' | paste -sd '|' -))\$$"
 
-# Packages that start no goroutine, and whose tests start none: test and long run them without the race detector.
+# Packages that start no goroutine, and whose tests start none: test and long run them without the race detector. Some of these tests
+# search for tools, which manifest/discover reads in several goroutines; its own tests look for races there.
 PURE := . ./capsule/offers ./capsule/restarts ./internal/app/clientconf ./internal/app/config ./internal/app/discovery ./internal/app/version \
 	./internal/call/approvals/passkey ./internal/call/callid ./internal/call/fault ./internal/call/rules ./internal/call/trace ./internal/cluster/crd \
 	./internal/deps/printed ./internal/file/regularfile ./internal/file/wholefile ./internal/file/yamldoc ./internal/launch/environ \
@@ -135,10 +136,12 @@ cluster: ## build a real Kubernetes for the tests, once (6 minutes, 2 GB of memo
 # More of what the usual run has little of: random tests ten times as long, and what hardly ever
 # fails alone. For the night.
 long: clients ## run all tests with ten times as many random rounds; ROUNDS=100 for more
-	$(if $(RACE),ORLA_TEST_ROUNDS=$(ROUNDS) $(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(COMPUTED) $(PLAIN))
-	$(if $(RACE),ORLA_TEST_ROUNDS=$(ROUNDS) $(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(PURE))
-	ORLA_TEST_ROUNDS=$(ROUNDS) $(GO) test $(RACE) -trimpath -vet=off -p $(JOBS) -shuffle=on -timeout=10h \
-		$(filter-out $(if $(RACE),$(PURE)),$(SLOW)) $$($(GO) list ./... | grep -vxF -e '' $(if $(RACE),$(PURE:.%=-e $(MODULE)%)))
+	status=0; export ORLA_TEST_ROUNDS=$(ROUNDS); \
+	$(if $(RACE),$(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(COMPUTED) $(PLAIN) || status=1;) \
+	$(if $(RACE),$(PLAINLY) -p $(JOBS) -shuffle=on -timeout=1h $(PURE) || status=1;) \
+	$(GO) test $(RACE) -trimpath -vet=off -p $(JOBS) -shuffle=on -timeout=10h \
+		$(filter-out $(if $(RACE),$(PURE)),$(SLOW)) $$($(GO) list ./... | grep -vxF -e '' $(if $(RACE),$(PURE:.%=-e $(MODULE)%))) || status=1; \
+	exit $$status
 
 short: ## run the quick tests only
 	$(PLAINLY) -short -p $(JOBS) $(SLOW) ./...
