@@ -111,7 +111,7 @@ func testManyTools(t *testing.T, c *k8s, service string) {
 		}
 	}
 	c.awaitReady(fmt.Sprintf("tool/many-%04d", manyTools), "False invalid 1")
-	const rounds, lists = 7, 60
+	const rounds, lists = 11, 100
 	var each [2][]time.Duration
 	for range rounds { // in turn, so that what the machine does beside affects both
 		for i, o := range both {
