@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func (i *Issuer) Forgeries(t testing.TB, resource string) []Forgery {
 	f.claims()
 	f.times()
 	f.shapes()
+	f.respelled()
 	f.damaged(200 - min(len(f.made), 150))
 	return f.made
 }
@@ -192,12 +194,29 @@ func (f *forger) tokenOf(subject, signature string) string {
 	return text([]byte(encode(f.head()))) + "." + text([]byte(encode(f.good("sub", subject)))) + "." + signature
 }
 
+const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// respelled adds good tokens in which the last letter of a part is another one that means the same.
+func (f *forger) respelled() {
+	for pad := range 3 {
+		parts := strings.Split(f.i.Token(f.good("pad", strings.Repeat("x", pad))), ".")
+		for i, part := range parts {
+			if len(part)%4 == 0 {
+				continue // all bits mean something
+			}
+			spelled := slices.Clone(parts)
+			last := len(part) - 1
+			spelled[i] = part[:last] + string(letters[strings.IndexByte(letters, part[last])^1])
+			f.add(fmt.Sprintf("part %d spelled in another way, pad %d", i, pad), strings.Join(spelled, "."))
+		}
+	}
+}
+
 // damaged adds good tokens with one byte changed.
 func (f *forger) damaged(n int) {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	for range n {
 		token := []byte(f.i.Token(f.good()))
-		at := rand.IntN(len(token) - 1) // the last letter has bits that mean nothing
+		at := rand.IntN(len(token))
 		for {
 			if c := letters[rand.IntN(len(letters))]; c != token[at] {
 				token[at] = c
