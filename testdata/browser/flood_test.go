@@ -110,6 +110,7 @@ func TestN2ManyApprovalsOfOneCaller(t *testing.T) {
 	waiting(many - 1 + 10 + 3 + 12)
 	call("dora", "wipe", `{"n": 0}`)
 	b.wait(`[...document.querySelectorAll('.waits')].some((e) => e.querySelector('h2').innerText.includes('by dora') && e.querySelector('.decide .primary:not(:disabled)'))`)
-	b.wait(`[...document.querySelectorAll('.more p')].some((e) => e.innerText.startsWith('2 more calls of dora '))`)
+	// How many others there are depends on which of them the page had shown before: these stay.
+	b.wait(`[...document.querySelectorAll('.more p')].some((e) => /^([1-3]) more calls? of dora /.test(e.innerText))`)
 	b.fine()
 }
