@@ -68,7 +68,7 @@ func TestPackagesWithoutGoroutines(t *testing.T) {
 	for dir := range pure {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
-			t.Errorf("PURE in the Makefile has %s, which is no package: %v", dir, err)
+			t.Errorf("PURE in the Makefile has %s, which is not a package: %v", dir, err)
 		}
 		for _, file := range files {
 			source, err := os.ReadFile(file)

@@ -96,7 +96,7 @@ func namesOf(lists ...[]manifest.Tool) nameSet {
 }
 
 // ofNobody returns a sentence for each entry of callers that is for nobody: what it limits is not limited for whom it is meant. A token that
-// is gone for a while leaves such an entry, so it is no fault.
+// is gone for a while leaves such an entry, so it is not a fault.
 func ofNobody(cfg *config.Loaded) (list []rules.Fault) {
 	known, alike := map[string]bool{}, map[string]string{} // by the exact and by the folded name
 	add := func(name string) { known[name], alike[rules.Folded(name)] = true, name }

@@ -19,20 +19,20 @@ func TestN3GroupsThatAreElsewhere(t *testing.T) {
 		claims  map[string]any
 		refused bool
 	}{
-		"named":                     {"groups", map[string]any{"_claim_names": elsewhere, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example"}}}, true},
-		"named beside some":         {"groups", map[string]any{"_claim_names": elsewhere, "groups": []string{"dev"}}, true},
-		"hasgroups":                 {"groups", map[string]any{"hasgroups": true}, true},
-		"hasgroups as a text":       {"groups", map[string]any{"hasgroups": "true"}, true},
-		"names that are no object":  {"groups", map[string]any{"_claim_names": "groups"}, true},
-		"the beginning of a path":   {"realm.roles", map[string]any{"_claim_names": map[string]any{"realm": "src1"}}, true},
-		"a claim with dots":         {"realm.roles", map[string]any{"_claim_names": map[string]any{"realm.roles": "src1"}}, true},
-		"another claim":             {"roles", map[string]any{"_claim_names": elsewhere, "hasgroups": true, "roles": []string{"dev"}}, false},
-		"hasgroups false":           {"groups", map[string]any{"hasgroups": false, "groups": []string{"dev"}}, false},
-		"nobody asks for groups":    {"", map[string]any{"_claim_names": elsewhere, "hasgroups": true}, false},
-		"a caller without a group":  {"groups", map[string]any{}, false},
-		"names of no claim at all":  {"groups", map[string]any{"_claim_names": map[string]any{}}, false},
-		"names that are not there":  {"groups", map[string]any{"_claim_names": nil}, false},
-		"sources that nobody names": {"groups", map[string]any{"_claim_sources": map[string]any{"src1": 1}}, false},
+		"named":                        {"groups", map[string]any{"_claim_names": elsewhere, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://graph.example"}}}, true},
+		"named beside some":            {"groups", map[string]any{"_claim_names": elsewhere, "groups": []string{"dev"}}, true},
+		"hasgroups":                    {"groups", map[string]any{"hasgroups": true}, true},
+		"hasgroups as a text":          {"groups", map[string]any{"hasgroups": "true"}, true},
+		"names that are not an object": {"groups", map[string]any{"_claim_names": "groups"}, true},
+		"the beginning of a path":      {"realm.roles", map[string]any{"_claim_names": map[string]any{"realm": "src1"}}, true},
+		"a claim with dots":            {"realm.roles", map[string]any{"_claim_names": map[string]any{"realm.roles": "src1"}}, true},
+		"another claim":                {"roles", map[string]any{"_claim_names": elsewhere, "hasgroups": true, "roles": []string{"dev"}}, false},
+		"hasgroups false":              {"groups", map[string]any{"hasgroups": false, "groups": []string{"dev"}}, false},
+		"nobody asks for groups":       {"", map[string]any{"_claim_names": elsewhere, "hasgroups": true}, false},
+		"a caller without a group":     {"groups", map[string]any{}, false},
+		"names of no claim at all":     {"groups", map[string]any{"_claim_names": map[string]any{}}, false},
+		"names that are not there":     {"groups", map[string]any{"_claim_names": nil}, false},
+		"sources that nobody names":    {"groups", map[string]any{"_claim_sources": map[string]any{"src1": 1}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, _ := started(t, i, func(s *oauth.Settings) { s.GroupsClaim = c.claim })
