@@ -21,19 +21,7 @@ func TestT88AFullDiskRefusesCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		var full atomic.Bool
-		l, err := audit.OpenOver(p.options(), func(lines []byte, next func([]byte) (int, error)) (int, error) {
-			if !full.Load() {
-				return next(lines)
-			}
-			n, err := next(lines[:min(len(lines), 7)])
-			if err == nil {
-				err = syscall.ENOSPC
-			}
-			return n, err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := p.openOnDisk(t, full.Load)
 		l.Record(callOf(1))
 		time.Sleep(audit.RetryAfter / 2) // in the bubble
 		full.Store(true)
@@ -113,19 +101,7 @@ func TestT88TheEndOnAFullDisk(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPlace(t)
 				var left atomic.Int32 // writes that fail
-				l, err := audit.OpenOver(p.options(), func(lines []byte, next func([]byte) (int, error)) (int, error) {
-					if left.Add(-1) < 0 {
-						return next(lines)
-					}
-					n, err := next(lines[:min(len(lines), 7)])
-					if err == nil {
-						err = syscall.ENOSPC
-					}
-					return n, err
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := p.openOnDisk(t, func() bool { return left.Add(-1) >= 0 })
 				left.Store(1 << 10)
 				l.Record(callOf(1))
 				time.Sleep(audit.RetryAfter / 2) // in the bubble
@@ -235,4 +211,23 @@ func BenchmarkT88Record(b *testing.B) {
 	for b.Loop() {
 		l.Record(c)
 	}
+}
+
+// openOnDisk opens the log on a disk that has room for 7 bytes of a write while it is full.
+func (p place) openOnDisk(t *testing.T, full func() bool) *audit.Log {
+	t.Helper()
+	l, err := audit.OpenOver(p.options(), func(lines []byte, next func([]byte) (int, error)) (int, error) {
+		if !full() {
+			return next(lines)
+		}
+		n, err := next(lines[:min(len(lines), 7)])
+		if err == nil {
+			err = syscall.ENOSPC
+		}
+		return n, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
