@@ -144,7 +144,6 @@ type spawn struct {
 	argv     []string
 	attr     *syscall.ProcAttr
 	untagged bool // as in Spec
-	begun    *trees.Fork
 	reply    chan<- spawned
 }
 
@@ -202,16 +201,16 @@ func (l *Local) spawnLoop(ready chan<- struct{}) {
 	defer runtime.UnlockOSThread()
 	close(ready)
 	for s := range l.spawns {
-		s.reply <- l.fork(s)
+		s.reply <- l.fork(s, l.tags.Begin()) // a caller that waits for the turn would have to be woken first
 	}
 }
 
-// fork starts a process. The process dies with the thread that calls fork.
-func (l *Local) fork(s spawn) spawned {
+// fork starts a process, in its turn. The process dies with the thread that calls fork.
+func (l *Local) fork(s spawn, turn *trees.Fork) spawned {
 	pid, err := l.reaper.Starting(func() (int, error) {
 		return slack.Usual(func() (int, error) { return syscall.ForkExec(s.path, s.argv, s.attr) })
 	})
-	tag := l.tags.End(s.begun, pid, s.untagged)
+	tag := l.tags.End(turn, pid, s.untagged)
 	if err != nil {
 		return spawned{err: err}
 	}
@@ -336,10 +335,11 @@ func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr
 	if err := context.Cause(ctx); err != nil {
 		return spawned{err: err}
 	}
-	s := spawn{path: spec.Path, argv: spec.Argv, attr: attr, untagged: spec.Untagged, begun: l.tags.Begin()}
+	s := spawn{path: spec.Path, argv: spec.Argv, attr: attr, untagged: spec.Untagged}
 	if spec.stay {
+		turn := l.tags.Begin()
 		runtime.LockOSThread() // not before: a goroutine that waits with its thread takes longer
-		made := l.fork(s)
+		made := l.fork(s, turn)
 		if made.err != nil {
 			runtime.UnlockOSThread() // else run does
 		}
@@ -347,7 +347,7 @@ func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr
 	}
 	if !spec.brief {
 		var made spawned
-		if mainthread.Do(func() { made = l.fork(s) }) {
+		if mainthread.Do(func() { made = l.fork(s, l.tags.Begin()) }) {
 			return made
 		}
 	}
@@ -357,7 +357,6 @@ func (l *Local) spawnOnce(ctx context.Context, spec Spec, attr *syscall.ProcAttr
 	case l.spawns <- s:
 		return <-reply // the spawner always answers: forks are short
 	case <-ctx.Done():
-		l.tags.End(s.begun, 0, false)
 		return spawned{err: context.Cause(ctx)}
 	}
 }
