@@ -11,7 +11,7 @@ import (
 
 const (
 	// settleTime bounds the waiting for an install that replaces a version: it writes the lock, and then moves the folder.
-	settleTime  = 2 * time.Second
+	settleTime  = 5 * time.Second
 	settlePause = 10 * time.Millisecond
 )
 
