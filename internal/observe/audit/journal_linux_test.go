@@ -197,3 +197,42 @@ func TestT88TheJournalIsCheckedForOneUser(t *testing.T) {
 		}
 	}
 }
+
+// SPEC-TOOLS 8.8: an Orla that was killed before it had signed anything leaves lines in the journal to which the next start is
+// not linked. That is said, and is no fault; the same later, when something was signed, is one.
+func TestT88AKillBeforeTheFirstHead(t *testing.T) {
+	dir := t.TempDir()
+	j := &journald{t: t, path: filepath.Join(dir, "socket")}
+	j.start()
+	t.Cleanup(j.stop)
+	p := place{audit.Journal, filepath.Join(dir, "state")}
+	options := p.options()
+	options.Journal = j.path
+	run := func(n int) {
+		l, err := audit.Open(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Record(callOf(n))
+		l.Close() // start, call, head
+	}
+	run(0)
+	killed := bytes.Join(bytes.SplitAfter(j.messages(3), []byte("\n"))[:2], nil)
+	if err := os.Remove(filepath.Join(p.state, "audit", audit.Journal+".head")); err != nil {
+		t.Fatal(err)
+	}
+	run(1)
+	next := bytes.Join(bytes.SplitAfter(j.messages(6), []byte("\n"))[3:6], nil)
+	r := p.stream(t, bytes.Join([][]byte{killed, killed, next}, nil))
+	if !r.OK() || r.Calls != 3 || r.Last != 3 || len(r.Notes) != 2 || !strings.Contains(r.Notes[0].Text, "before it had signed anything") {
+		t.Errorf("%+v", r)
+	}
+	for name, text := range map[string][]byte{
+		"again after a head": bytes.Join([][]byte{next, killed, next}, nil),
+		"a line again":       bytes.Join([][]byte{killed[:bytes.IndexByte(killed, '\n')+1], killed[bytes.IndexByte(killed, '\n')+1:], killed[bytes.IndexByte(killed, '\n')+1:], next}, nil),
+	} {
+		if r := p.stream(t, text); r.OK() {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}

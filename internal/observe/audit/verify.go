@@ -245,7 +245,9 @@ func (v *Verifier) follows(l *Line) {
 		v.begun, v.report.First = true, l.Seq
 		v.begins(l, prev)
 	case l.Seq == v.last.seq+1 && prev == v.last.hash:
-	case l.Event == eventStart && l.Why != whyRotated && v.head.seq > 0 && (v.line == 1 || v.Stream) && l.Seq == v.head.seq+1 && prev == v.head.hash:
+	case v.goesOn(l) && v.head.seq == 0 && v.report.First == 1 && l.Seq == 1 && prev == (hash{}):
+		v.note("it begins again: Orla was killed before it had signed anything, and the lines before this one are not linked to what follows; whoever could write them can have changed or removed them")
+	case v.goesOn(l) && v.head.seq > 0 && l.Seq == v.head.seq+1 && prev == v.head.hash:
 		v.note("it follows head %d: Orla was killed, and the lines after that head are not linked to what follows; whoever could write them can have changed or removed them", v.head.seq)
 	case l.Seq == v.last.seq+1 && v.line > 1:
 		v.find(v.line-1, "it was changed, or another line is in its place: line %d has the hash of another", v.line)
@@ -256,6 +258,11 @@ func (v *Verifier) follows(l *Line) {
 	default:
 		v.find(v.line, "it has number %d after number %d: it was inserted, repeated or moved", l.Seq, v.last.seq)
 	}
+}
+
+// goesOn reports whether a line may be that of a start which does not know the lines after the last head.
+func (v *Verifier) goesOn(l *Line) bool {
+	return l.Event == eventStart && l.Why != whyRotated && (v.line == 1 || v.Stream)
 }
 
 // begins checks the first line of all.
