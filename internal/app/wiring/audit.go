@@ -32,6 +32,9 @@ func openAudit(cfg *config.Loaded, log *slog.Logger) (*audit.Log, error) {
 	if path == "" {
 		return nil, nil
 	}
+	if err := mayDrop(path, systemd.JournalLimits); err != nil {
+		log.Warn("the audit log may lose lines", "err", err)
+	}
 	return audit.Open(audit.Options{
 		Path: path, StateDir: cfg.StateDir, Full: cfg.AuditArguments == config.AuditFull, Journal: systemd.JournalSocket, Log: log,
 	})
@@ -156,6 +159,21 @@ func outcomeOf(got peer.Answer, err error) string {
 func AuditProblems(l *audit.Log) []manifest.Problem {
 	if err := l.Elsewhere(); err != nil {
 		return []manifest.Problem{{Path: l.Path(), Severity: manifest.Fault, Err: err}}
+	}
+	if err := mayDrop(l.Path(), systemd.JournalLimits); err != nil {
+		return []manifest.Problem{{Path: l.Path(), Severity: manifest.Warning, Err: err}}
+	}
+	return nil
+}
+
+// mayDrop returns why lines of an audit log may be lost, of which Orla is not told; nil if none are. limits is
+// systemd.JournalLimits.
+func mayDrop(path string, limits func() string) error {
+	if path != audit.Journal {
+		return nil
+	}
+	if unit := limits(); unit != "" {
+		return fmt.Errorf("the journal drops lines of %s when there are many, and then calls are made that have none: give that unit LogRateLimitIntervalSec=1s and LogRateLimitBurst=1000000, or have audit_log in a file", unit)
 	}
 	return nil
 }
