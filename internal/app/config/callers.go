@@ -71,6 +71,13 @@ func (v *verdict) callers() {
 	}
 }
 
+// isDecider reports whether a name looks like one that records of approvals have for who used the control socket, a link of the
+// console or a client. The passkeys of such a person would be good for the token.
+func isDecider(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "user:") || strings.HasPrefix(name, "client of ")
+}
+
 // consoleRoles are the roles that a caller can have on the page of the console (SPEC O3).
 var consoleRoles = []string{"viewer", "operator", "approver"}
 

@@ -92,6 +92,20 @@ func TestT87NoTokenIsNamedAsStdio(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.7: no token has a name such as records of approvals have for somebody without one: it would be that of another in
+// the audit log, and the passkeys of that person would be good for it.
+func TestT87NoTokenIsNamedAsADecider(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.yaml")
+	for name, taken := range map[string]bool{"user:root(0)": true, "User:1000": true, "client of ann": true, "user": false, "clients": false, "a user:b": false} {
+		if err := os.WriteFile(path, []byte("auth:\n  tokens: [{name: '"+name+"', file: x}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (&Loader{Path: path}).Load(); taken != (err != nil) || err != nil && !strings.Contains(err.Error(), "must not begin with user: or client of") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // SPEC-TOOLS 8.4: names of callers are compared in one Unicode form. Roles and limits of an entry are for the same callers, and two
 // entries for names that look alike are one too many.
 func TestT84NamesOfCallersHaveOneForm(t *testing.T) {
