@@ -269,6 +269,10 @@ func checkIssuer(m *oauthex.AuthServerMeta) error {
 		if err := CheckURL(e.url); err != nil {
 			return fmt.Errorf("the %s of the issuer %s: it %w", e.name, m.Issuer, err)
 		}
+		// A browser goes wherever it is led: an issuer elsewhere must not have it ask a program on this machine for something.
+		if strings.HasPrefix(m.Issuer, "https:") && !strings.HasPrefix(e.url, "https:") {
+			return fmt.Errorf("the %s of the issuer %s: it must be an https:// URL, as that of the issuer is", e.name, m.Issuer)
+		}
 	}
 	// A program that opens a URL may be a shell script, and some have run what a URL had in it.
 	if strings.ContainsFunc(m.AuthorizationEndpoint, func(c rune) bool { return strings.ContainsRune("$`'\"\\(){}<>|;*!^", c) }) {
