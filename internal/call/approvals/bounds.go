@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"slices"
 
 	"github.com/orla-project/orla/internal/call/turns"
 )
@@ -30,4 +31,19 @@ func (s *Store) callerOf(id string) string {
 		return e.Caller
 	}
 	return ""
+}
+
+// dispensableLocked returns the oldest record of those that have ended, of the caller who has the most of what is short: so
+// nobody who makes many calls has the past of others forgotten. There is such a record.
+func (s *Store) dispensableLocked() *entry {
+	has, most := map[string]int{}, 0
+	for _, e := range s.ended {
+		if len(s.ended) > maxEnded {
+			has[e.Caller]++
+		} else {
+			has[e.Caller] += int(e.bytes())
+		}
+		most = max(most, has[e.Caller])
+	}
+	return s.ended[slices.IndexFunc(s.ended, func(e *entry) bool { return has[e.Caller] == most })]
 }

@@ -303,7 +303,7 @@ func (s *Store) changeLocked(e *entry) {
 	s.noteChangeLocked(e)
 }
 
-// endLocked keeps a record only to be shown, and removes the oldest of those that are too many.
+// endLocked keeps a record only to be shown, and removes some of those that are too many.
 func (s *Store) endLocked(e *entry) {
 	if e.end != nil {
 		e.end.Stop()
@@ -316,9 +316,8 @@ func (s *Store) endLocked(e *entry) {
 	s.ended = append(s.ended, e)
 	s.size += int(e.bytes())
 	for len(s.ended) > maxEnded || s.size > s.endedBytes {
-		oldest := s.ended[0]
-		s.ended = s.ended[1:]
-		s.size -= int(oldest.bytes())
+		oldest := s.dispensableLocked()
+		s.unendLocked(oldest)
 		delete(s.all, oldest.ID)
 		s.forgetLocked(oldest)
 		oldest.overtaken = oldest.writing
