@@ -137,14 +137,16 @@ func TestT88TheAuditPageIsTrue(t *testing.T) {
 	here := strings.NewReplacer("/var/log/orla/", dir+"/")
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "notes/tool.yaml", "name: notes\nversion: 1.0.0\ndescription: N.\nentrypoint: main.sh\nmcp: {input_schema: {type: object}}\n")
 	testkit.WriteTool(t, filepath.Join(dir, "tools"), "notes/main.sh", "#!/bin/sh\necho noted\n")
-	testkit.WriteTool(t, dir, "journalctl", "#!/bin/sh\n[ \"$*\" = '-t orla-audit -o cat' ] && exec cat '"+log+"'\n")
+	testkit.WriteTool(t, dir, "journalctl", "#!/bin/sh\ncase \"$*\" in '-t orla-audit _UID='*' -o cat') exec cat '"+log+"' ;; *) echo \"asked for $*\" ;; esac\n")
 	var blocks []example
 	for _, block := range examples(t, "docs/AUDIT.md") {
-		if block.language == "yaml" {
+		switch block.language {
+		case "yaml":
 			testkit.WriteTool(t, dir, "orla.yaml", here.Replace(block.text)+"state_dir: state\n")
-			continue
+		case "ini": // for systemd
+		default:
+			blocks = append(blocks, block)
 		}
-		blocks = append(blocks, block)
 	}
 	for range 4 { // each is a run of Orla of its own
 		shell(t, dir, "orla call notes --socket none")
