@@ -165,7 +165,7 @@ func (v *verdict) tokens() {
 		case IsIssued(t.Name):
 			v.doc.Faultf(key+".name", "must not begin with %s, as the names of callers with access tokens do", httpfront.IssuedPrefix)
 		case isDecider(t.Name):
-			v.doc.Faultf(key+".name", "must not begin with user: or client of, as the names of those do who decide about calls without a token")
+			v.doc.Faultf(key+".name", "must not begin with user: or client of, which records of approvals have for people without a token")
 		case (t.File == "") == (t.Credential == ""):
 			v.doc.Faultf(key, "wants either file or credential")
 		}
