@@ -33,6 +33,12 @@ const (
 // has changed.
 func (in *incarnation) followLists(ctx context.Context) {
 	defer in.conn.HasListed()
+	if early := in.c.offers.Early(); early > 0 {
+		in.conn.HasListed()
+		if !pace.Sleep(ctx, early) {
+			return
+		}
+	}
 	first := true
 	for {
 		said, ok := in.learn(ctx, first)
@@ -74,11 +80,11 @@ func (in *incarnation) waitOnce(ctx context.Context) {
 }
 
 // awaitRelist waits until the lists are to be requested again: when the capsule says that
-// they have changed, or, for a remote server that did not answer, after unheardPause. It
-// reports false if ctx ends before.
+// they have changed, or, for a remote server that did not answer, and where what is pinned could not be
+// stored, after unheardPause. It reports false if ctx ends before.
 func (in *incarnation) awaitRelist(ctx context.Context) bool {
 	var again <-chan time.Time
-	if in.asking.unheard && in.c.tool.Runtime.Remote != nil {
+	if in.asking.unheard && in.c.tool.Runtime.Remote != nil || in.c.offers.Troubled() {
 		again = time.After(unheardPause)
 	}
 	select {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,8 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
+	"github.com/orla-project/orla/capsule/offers"
+	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -52,6 +56,81 @@ func TestS2LongListsAreAskedForSeldom(t *testing.T) {
 				if n := len(c2.Offers().Tools); n != c.tools {
 					t.Errorf("%d tools are served, want %d", n, c.tools)
 				}
+			})
+		})
+	}
+}
+
+// SPEC S2: long lists are asked for no more often of a capsule that ends itself all the time, and what it said stands meanwhile.
+func TestS2LongListsOfAnotherProcessAreAskedForSeldom(t *testing.T) {
+	const seconds = 40
+	for tools, want := range map[int][2]int64{3: {seconds/2 - 2, seconds}, 9000: {8, seconds/2 + 1}} {
+		t.Run(fmt.Sprint(tools), func(t *testing.T) {
+			var asks, starts atomic.Int64
+			inPlay(t, func(r *manifest.Runtime) {
+				r.Handshake, r.Restart.ResetAfter = manifest.HandshakeMCP, time.Second
+			}, func(p *scripted, m asked) {
+				switch {
+				case m.ID == nil:
+				case m.Method == "initialize":
+					starts.Add(1)
+					p.answers(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"x","version":"1"}}`)
+					time.AfterFunc(1100*time.Millisecond, func() { p.exit("exited with code 3") })
+				case m.Method == "tools/list":
+					n := asks.Add(1)
+					list := make([]string, tools)
+					for i := range list {
+						list[i] = fmt.Sprintf(`{"name":"t%d-%d","inputSchema":{"type":"object"}}`, n, i)
+					}
+					p.answers(m, `{"tools":[`+strings.Join(list, ",")+`]}`)
+				default:
+					p.says(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
+				}
+			}, func(t *testing.T, c *Capsule, _ *journal) {
+				time.Sleep(seconds * time.Second)
+				if n := asks.Load(); n < want[0] || n > want[1] {
+					t.Errorf("%d tools were asked for %d times in %d s and %d starts, want %v", tools, n, seconds, starts.Load(), want)
+				}
+				if n := len(c.Offers().Tools); n != tools {
+					t.Errorf("%d tools are served, want %d", n, tools)
+				}
+			})
+		})
+	}
+}
+
+// SPEC N4: what could not be stored of the first lists is stored when it can be, though the lists stay the same.
+func TestN4PinsAreStoredWhenTheyCanBe(t *testing.T) {
+	for _, pin := range []manifest.Pin{manifest.PinHold, manifest.PinWarn} {
+		t.Run(string(pin), func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "pins")
+			if err := os.WriteFile(dir, nil, 0o600); err != nil { // in the way
+				t.Fatal(err)
+			}
+			inPlay(t, func(r *manifest.Runtime) { r.Handshake, r.Pin = manifest.HandshakeMCP, pin }, func(p *scripted, m asked) {
+				switch {
+				case m.ID == nil:
+				case m.Method == "initialize":
+					p.answers(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)
+				case m.Method == "tools/list":
+					p.answers(m, `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+				default:
+					p.says(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
+				}
+			}, func(t *testing.T, c *Capsule, _ *journal) {
+				time.Sleep(time.Second)
+				if served := len(c.Offers().Tools); served > 0 == (pin == manifest.PinHold) {
+					t.Errorf("%d tools are served", served)
+				}
+				if err := os.Remove(dir); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(12 * time.Second)
+				if files, _ := filepath.Glob(filepath.Join(dir, "*.json")); len(files) != 1 || len(c.Offers().Tools) != 1 {
+					t.Errorf("%d files, %d tools", len(files), len(c.Offers().Tools))
+				}
+			}, func(c *Capsule) {
+				c.offers = offers.New(c.tool, nil, pins.NewStore(dir, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 			})
 		})
 	}

@@ -235,7 +235,7 @@ var errFollower = errors.New("its lists made Orla panic")
 // passes on which of its resources were updated: each once, until somebody is told of it. Peers take turns
 // to tell, whatever waits (SPEC N2): each has one update in the channel's line.
 func (k *keeper) follow(ctx context.Context) {
-	offers, rest := k.look(ctx)
+	offers, rest, due := k.look(ctx)
 	var updated []string // in order
 	for {
 		var tell chan<- string // nil for nothing to tell
@@ -253,9 +253,11 @@ func (k *keeper) follow(ctx context.Context) {
 		}
 		select {
 		case <-rest:
-			rest = nil
+			if rest = nil; due > 0 {
+				rest, due = k.publish(due, 0)
+			}
 		case <-changed:
-			offers, rest = k.look(ctx)
+			offers, rest, due = k.look(ctx)
 		case uri := <-heard:
 			if p, _ := k.in.Catalog().Holder(uri); p != k.of.peer {
 				k.in.opts.Log.Debug("an update of a resource of another is ignored", "tool", k.of.tool.Name, "uri", uri)
@@ -281,27 +283,46 @@ const (
 )
 
 // look publishes what the peer offers now. rest, if it is not nil, says when to look again
-// at the earliest.
-func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time) {
+// at the earliest. due is not 0 if it is too early to publish it: publish is to be called then.
+func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time, due uint64) {
 	began := time.Now()
 	offers = k.of.prepare(ctx.Done())
 	took := time.Since(began) // without what it waits for others
-	took += k.in.refresh()
-	if took > little {
-		rest = time.After(min(restFactor*took, maxRest))
-	}
-	return offers, rest
+	rest, due = k.publish(k.in.asked.Add(1), took)
+	return offers, rest, due
 }
 
-// refresh publishes what the providers offer now, and returns how long that took.
-func (s *Supervisor) refresh() (took time.Duration) {
-	asked := s.asked.Add(1)
+// publish publishes what was wanted as one of asked, after a preparation that took some time. What it returns is look's.
+func (k *keeper) publish(wanted uint64, prepared time.Duration) (rest <-chan time.Time, due uint64) {
+	took, wait := k.in.refresh(wanted)
+	switch took += prepared; {
+	case wait > 0:
+		return time.After(wait), wanted
+	case took > little:
+		return time.After(restAfter(took)), 0
+	}
+	return nil, 0
+}
+
+// restAfter returns how long the next look is after one that took so long.
+func restAfter(took time.Duration) time.Duration { return min(restFactor*took, maxRest) }
+
+// refresh publishes what the providers offer now, and returns how long that took. wanted is one of asked. A catalog is made of
+// what all offer, under the lock that reloads, the control socket and the stop need. Where that takes longer than little, it is
+// too early for the next one until restAfter, whichever of the peers changes: then refresh returns how long that is.
+func (s *Supervisor) refresh(wanted uint64) (took, wait time.Duration) {
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	if s.published >= asked {
-		return 0 // a catalog was made while this waited
+	if s.published >= wanted {
+		return 0, 0 // a catalog was made meanwhile
 	}
 	began := time.Now()
+	if wait = s.rests.Sub(began); wait > 0 {
+		return 0, wait
+	}
 	s.publish()
-	return time.Since(began)
+	if took = time.Since(began); took > little {
+		s.rests = began.Add(took + restAfter(took))
+	}
+	return took, 0
 }

@@ -123,3 +123,64 @@ func TestN2APeerThatCostsMuchIsLookedAtRarely(t *testing.T) {
 		<-done //nolint:errcheck // it is that of the context
 	})
 }
+
+// SPEC N2, S2: where it takes long to make a catalog of all, the lock that reloads and the control socket need is free most of the
+// time, whichever peers change, and what each of them offers is published in the end.
+func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
+	const long, seconds = time.Second, 100
+	inPeers := func(t *testing.T, test func(s *supervisor.Supervisor, a, b *fakePeer, made func() int)) {
+		synctest.Test(t, func(t *testing.T) {
+			var slow atomic.Bool
+			var made atomic.Int32
+			peers := map[string]*fakePeer{"a": newFakePeer("a", peer.Offers{Known: true}), "b": newFakePeer("b", peer.Offers{Known: true})}
+			s := supervisor.New(supervisor.Options{
+				Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil }},
+				Log:   slog.New(slog.DiscardHandler),
+				Published: func(*supervisor.Catalog) {
+					if slow.Load() {
+						made.Add(1)
+						time.Sleep(long)
+					}
+				},
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- s.Serve(ctx) }()
+			apply(s, "a", "b")
+			synctest.Wait()
+			slow.Store(true)
+			test(s, peers["a"], peers["b"], func() int { return int(made.Load()) })
+			cancel()
+			<-done //nolint:errcheck // it is that of the context
+		})
+	}
+	t.Run("many", func(t *testing.T) {
+		inPeers(t, func(s *supervisor.Supervisor, _, _ *fakePeer, made func() int) {
+			for began := time.Now(); time.Since(began) < seconds*long; time.Sleep(long / 50) {
+				s.Refresh() // for any peer
+			}
+			if n := made(); n < seconds/12 || n > seconds/9 {
+				t.Errorf("%d catalogs that take %s each were made in %d s", n, long, seconds)
+			}
+		})
+	})
+	t.Run("another one", func(t *testing.T) {
+		inPeers(t, func(s *supervisor.Supervisor, a, b *fakePeer, made func() int) {
+			a.offer(peer.Offers{Known: true, Tools: listed("one")})
+			time.Sleep(2 * long)
+			b.offer(peer.Offers{Known: true, Tools: listed("two")})
+			time.Sleep(7 * long)
+			if n := made(); n != 1 || s.Catalog().Of("one") == "" || s.Catalog().Of("two") != "" {
+				t.Errorf("%d catalogs in 9 s", n)
+			}
+			time.Sleep(4 * long)
+			if n := made(); n != 2 || s.Catalog().Of("two") == "" {
+				t.Errorf("%d catalogs in 13 s", n)
+			}
+			time.Sleep(30 * long)
+			if n := made(); n != 2 {
+				t.Errorf("%d catalogs in the end", n)
+			}
+		})
+	})
+}

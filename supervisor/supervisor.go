@@ -186,6 +186,7 @@ type Supervisor struct {
 	updated   chan string
 	applying  sync.Mutex // guards what follows until gates; taken before nothing else
 	published uint64     // the asked that the last catalog is for
+	rests     time.Time  // until then, no catalog is made because a peer has changed
 	others    others     // see KnowOthers
 	stale     bool       // they have changed since the last catalog
 	living    map[string]*living

@@ -38,6 +38,7 @@ type Offering struct {
 	changed  chan struct{}
 	said     *records.Offered // nil until it has said something, in this life or an earlier one
 	tools    readTools        // of said
+	heard    time.Time        // when a process said what it offers the last time; zero if none did
 	expected bool             // the wait for it was begun once more
 }
 
@@ -80,7 +81,8 @@ const maxNamed = 20
 func (o *Offering) Set(said records.Offered) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now := o.current.Load(); o.said != nil && reflect.DeepEqual(*o.said, said) && now.Known && now.held.Unusable() == nil {
+	defer func() { o.heard = time.Now() }()
+	if now := o.current.Load(); o.said != nil && reflect.DeepEqual(*o.said, said) && now.Known && now.held.Unusable() == nil && !o.pins.Troubled() {
 		return
 	}
 	o.said = &said
@@ -334,6 +336,10 @@ func ownNames[T any](list []*T, name func(*T) string) []string {
 	}
 	return own
 }
+
+// Troubled reports whether what is pinned could not be read or stored: Set is to be called again after a while, whatever the
+// capsule says then.
+func (o *Offering) Troubled() bool { return o.pins.Troubled() }
 
 // Review compares the last list with what is accepted now.
 func (o *Offering) Review() {

@@ -28,6 +28,20 @@ func (o *Offering) Rest() time.Duration {
 	return rest
 }
 
+// Early is how long a process that has just begun is not to be asked for its lists, since another one has said them: until
+// Rest is over, but for lists that take little. A server that ends its sessions, or a capsule that ends itself, is
+// asked no more often than one that stays, and what it said stands meanwhile.
+func (o *Offering) Early() time.Duration {
+	const little = relistPause + relistPause/10
+	rest := o.Rest()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.heard.IsZero() || rest < little {
+		return 0
+	}
+	return max(0, rest-time.Since(o.heard))
+}
+
 // Patience is how long all lists, of any client, wait for the capsule to say for the first time what it offers (SPEC D7a), and whether
 // a stranger has made it. installs is how long its dependencies may be installed before it is started. own says that what is
 // remote is a replica of this Orla.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -31,6 +32,9 @@ const (
 	maxAbsent = 1000
 	// lockWait is how long another process may take to write.
 	lockWait = 5 * time.Second
+	// lockSuffix is the end of the name of the file that is locked for a provider's: nobody waits for the pins of another
+	// one, which may be many (SPEC N2).
+	lockSuffix = ".lock"
 )
 
 // file is what is kept of one provider.
@@ -180,7 +184,7 @@ func (p *Provider) change(replace bool, edit func(*file)) (*file, error) {
 	if p.store.dir == "" {
 		return nil, errors.New("there is no state_dir to keep it in")
 	}
-	unlock, err := lock(filepath.Join(p.store.dir, ".lock"))
+	unlock, err := lock(strings.TrimSuffix(p.path, ".json") + lockSuffix)
 	if err != nil {
 		return nil, err
 	}

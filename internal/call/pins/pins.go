@@ -138,6 +138,7 @@ func (s *Store) Prune(tools []manifest.Tool) {
 			_ = os.Chtimes(path, now, now) // it is tried again at the next reload
 		case !served[k] && age > keptGone && goneSource(path):
 			_ = os.Remove(path) // it is tried again at the next reload
+			_ = os.Remove(filepath.Join(s.dir, k+lockSuffix))
 		}
 	}
 }

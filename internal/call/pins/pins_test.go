@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -461,4 +462,32 @@ func TestN4DigestsOfApprovals(t *testing.T) {
 		t.Error(err)
 	}
 	w.holds("afterwards", texts{"a": "2", "b": "2"}, states{})
+}
+
+// SPEC N2, N4: nobody waits for the pins of another provider, which may be many.
+func TestN2NobodyWaitsForThePinsOfAnother(t *testing.T) {
+	w := newWorld(t, manifest.PinHold)
+	other := w.tool
+	other.Name = "other"
+	if err := os.MkdirAll(w.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.list(texts{"a": "1"})
+	locks, err := filepath.Glob(filepath.Join(w.dir, "*.lock"))
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("%q, %v", locks, err)
+	}
+	held, err := os.OpenFile(locks[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	w.of = w.Of(other)
+	w.holds("while the pins of another are written", texts{"b": "1"}, nil)
+	if w.of.Troubled() {
+		t.Error("they are not stored")
+	}
 }

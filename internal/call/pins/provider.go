@@ -326,6 +326,16 @@ func (p *Provider) stateOf(i item, now Digest) State {
 	return Accepted
 }
 
+// Troubled reports whether what is accepted could not be read or stored, which may be over by the next Compare.
+func (p *Provider) Troubled() bool {
+	if p == nil || !p.store.keeps() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trouble != nil
+}
+
 // Waits reports whether nothing of the provider may be used before its list is known.
 func (p *Provider) Waits() bool {
 	if p == nil {
