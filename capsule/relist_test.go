@@ -14,7 +14,6 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
-	"github.com/orla-project/orla/capsule/offers"
 	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/manifest"
 )
@@ -130,7 +129,7 @@ func TestN4PinsAreStoredWhenTheyCanBe(t *testing.T) {
 					t.Errorf("%d files, %d tools", len(files), len(c.Offers().Tools))
 				}
 			}, func(c *Capsule) {
-				c.offers = offers.New(c.tool, nil, pins.NewStore(dir, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+				c.opts.Pins = pins.NewStore(dir, slog.New(slog.DiscardHandler))
 			})
 		})
 	}

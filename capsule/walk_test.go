@@ -206,7 +206,7 @@ func through(c *Capsule, start func(context.Context, launch.Spec) (stdio.Process
 // logsTo makes the log of a capsule that is not served yet another one.
 func logsTo(c *Capsule, h slog.Handler) {
 	c.log = slog.New(h)
-	c.offers = offers.New(c.tool, c.opts.Lists, nil, c.log)
+	c.offers = offers.New(c.tool, c.opts.Lists, c.opts.Pins, c.log)
 	c.orla = protocol.New(c.tool, c.opts.Version, c.log)
 	c.inputs = clients.NewInputs(c.tool.Name, c.tool.Runtime.MaxMessage, c.log)
 }
