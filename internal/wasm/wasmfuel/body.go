@@ -75,6 +75,7 @@ type scanner struct {
 	nests            int  // for nested loops; see maxNests
 	total, allNests  int  // sums over all functions so far
 	allBranches      int  // sum of the squares of branches
+	allLocals        int  // sum of locals over all functions so far
 	loops, calls     bool // some are reachable
 	wrapped          int  // number of wrapped loops
 
@@ -110,6 +111,10 @@ const (
 // square of each function's branches: a unit was measured as 4 to 25 ns. A Go program of 14 MB has
 // an eighth of it.
 const maxAllBranches = 1_000_000_000
+
+// maxAllLocals bounds the locals of all functions, their parameters among them: a function may have 50 000 of them in a few
+// bytes, and the compiler keeps eight bytes for each until it has compiled the whole module. A Go program of 7 MB has 20 000.
+const maxAllLocals = 8 << 20
 
 // A small module may not take the compiler as long as a large one: it may have someWork units of each kind,
 // and workPerByte more for each of its bytes.
@@ -148,7 +153,8 @@ func (c *scanner) scan(pos, end int, t signature) *Error {
 	c.total += c.weight
 	c.allNests += c.nests
 	c.allBranches += c.branches * c.branches
-	if c.total > maxTotal || c.allNests > c.m.within(maxAllNests) || c.allBranches > c.m.within(maxAllBranches) {
+	c.allLocals += c.locals
+	if c.allLocals > maxAllLocals || c.total > maxTotal || c.allNests > c.m.within(maxAllNests) || c.allBranches > c.m.within(maxAllBranches) {
 		c.r.fail(pos, "the module is too complex to be compiled")
 	}
 	if c.r.err == nil && c.r.more() {

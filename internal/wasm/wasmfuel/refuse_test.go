@@ -135,6 +135,10 @@ var hostile = map[string]struct {
 	"functions with more branches than are compiled in time": {with(main(code(block, empty)+strings.Repeat(code(localGet, 0, brIf, 0), 20_000)+code(end, i32Const, 0)), func(p *program) {
 		p.funcs = slices.Repeat(p.funcs, 3)
 	}), "the module is too complex"},
+	"functions whose locals take gigabytes together": {with(main(code(i32Const, 0)), func(p *program) {
+		p.funcs[0].locals = 40_000
+		p.funcs = slices.Repeat(p.funcs, 250)
+	}), "the module is too complex"},
 	"calls with globals": {with(main(strings.Repeat(code(i32Const, 0, call, 0, drop), 10_000)), func(p *program) {
 		p.globals = slices.Repeat([]string{"\x7f\x01" + code(i32Const, 0, end)}, 1000)
 	}), "too complex"},
