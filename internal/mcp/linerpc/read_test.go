@@ -127,6 +127,7 @@ func TestErrorsOfAnswers(t *testing.T) {
 		{`"out of order"`, jsonrpc.CodeInternalError, `"out of order"`},
 		{`{}`, jsonrpc.CodeInternalError, `{}`},
 		{`{"code":"x"}`, jsonrpc.CodeInternalError, `{"code":"x"}`},
+		{`null`, jsonrpc.CodeInternalError, `null`}, // and no result beside it
 	} {
 		_, answers := hear(t, `{"jsonrpc":"2.0","id":1,"error":`+test.raw+`}`, 1<<20, 1)
 		wire, ok := errors.AsType[*jsonrpc.Error](answers[0].err)

@@ -185,7 +185,7 @@ func ofItsOwn(part json.RawMessage, whole int) json.RawMessage {
 
 func (c *Conn) takeAnswer(m rawjson.Message) {
 	e := event{result: m.Result}
-	if m.Error != nil && !bytes.Equal(m.Error, []byte("null")) {
+	if m.Error != nil && (m.Result == nil || !bytes.Equal(m.Error, []byte("null"))) {
 		e = event{err: errorOf(m.Error)}
 	}
 	id, err := strconv.ParseInt(string(m.ID), 10, 64)
