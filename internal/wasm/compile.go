@@ -55,8 +55,8 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 		c.close(r.ctx)
 		return nil, err
 	}
-	const perByte = 8 // bytes of compiled code per byte of the module
-	c.size = perByte * int64(len(metered))
+	const perByte, more = 16, 512 << 10 // bytes of compiled code, and of what the compiler keeps, per byte of the module, and beside these
+	c.size = perByte*int64(len(metered)) + more
 	c.instance = instance
 	disk.keep(metered)
 	return c, nil

@@ -112,9 +112,10 @@ const (
 // an eighth of it.
 const maxAllBranches = 1_000_000_000
 
-// maxAllLocals bounds the locals of all functions, their parameters among them: a function may have 50 000 of them in a few
-// bytes, and the compiler keeps eight bytes for each until it has compiled the whole module. A Go program of 7 MB has 20 000.
-const maxAllLocals = 8 << 20
+// someLocals bounds the locals of all functions, their parameters among them, beyond one for each byte of the module: a function
+// may have 50 000 of them in a few bytes, and the compiler keeps eight bytes for each for as long as the module is compiled. A Go
+// program of 7 MB has 20 000.
+const someLocals = 64 << 10
 
 // A small module may not take the compiler as long as a large one: it may have someWork units of each kind,
 // and workPerByte more for each of its bytes.
@@ -154,7 +155,7 @@ func (c *scanner) scan(pos, end int, t signature) *Error {
 	c.allNests += c.nests
 	c.allBranches += c.branches * c.branches
 	c.allLocals += c.locals
-	if c.allLocals > maxAllLocals || c.total > maxTotal || c.allNests > c.m.within(maxAllNests) || c.allBranches > c.m.within(maxAllBranches) {
+	if c.allLocals > someLocals+len(c.m.buf) || c.total > maxTotal || c.allNests > c.m.within(maxAllNests) || c.allBranches > c.m.within(maxAllBranches) {
 		c.r.fail(pos, "the module is too complex to be compiled")
 	}
 	if c.r.err == nil && c.r.more() {
