@@ -254,7 +254,7 @@ func (k *keeper) follow(ctx context.Context) {
 		select {
 		case <-rest:
 			if rest = nil; due > 0 {
-				rest, due = k.publish(due, 0)
+				rest, due = k.publish(due, 0, false)
 			}
 		case <-changed:
 			offers, rest, due = k.look(ctx)
@@ -287,14 +287,15 @@ const (
 func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time, due uint64) {
 	began := time.Now()
 	offers = k.of.prepare(ctx.Done())
-	took := time.Since(began) // without what it waits for others
-	rest, due = k.publish(k.in.asked.Add(1), took)
+	took := time.Since(began)                                       // without what it waits for others
+	first := offers.Known && k.in.Catalog().unknown[k.of.tool.Name] // all lists wait for it (SPEC D7a)
+	rest, due = k.publish(k.in.asked.Add(1), took, first)
 	return offers, rest, due
 }
 
 // publish publishes what was wanted as one of asked, after a preparation that took some time. What it returns is look's.
-func (k *keeper) publish(wanted uint64, prepared time.Duration) (rest <-chan time.Time, due uint64) {
-	took, wait := k.in.refresh(wanted)
+func (k *keeper) publish(wanted uint64, prepared time.Duration, first bool) (rest <-chan time.Time, due uint64) {
+	took, wait := k.in.refresh(wanted, first)
 	switch took += prepared; {
 	case wait > 0:
 		return time.After(wait), wanted
@@ -309,15 +310,16 @@ func restAfter(took time.Duration) time.Duration { return min(restFactor*took, m
 
 // refresh publishes what the providers offer now, and returns how long that took. wanted is one of asked. A catalog is made of
 // what all offer, under the lock that reloads, the control socket and the stop need. Where that takes longer than little, it is
-// too early for the next one until restAfter, whichever of the peers changes: then refresh returns how long that is.
-func (s *Supervisor) refresh(wanted uint64) (took, wait time.Duration) {
+// too early for the next one until restAfter, whichever of the peers changes: then refresh returns how long that is. It is not too
+// early for the first lists of a peer.
+func (s *Supervisor) refresh(wanted uint64, first bool) (took, wait time.Duration) {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	if s.published >= wanted {
 		return 0, 0 // a catalog was made meanwhile
 	}
 	began := time.Now()
-	if wait = s.rests.Sub(began); wait > 0 {
+	if wait = s.rests.Sub(began); wait > 0 && !first {
 		return 0, wait
 	}
 	s.publish()

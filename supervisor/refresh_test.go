@@ -128,11 +128,11 @@ func TestN2APeerThatCostsMuchIsLookedAtRarely(t *testing.T) {
 // time, whichever peers change, and what each of them offers is published in the end.
 func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
 	const long, seconds = time.Second, 100
-	inPeers := func(t *testing.T, test func(s *supervisor.Supervisor, a, b *fakePeer, made func() int)) {
+	inPeers := func(t *testing.T, known bool, test func(s *supervisor.Supervisor, a, b *fakePeer, made func() int)) {
 		synctest.Test(t, func(t *testing.T) {
 			var slow atomic.Bool
 			var made atomic.Int32
-			peers := map[string]*fakePeer{"a": newFakePeer("a", peer.Offers{Known: true}), "b": newFakePeer("b", peer.Offers{Known: true})}
+			peers := map[string]*fakePeer{"a": newFakePeer("a", peer.Offers{Known: true}), "b": newFakePeer("b", peer.Offers{Known: known})}
 			s := supervisor.New(supervisor.Options{
 				Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil }},
 				Log:   slog.New(slog.DiscardHandler),
@@ -155,7 +155,7 @@ func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
 		})
 	}
 	t.Run("many", func(t *testing.T) {
-		inPeers(t, func(s *supervisor.Supervisor, _, _ *fakePeer, made func() int) {
+		inPeers(t, true, func(s *supervisor.Supervisor, _, _ *fakePeer, made func() int) {
 			for began := time.Now(); time.Since(began) < seconds*long; time.Sleep(long / 50) {
 				s.Refresh() // for any peer
 			}
@@ -165,7 +165,7 @@ func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
 		})
 	})
 	t.Run("another one", func(t *testing.T) {
-		inPeers(t, func(s *supervisor.Supervisor, a, b *fakePeer, made func() int) {
+		inPeers(t, true, func(s *supervisor.Supervisor, a, b *fakePeer, made func() int) {
 			a.offer(peer.Offers{Known: true, Tools: listed("one")})
 			time.Sleep(2 * long)
 			b.offer(peer.Offers{Known: true, Tools: listed("two")})
@@ -180,6 +180,22 @@ func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
 			time.Sleep(30 * long)
 			if n := made(); n != 2 {
 				t.Errorf("%d catalogs in the end", n)
+			}
+		})
+	})
+	t.Run("first lists", func(t *testing.T) {
+		inPeers(t, false, func(s *supervisor.Supervisor, a, b *fakePeer, made func() int) {
+			a.offer(peer.Offers{Known: true, Tools: listed("one")})
+			time.Sleep(2 * long)
+			b.offer(peer.Offers{Known: true, Tools: listed("two")})
+			time.Sleep(2 * long)
+			if n := made(); n != 2 || s.Catalog().Of("two") == "" || !s.Catalog().Known() {
+				t.Errorf("%d catalogs in 4 s", n)
+			}
+			b.offer(peer.Offers{Known: true, Tools: listed("three")})
+			time.Sleep(2 * long)
+			if n := made(); n != 2 {
+				t.Errorf("%d catalogs in 6 s", n)
 			}
 		})
 	})

@@ -3,7 +3,6 @@ package grpc
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -12,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/outbound"
 )
@@ -86,11 +84,8 @@ func (t *Tool) broken(status *connect.Error, c auth.Credentials) *fault.Error {
 // maxWords bounds how much of a service's error message is used, in bytes.
 const maxWords = 512
 
-// words returns the beginning of a service's text, on one line.
-func words(text string) string {
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	return brief.Cut(text, maxWords)
-}
+// words returns the beginning of a service's text, on one line and without control characters.
+func words(text string) string { return outbound.Words(text, maxWords) }
 
 // The type of google.rpc.RetryInfo, and its one field, a google.protobuf.Duration.
 const (
