@@ -397,6 +397,9 @@ func TestN4PinsOfWhatIsGoneAreCollected(t *testing.T) {
 			if (err == nil) != c.kept {
 				t.Fatalf("%v, want it kept: %v", err, c.kept)
 			}
+			if locks, _ := filepath.Glob(filepath.Join(w.dir, "*.lock")); (len(locks) == 1) != c.kept {
+				t.Errorf("there are the locks %q", locks)
+			}
 			if c.served && time.Since(info.ModTime()) > time.Hour {
 				t.Error("it is not noted that it is served")
 			}
