@@ -2,8 +2,6 @@ package arguments
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,7 +19,7 @@ const maxSecrets = 256 << 10
 // The error says that a file cannot be read, or that there are too many to look for.
 func Secrets(cfg *config.Loaded, tools []supervisor.Served, store *secret.Store) ([]secret.Value, error) {
 	all := &found{seen: map[secret.Value]bool{}}
-	for _, path := range secretFiles(cfg) {
+	for _, path := range cfg.SecretFiles() {
 		text, err := config.ReadSmall(path)
 		if err != nil {
 			return nil, fmt.Errorf("a secret cannot be hidden: %w", err)
@@ -77,27 +75,6 @@ func (f *found) addFile(text string) {
 			}
 		}
 	}
-}
-
-// secretFiles returns the files of a configuration that hold secrets.
-func secretFiles(cfg *config.Loaded) (paths []string) {
-	add := func(path, credential string) {
-		switch dir := os.Getenv("CREDENTIALS_DIRECTORY"); {
-		case credential != "" && dir != "" && credential == filepath.Base(credential):
-			paths = append(paths, filepath.Join(dir, credential))
-		case path != "" && !filepath.IsAbs(path):
-			paths = append(paths, filepath.Join(filepath.Dir(cfg.File), path))
-		case path != "":
-			paths = append(paths, path)
-		}
-	}
-	for _, t := range cfg.Auth.Tokens {
-		add(t.File, t.Credential)
-	}
-	add(cfg.Approvals.Webhook.SecretFile, cfg.Approvals.Webhook.SecretCredential)
-	add(cfg.ConsoleSecretFile(), "")
-	add(cfg.Tracing.HeadersFile, "")
-	return paths
 }
 
 // reference is a secret that a manifest refers to.

@@ -20,7 +20,7 @@ func (c *Config) paths() map[string]*string {
 
 // morePaths returns the paths in sections and lists.
 func (c *Config) morePaths() []*string {
-	list := []*string{&c.Tracing.HeadersFile, &c.Approvals.Webhook.SecretFile}
+	list := []*string{&c.Tracing.HeadersFile, &c.Approvals.Webhook.SecretFile, &c.Auth.OAuth.ClientSecret}
 	for i := range c.Auth.Tokens {
 		list = append(list, &c.Auth.Tokens[i].File)
 	}
@@ -30,6 +30,28 @@ func (c *Config) morePaths() []*string {
 		}
 	}
 	return list
+}
+
+// SecretFiles returns the files, absolute, that the configuration names and that hold secrets.
+func (c *Loaded) SecretFiles() (paths []string) {
+	add := func(path, credential string) {
+		switch dir := os.Getenv("CREDENTIALS_DIRECTORY"); {
+		case credential != "" && dir != "" && credential == filepath.Base(credential):
+			path = filepath.Join(dir, credential)
+		case path == "":
+			return
+		case !filepath.IsAbs(path):
+			path = filepath.Join(filepath.Dir(c.File), path)
+		}
+		paths = append(paths, Absolute(path))
+	}
+	for _, t := range c.Auth.Tokens {
+		add(t.File, t.Credential)
+	}
+	add(c.Approvals.Webhook.SecretFile, c.Approvals.Webhook.SecretCredential)
+	add(c.ConsoleSecretFile(), "")
+	add(c.Tracing.HeadersFile, "")
+	return paths
 }
 
 // locate replaces ~ in every path by the home. A relative path in the configuration file is relative to

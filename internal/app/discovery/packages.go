@@ -78,15 +78,14 @@ func MachineOf(cfg *config.Loaded, home string) permission.Machine {
 	if home != "" {
 		add(filepath.Join(home, ".orla"))
 	}
-	add(cfg.File, cfg.LogFile, cfg.K8sKubeconfig, cfg.Tracing.HeadersFile, cfg.Approvals.Webhook.SecretFile)
+	add(cfg.File, cfg.LogFile, cfg.K8sKubeconfig)
+	add(cfg.SecretFiles()...)
+	add(os.Getenv("CREDENTIALS_DIRECTORY"))
 	if path := cfg.AuditPath(); filepath.IsAbs(path) { // and not the journal
 		add(path)
 	}
 	if cfg.Socket != config.NoSocket {
 		add(cfg.Socket)
-	}
-	for _, token := range cfg.Auth.Tokens {
-		add(token.File)
 	}
 	m.Programs = programs()
 	return m

@@ -121,6 +121,33 @@ func TestM7FilesOfOrlaItself(t *testing.T) {
 	}
 }
 
+// SPEC M7: a relative path of a secret is one in the folder of orla.yaml, wherever Orla was started.
+func TestM7SecretFilesOfOrlaThatAreRelative(t *testing.T) {
+	p := newProject(t)
+	t.Setenv("CREDENTIALS_DIRECTORY", p.dir+"/credentials")
+	p.configure("tracing: {headers_file: headers}\napprovals: {webhook: {url: 'https://example.com/x', secret_file: ./hook}}\n" +
+		"auth: {tokens: [{name: a, file: secrets/token}, {name: b, credential: of-b}], oauth: {issuer: 'https://login.example.com', public_url: 'https://orla.example.com', " +
+		"console_client_id: x, console_client_secret_file: client}}\n")
+	l := &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home")}
+	cfg, err := l.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := discovery.MachineOf(cfg, l.Home)
+	for _, name := range []string{"headers", "hook", "secrets/token", "client", "credentials", "credentials/of-b"} {
+		if path := filepath.Join(p.dir, name); !slices.Contains(m.Private, path) {
+			t.Errorf("%s is not one of %v", name, m.Private)
+		}
+	}
+	p.configure("auth: {oauth: {issuer: 'https://login.example.com', public_url: 'https://orla.example.com', console_client_id: x, console_client_secret_file: ~/client}}\n")
+	if cfg, err = l.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if path := filepath.Join(l.Home, "client"); !slices.Contains(discovery.MachineOf(cfg, l.Home).Private, path) {
+		t.Errorf("%s is not one of Orla's files", path)
+	}
+}
+
 // SPEC M7: the folders of programs and of what they keep are those of PATH and of caches, however they are named.
 func TestM7FoldersOfPrograms(t *testing.T) {
 	p := newProject(t)
