@@ -187,7 +187,7 @@ func (s *Session) HasSecret(ctx context.Context, entry *lockfile.Package) bool {
 
 // IsThere reports whether the folder of an entry has the record of it.
 func (s *Session) IsThere(entry lockfile.Package) bool {
-	record, err := lockfile.ReadRecord(s.folder(entry.Name, entry.Version))
+	record, err := s.store.record(entry.Name, entry.Version)
 	return err == nil && record.Matches(&entry)
 }
 

@@ -72,6 +72,9 @@ func (c *Candidate) put(ctx context.Context) error {
 	if err := s.isOwn(c.Entry.Name); err != nil {
 		return err
 	}
+	if err := ownFolder(s.folder(c.Entry.Name, c.Entry.Version), c.Entry.Name+" "+c.Entry.Version); err != nil {
+		return err
+	}
 	if err := c.secret(ctx); err != nil {
 		return errors.Join(err, c.secretBack())
 	}

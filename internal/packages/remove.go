@@ -39,6 +39,9 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 		next.Remove(name, entry.Version)
 		if !slices.Contains(removed, entry.Version) {
 			if dir := s.folder(name, entry.Version); exists(dir) {
+				if err := ownFolder(dir, name+" "+entry.Version); err != nil {
+					return nil, err
+				}
 				return nil, fmt.Errorf("%s has no record of an installation (%s) and may be a tool of your own; move it away or remove it yourself first", dir, lockfile.RecordName)
 			}
 			removed = append(removed, entry.Version)
@@ -211,7 +214,7 @@ func (s Store) grantsMore(entry lockfile.Package) string {
 
 func (s Store) differs(ctx context.Context, entry lockfile.Package) string {
 	dir := filepath.Join(s.Dir, entry.Name, entry.Version)
-	record, err := lockfile.ReadRecord(dir)
+	record, err := s.record(entry.Name, entry.Version)
 	switch {
 	case !exists(dir):
 		return "it is not installed"

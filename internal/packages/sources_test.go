@@ -241,6 +241,46 @@ func TestM4NoLinkOfANameIsFollowed(t *testing.T) {
 	look("a first install")
 }
 
+// SPEC M4, M5: a link in the place of a version is said by verify, and neither followed, replaced nor removed.
+func TestM4NoLinkOfAVersionIsFollowed(t *testing.T) {
+	p := newProject(t)
+	p.must(p.install(p.source("say", "1.0.0", "")))
+	dir, elsewhere := filepath.Join(p.store.Dir, "say", "1.0.0"), filepath.Join(p.dir, "elsewhere")
+	p.must(errors.Join(os.Rename(dir, elsewhere), os.Symlink("../../elsewhere", dir)))
+	const want = "is not a folder but a link"
+	list, err := p.store.Verify(t.Context())
+	if err != nil || len(list) != 1 || !strings.Contains(list[0].Problem, want) {
+		t.Errorf("verify says %v, %v", list, err)
+	}
+	for what, do := range map[string]func(s *packages.Session) error{
+		"an uninstall": func(s *packages.Session) error { _, err := s.Remove(t.Context(), "say", ""); return err },
+		"an install": func(s *packages.Session) error {
+			c, err := s.Local(t.Context(), p.source("say", "1.0.0", ""))
+			if err != nil {
+				return err
+			}
+			return c.Install(t.Context(), packages.Consent{})
+		},
+		"an install of what the lock has": func(s *packages.Session) error {
+			c, err := s.Locked(t.Context(), s.Lock.Packages[0])
+			if err != nil {
+				return err
+			}
+			return c.Install(t.Context(), packages.Consent{})
+		},
+		"the choice of the version": func(s *packages.Session) error { return s.Use(t.Context(), "say", "1.0.0") },
+	} {
+		if err := p.do(do); err == nil {
+			t.Errorf("%s succeeds", what)
+		} else if !strings.Contains(err.Error(), want) && !strings.HasPrefix(what, "the choice") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if target, err := os.Readlink(dir); err != nil || target != "../../elsewhere" || !exists(filepath.Join(elsewhere, lockfile.RecordName)) {
+			t.Fatalf("after %s: the link leads to %q, %v", what, target, err)
+		}
+	}
+}
+
 // SPEC S2: what is in the place of the lock of installs is neither waited for nor followed.
 func TestS2WhatIsInPlaceOfTheLockOfInstalls(t *testing.T) {
 	p := newProject(t)

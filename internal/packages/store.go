@@ -122,7 +122,11 @@ func removeEmpty(dir string) { _ = syscall.Rmdir(dir) }
 // isOwn returns an error if the folder of a package is something else, such as a link: a repository can have one of that
 // name, and what it leads to is not Orla's to change.
 func (s *Session) isOwn(name string) error {
-	dir := filepath.Join(s.store.Dir, name)
+	return ownFolder(filepath.Join(s.store.Dir, name), "package "+name)
+}
+
+// ownFolder returns an error if something else than a folder is where what belongs: no link is followed there, or removed.
+func ownFolder(dir, what string) error {
 	info, err := os.Lstat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -130,9 +134,18 @@ func (s *Session) isOwn(name string) error {
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return fmt.Errorf("%s is not a folder but a link or a file, and package %s belongs there; rename or remove it first", dir, name)
+		return fmt.Errorf("%s is not a folder but a link or a file, and %s belongs there; rename or remove it first", dir, what)
 	}
 	return nil
+}
+
+// record reads the record of a version. A link in the place of its folder has none: nothing is served from there.
+func (s Store) record(name, version string) (lockfile.Record, error) {
+	dir := filepath.Join(s.Dir, name, version)
+	if err := ownFolder(dir, name+" "+version); err != nil {
+		return lockfile.Record{}, err
+	}
+	return lockfile.ReadRecord(dir)
 }
 
 // isFolder returns an error if packages are not made in a folder: a repository can have a link there, to a folder with
