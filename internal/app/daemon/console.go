@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/decisions"
 	"github.com/orla-project/orla/internal/app/listen"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/console"
 	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
@@ -113,7 +114,9 @@ func (s *server) asVisitor(ctx context.Context, v console.Visit) context.Context
 	if v.Token != "" {
 		who.Roles = s.current().ConsoleRoles(v.Name, v.Groups)
 	}
-	return control.WithCaller(decisions.With(ctx, who), callerOf(v.Guest))
+	by := callerOf(v.Guest)
+	ctx = s.http.Working.In(ctx, turns.Owner{Caller: by.Name, Session: v.Session})
+	return control.WithCaller(decisions.With(ctx, who), by)
 }
 
 // ConsoleLink implements control.Backend.

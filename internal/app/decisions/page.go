@@ -17,6 +17,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/call/approvals/passkey"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 const (
@@ -164,7 +165,35 @@ func (d *Decisions) Page(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-	return mux
+	return inTurn(mux)
+}
+
+const (
+	// answerMoments is about how many moments the largest answers take to be made.
+	answerMoments = 500
+	// bytesAMoment is about how many bytes of a request can be read and decoded in a moment, and mostBytes how many one may have.
+	bytesAMoment, mostBytes = 10 << 10, 4 << 20
+)
+
+// inTurn has next make answers in the turn of whoever asks (SPEC N2). What is read for streams, logs and the check of the audit log, which
+// may be much, is read in turns of its own, piece by piece.
+func inTurn(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		moments := answerMoments
+		switch {
+		case r.URL.Path == "/v1/logs", r.URL.Path == "/v1/watch":
+			next.ServeHTTP(w, r)
+			return
+		case r.Method == http.MethodPost:
+			moments = 1 + int(min(uint64(r.ContentLength), mostBytes)/bytesAMoment) // below 0 is not known
+		}
+		end, err := turns.Begin(r.Context(), moments)
+		if err != nil {
+			return // the browser has left
+		}
+		defer end()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // rolesFor returns the roles of which a request needs one that decides nothing. What is not known is for nobody.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // ParseKey reads a public key, as key.pub has it.
@@ -341,6 +343,8 @@ func (s Selection) has(l *Line) bool {
 // none, and for one that is longer than lines are, of which each gets the beginning. It stops when ctx ends, with
 // its cause.
 func eachLine(ctx context.Context, r io.Reader, follow bool, each func(line []byte, whole bool)) error {
+	r, end := turns.Pieces(ctx, r)
+	defer end()
 	in := bufio.NewReaderSize(r, 2*maxLine)
 	var held []byte // the beginning of a line whose end is waited for
 	for tries := 0; ; {

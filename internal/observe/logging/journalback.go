@@ -18,6 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/systemd"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/observe/history"
 )
 
@@ -45,12 +46,11 @@ func ReadJournal(ctx context.Context, q history.Query, last int, kept []history.
 			})
 		}
 		newest := func() []history.Line {
-			select {
-			case counting <- struct{}{}:
-				defer func() { <-counting }() // not when they have been taken: that may be slow
-			case <-ctx.Done():
+			done, ok := count(ctx)
+			if !ok {
 				return nil
 			}
+			defer done() // not when they have been taken: that may be slow
 			all := slices.Collect(merged(slices.Values(turned(entries, last)), kept))
 			return all[max(0, len(all)-last):]
 		}
@@ -145,6 +145,8 @@ func merged(lines iter.Seq[history.Line], kept []history.Line) iter.Seq[history.
 // readEntries passes on the entries of the journal in r, which journalctl has printed, if Orla has written them, until
 // yield reports false.
 func readEntries(ctx context.Context, r io.Reader, own systemd.Writer, yield func(history.Line) bool) {
+	r, end := turns.Pieces(ctx, r)
+	defer end()
 	in := bufio.NewReaderSize(io.LimitReader(r, maxUnpacked), maxEntry)
 	for ctx.Err() == nil {
 		raw, err := nextLine(in)

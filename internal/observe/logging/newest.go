@@ -5,28 +5,37 @@ import (
 	"context"
 	"slices"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/observe/history"
 )
 
 const (
 	// maxHeld bounds the bytes of the newest lines, which are held until all are known.
 	maxHeld = 16 << 20
-	// maxCounting bounds who looks for the newest lines at once. Others wait.
+	// maxCounting bounds who looks for the newest lines at once. Others wait, and callers take turns.
 	maxCounting = 2
 )
 
-// counting holds one for each that looks for the newest lines.
-var counting = make(chan struct{}, maxCounting)
+// counting has a place for each that looks for the newest lines.
+var counting = turns.NewQueue(maxCounting, 1)
+
+// count takes a place of counting, which done gives back. It is not ok if ctx ends before.
+func count(ctx context.Context) (done func(), ok bool) {
+	owner := turns.OwnerIn(ctx)
+	if counting.Take(ctx, owner) != nil {
+		return nil, false
+	}
+	return func() { counting.Give(owner) }, true
+}
 
 // newest returns the last lines that q selects of a log file, those that it was rotated to and kept, oldest first. It
 // reads the newest file first, and no older ones than it needs.
 func newest(ctx context.Context, path string, q history.Query, last int, kept []history.Line) []history.Line {
-	select {
-	case counting <- struct{}{}:
-		defer func() { <-counting }()
-	case <-ctx.Done():
+	done, ok := count(ctx)
+	if !ok {
 		return nil
 	}
+	defer done()
 	files := openLog(path)
 	if files == nil {
 		return kept[max(0, len(kept)-last):]

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/observe/history"
 )
 
@@ -131,6 +132,8 @@ func linesFrom(ctx context.Context, file *os.File, size int64, since time.Time) 
 
 // read passes on the lines of r from a time on. It reports false if yield does.
 func read(ctx context.Context, r io.Reader, since time.Time, yield func(history.Line) bool) bool {
+	r, end := turns.Pieces(ctx, r)
+	defer end()
 	in := bufio.NewReaderSize(r, maxReadLine)
 	for ctx.Err() == nil {
 		raw, err := nextLine(in)

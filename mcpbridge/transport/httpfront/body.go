@@ -37,7 +37,7 @@ func (h *Front) readBody(w http.ResponseWriter, r *http.Request, from sender) (_
 		_, err = io.ReadFull(r.Body, raw)
 	} else {
 		account = budget.NewAccount(h.bridge.Requests(), from.owner)
-		body := &arriving{inTurn{ReadCloser: http.MaxBytesReader(w, r.Body, limit), ctx: r.Context(), working: h.working, owner: from.owner}, h.Limits.Room, account}
+		body := &arriving{inTurn{ReadCloser: http.MaxBytesReader(w, r.Body, limit), ctx: r.Context(), working: h.Working, owner: from.owner}, h.Limits.Room, account}
 		if err = account.Grow(r.Context(), r.ContentLength, h.Limits.Room); err == nil { // nothing is read before
 			raw, err = readAll(body, r.ContentLength)
 		}

@@ -64,7 +64,7 @@ func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 }
 
 // serveCaller has next serve the request of a caller. For a POST with JSON, next takes a place of
-// h.working. Other requests wait for their turn in h.light.
+// h.Working. Other requests wait for their turn in h.light.
 func (h *Front) serveCaller(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	h.bridge.Admitted(r.Context(), subject(r))
 	post := r.Method == http.MethodPost

@@ -101,7 +101,7 @@ type Front struct {
 	// Limits may be changed before the first request.
 	Limits   Limits
 	openings *turns.Queue // bounds the sessions that begin at once
-	working  *turns.Queue // bounds a caller's requests to half of the processors while others have some too
+	Working  *turns.Queue // bounds a caller's requests, of other handlers too, to half of the processors while others have some
 	light    *turns.Queue // of the requests that take no place of working; see newLight
 	draining atomic.Bool
 	calls    budget.Counter // requests that end by themselves: POSTs, but for subscriptions
@@ -109,7 +109,7 @@ type Front struct {
 
 // New returns a bridge's HTTP front.
 func New(b *mcpbridge.Bridge, settings Settings) *Front {
-	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: legacysse.New(b), Limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment), light: newLight()}
+	h := &Front{bridge: b, log: b.Log(), mux: http.NewServeMux(), sse: legacysse.New(b), Limits: defaultLimits(), openings: turns.NewQueue(maxOpenings, 0), Working: turns.NewAging(turns.NoLimit, max(1, runtime.NumCPU()/2), moment), light: newLight()}
 	h.sessions = newSessions()
 	h.Configure(settings)
 	h.mux.HandleFunc("GET /healthz", h.health)
@@ -319,7 +319,7 @@ func (h *Front) workOn(ctx context.Context, from turns.Owner, body []byte) (*tur
 	if wire.IsBatch(body) {
 		each = batchAMoment
 	}
-	return h.working.TakeLonger(ctx, from, 1+len(body)/each)
+	return h.Working.TakeLonger(ctx, from, 1+len(body)/each)
 }
 
 // serveSSE serves the transport of 2024-11-05.

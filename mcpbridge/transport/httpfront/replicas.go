@@ -55,13 +55,13 @@ func (h *Front) newID(caller string, says wire.Declared) string {
 func (h *Front) passInTurn(w http.ResponseWriter, r *http.Request, to string) {
 	if r.Method == http.MethodPost { // others have had their turn
 		owner := client.OwnerOf(subject(r), "", hostOf(r))
-		place, err := h.working.TakeBriefly(r.Context(), owner)
+		place, err := h.Working.TakeBriefly(r.Context(), owner)
 		if err != nil {
 			return // the client has left
 		}
 		defer place.Give()
 		r = r.WithContext(r.Context()) // a copy: the server looks at its own body
-		r.Body = &inTurn{ReadCloser: r.Body, ctx: r.Context(), working: h.working, owner: owner}
+		r.Body = &inTurn{ReadCloser: r.Body, ctx: r.Context(), working: h.Working, owner: owner}
 	}
 	h.pass(w, r, to, nil)
 }

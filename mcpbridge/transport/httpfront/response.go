@@ -87,7 +87,7 @@ type response struct {
 	opened  bool          // it begins a session; the handler's own
 	guarded bool          // Front.guarded sees to the request's turn; the handler's own
 	unread  atomic.Bool   // the request has a large body, of which nothing was read
-	place   *turns.Brief  // of Front.working; nil for none
+	place   *turns.Brief  // of Front.Working; nil for none
 	small   smallAnswer
 
 	mu      sync.Mutex // serialises writes; guards the fields that follow

@@ -16,7 +16,7 @@ const strangers = "\x00"
 const lightEach = 8
 
 // newLight returns the queue of the light requests, which are refused or answered at once and take
-// no place of Front.working. The queues are separate so that a health check does not count as
+// no place of Front.Working. The queues are separate so that a health check does not count as
 // another caller that is active.
 func newLight() *turns.Queue { return turns.NewQueue(lightEach*runtime.NumCPU(), 0) }
 
@@ -33,7 +33,7 @@ func (h *Front) waitTurn(r *http.Request, as turns.Owner) {
 // atOnce is the time within which a POST counts as answered at once. An answer of a capsule takes longer.
 const atOnce = moment / 40
 
-// worked gives back a POST's place of Front.working. While other callers are active, a POST that was
+// worked gives back a POST's place of Front.Working. While other callers are active, a POST that was
 // answered at once is a light request as well, and one with a large answer counts for as long as that takes
 // to make and write: its client may have hung up at its first bytes. Who has begun a session is that session from now on, and
 // does not count as another caller beside it.

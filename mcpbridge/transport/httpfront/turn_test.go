@@ -78,12 +78,12 @@ func (o otherReplica) Pass(w http.ResponseWriter, r *http.Request, _ string, _ *
 func TestN2APassedMessageWaitsForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &sentFront{Front: New(newBridge(), Settings{Verify: aToken, Loopback: true})}
-		f.working = turns.NewAging(turns.NoLimit, 1, moment)
+		f.Working = turns.NewAging(turns.NoLimit, 1, moment)
 		o := otherReplica{read: make(chan int, 2)}
 		f.Share(o)
 		const moments = 10
 		for _, caller := range []string{"ann", "bob"} {
-			place, err := f.working.TakeLonger(t.Context(), turns.Owner{Caller: caller}, moments)
+			place, err := f.Working.TakeLonger(t.Context(), turns.Owner{Caller: caller}, moments)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,68 @@
+package turns
+
+import (
+	"context"
+	"io"
+)
+
+// pieceBytes is how much is read in a turn: what is done with it takes about a moment.
+const pieceBytes = 64 << 10
+
+// ownKey is the key of an own in a context.
+type ownKey struct{}
+
+// own is whose work is done in a context, and the Queue in which that waits.
+type own struct {
+	queue *Queue
+	owner Owner
+}
+
+// In returns a context in which work of an owner waits in a Queue that NewAging returned: see Begin and Pieces.
+func (q *Queue) In(ctx context.Context, owner Owner) context.Context {
+	return context.WithValue(ctx, ownKey{}, own{q, owner})
+}
+
+// OwnerIn returns whose work is done in a context of Queue.In; the zero Owner in any other.
+func OwnerIn(ctx context.Context) Owner {
+	o, _ := ctx.Value(ownKey{}).(own)
+	return o.owner
+}
+
+// Begin waits for the turn of work that takes about so many moments, until ctx ends; its error is ctx's cause. end has to be called. It
+// does nothing if ctx is not one of Queue.In.
+func Begin(ctx context.Context, moments int) (end func(), err error) {
+	o, ok := ctx.Value(ownKey{}).(own)
+	if !ok {
+		return func() {}, nil
+	}
+	place, err := o.queue.TakeLonger(ctx, o.owner, moments)
+	if err != nil {
+		return nil, err
+	}
+	return place.Give, nil
+}
+
+// Pieces returns a reader of r for work of unknown length. Each piece is read in a turn as of Begin, which lasts until the next one is
+// read, or end is called.
+func Pieces(ctx context.Context, r io.Reader) (in io.Reader, end func()) {
+	p := &pieces{ctx: ctx, r: r, end: func() {}}
+	return p, func() { p.end() }
+}
+
+type pieces struct {
+	ctx context.Context // for Read, which takes none
+	r   io.Reader
+	end func() // of the turn of the last piece
+}
+
+// Read implements io.Reader.
+func (p *pieces) Read(to []byte) (int, error) {
+	p.end()
+	p.end = func() {}
+	end, err := Begin(p.ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	p.end = end
+	return p.r.Read(to[:min(len(to), pieceBytes)])
+}

@@ -1,0 +1,80 @@
+package turns_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
+)
+
+// N2: who reads much reads it piece by piece, each in turn, and what is done with a piece belongs to its turn.
+func TestN2PiecesAreReadInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const moment, size = 2 * time.Millisecond, 1 << 20
+		q := turns.NewAging(turns.NoLimit, 1, moment)
+		ann := turns.Owner{Caller: "ann", Session: "1"}
+		for _, other := range []turns.Owner{ann, {Caller: "bob"}} { // ann has what she may have beside bob
+			place, err := q.TakeLonger(t.Context(), other, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer place.Give()
+		}
+		ctx := q.In(t.Context(), ann)
+		began := time.Now()
+		in, end := turns.Pieces(ctx, strings.NewReader(strings.Repeat("x", size)))
+		n, err := in.Read(make([]byte, size))
+		if err != nil || n > size/4 || time.Since(began) < 10*moment {
+			t.Fatalf("the first piece has %d bytes, and comes after %v: %v", n, time.Since(began), err)
+		}
+		busy := q.In(t.Context(), turns.Owner{Caller: "ann", Session: "2"})
+		begins := func() bool {
+			ctx, cancel := context.WithTimeout(busy, moment/2)
+			defer cancel()
+			end, err := turns.Begin(ctx, 1)
+			if err == nil {
+				end()
+			}
+			return err == nil
+		}
+		if begins() {
+			t.Error("another session of the caller works beside the first piece")
+		}
+		began = time.Now()
+		if more, err := io.Copy(io.Discard, in); err != nil || int(more)+n != size || time.Since(began) > 0 {
+			t.Errorf("%d bytes follow after %v: %v", more, time.Since(began), err)
+		}
+		end()
+		if !begins() {
+			t.Error("the last turn does not end")
+		}
+		left, leave := context.WithCancelCause(ctx)
+		leave(io.ErrClosedPipe)
+		in, end = turns.Pieces(left, strings.NewReader("x"))
+		defer end()
+		place, err := q.TakeLonger(t.Context(), ann, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer place.Give()
+		if n, err := in.Read(make([]byte, 1)); err != io.ErrClosedPipe {
+			t.Errorf("who has left gets %d bytes: %v", n, err)
+		}
+	})
+}
+
+// Where nobody takes turns, nothing waits.
+func TestPiecesWithoutTurns(t *testing.T) {
+	in, end := turns.Pieces(t.Context(), strings.NewReader("all of it"))
+	defer end()
+	if text, err := io.ReadAll(in); string(text) != "all of it" || err != nil {
+		t.Errorf("%q %v", text, err)
+	}
+	if got := turns.OwnerIn(t.Context()); got != (turns.Owner{}) {
+		t.Errorf("it belongs to %v", got)
+	}
+}
