@@ -116,6 +116,12 @@ func (b *backend) Call(_ context.Context, by control.Caller, tool string, argume
 	if tool == "asks" && client != nil {
 		return asks(client, arguments)
 	}
+	if tool == "who" && client != nil {
+		return json.RawMessage(fmt.Sprintf(`{"session":%q}`, client.Session())), nil
+	}
+	if tool == "many" && client != nil {
+		return asksMany(client)
+	}
 	if tool != "weather" {
 		return nil, fault.New(fault.UnsupportedTool, "there is no tool %q", tool)
 	}

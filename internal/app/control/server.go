@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control/looks"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 const (
@@ -73,7 +74,7 @@ func New(opts Options) *Server {
 	if err != nil {
 		opts.Log.Warn("the control socket is not kept", "err", err)
 	}
-	return &Server{opts: opts, wake: make(chan struct{}, 1), before: before, looks: looks.New(tools{opts.Backend})}
+	return &Server{opts: opts, wake: make(chan struct{}, 1), before: before, looks: looks.New(tools{opts.Backend}), questions: questions{places: turns.NewShares(maxQuestions)}}
 }
 
 // Point sets the socket to serve on. If that fails, the server tries again from time to time. tried is

@@ -36,43 +36,36 @@ type QuestionAnswer struct {
 	Content json.RawMessage `json:"content,omitempty" jsonschema:"With accept, an object as the question's requestedSchema has it."`
 }
 
-// maxQuestions bounds the questions that wait for an answer.
-const maxQuestions = 64
+// maxQuestions bounds the questions that wait for an answer. A browser has a quarter at most.
+const maxQuestions = 256
 
-// questions are those that wait for an answer. The zero value is ready.
+// questions are those that wait for an answer.
 type questions struct {
-	mu   sync.Mutex // guards open
-	open map[string]chan json.RawMessage
+	places *turns.Shares // of maxQuestions
+	open   sync.Map      // of chan json.RawMessage, by their ids
 }
 
-// ask opens a question; nil if there are too many.
-func (q *questions) ask() (id string, answer chan json.RawMessage) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.open) >= maxQuestions {
+// ask opens a question; nil if there are too many. Otherwise the place is to be given back.
+func (q *questions) ask(of turns.Owner) (id string, answer chan json.RawMessage) {
+	if !q.places.Try(of, 1) {
 		return "", nil
 	}
-	if q.open == nil {
-		q.open = map[string]chan json.RawMessage{}
-	}
 	id, answer = rand.Text(), make(chan json.RawMessage, 1)
-	q.open[id] = answer
+	q.open.Store(id, answer)
 	return id, answer
 }
 
 // take closes a question. It returns nil if that was done before.
 func (q *questions) take(id string) chan json.RawMessage {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	answer := q.open[id]
-	delete(q.open, id)
+	open, _ := q.open.LoadAndDelete(id)
+	answer, _ := open.(chan json.RawMessage)
 	return answer
 }
 
 // caller is the peer.Client of a call whose answer is a stream.
 type caller struct {
 	asking *questions
-	by     string
+	owner  turns.Owner // whose session is that of the browser, if there is one
 
 	mu   sync.Mutex // guards the fields that follow, and the order of lines
 	w    http.ResponseWriter
@@ -99,10 +92,10 @@ func (c *caller) write(event CallEvent, last bool) {
 }
 
 // Session implements peer.Client.
-func (*caller) Session() string { return Page }
+func (c *caller) Session() string { return c.owner.Session }
 
 // Owner implements peer.Client.
-func (c *caller) Owner() turns.Owner { return turns.Owner{Caller: c.by, Session: Page} }
+func (c *caller) Owner() turns.Owner { return c.owner }
 
 // Hears implements peer.Client.
 func (*caller) Hears() bool { return true }
@@ -134,12 +127,13 @@ func (c *caller) Ask(ctx context.Context, method string, params json.RawMessage)
 	if rawjson.Get(rawjson.Get(params, "_meta"), "orla/name") != nil {
 		return refused("the console cannot decide about approvals")
 	}
-	id, answer := c.asking.ask()
+	id, answer := c.asking.ask(c.owner)
 	if answer == nil {
 		return refused("too many questions wait for an answer")
 	}
 	defer func() {
 		c.asking.take(id)
+		c.asking.places.Give(c.owner, 1)
 		c.write(CallEvent{Answered: id}, false)
 	}()
 	c.write(CallEvent{Question: Question{ID: id, Params: params}}, false)
@@ -156,7 +150,7 @@ func (s *Server) callStreaming(w http.ResponseWriter, r *http.Request, by Caller
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush() // then the first line tells
-	c := &caller{asking: &s.questions, by: by.Name, w: w}
+	c := &caller{asking: &s.questions, owner: turns.Owner{Caller: by.Name, Session: Page + " " + turns.OwnerIn(r.Context()).Session}, w: w}
 	result, err := s.opts.Backend.Call(r.Context(), by, r.PathValue("name"), asked.Arguments, c)
 	if err != nil {
 		c.write(CallEvent{Error: *asError(err)}, true)

@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
@@ -27,6 +29,24 @@ func asks(client peer.Client, params json.RawMessage) (json.RawMessage, error) {
 		said = json.RawMessage(fmt.Sprintf("%q", err))
 	}
 	return json.RawMessage(`{"said":` + string(said) + `}`), nil
+}
+
+// asksMany asks as many questions at once as one browser may have open, and one more.
+func asksMany(client peer.Client) (json.RawMessage, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var asking sync.WaitGroup
+	refused := make(chan struct{})
+	for range 65 {
+		asking.Go(func() {
+			if _, err := client.Ask(ctx, "elicitation/create", json.RawMessage(`{}`)); ctx.Err() == nil && err != nil {
+				refused <- struct{}{}
+			}
+		})
+	}
+	<-refused
+	cancel()
+	asking.Wait()
+	return json.RawMessage(`{}`), nil
 }
 
 // O2: the stream of a call has progress and questions, whose answers the tool gets. Nobody can answer Orla's own
@@ -83,5 +103,32 @@ func TestO2AQuestionIsAnsweredInTheStream(t *testing.T) {
 	var last control.CallEvent
 	if err := json.NewDecoder(body).Decode(&last); err != nil || last.Error.Code == "" {
 		t.Errorf("a call of an absent tool: %+v %v", last, err)
+	}
+}
+
+// SPEC N2, D8: each browser is a client of its own for a tool that asks without saying whom (docs/decisions/0030), and one caller does not
+// take all places of questions.
+func TestN2BrowsersAreSeparateClients(t *testing.T) {
+	t.Parallel()
+	api := control.New(control.Options{Backend: newBackend(), MaxRequest: 1 << 20, Log: slog.New(slog.DiscardHandler)}).PageAPI()
+	queue := turns.NewAging(turns.NoLimit, 1, time.Hour)
+	call := func(caller, session, tool, arguments string) string {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/v1/tools/"+tool+"/call", strings.NewReader(`{"stream":true,"arguments":`+arguments+`}`))
+		ctx := queue.In(control.WithCaller(r.Context(), control.Caller{Name: caller}), turns.Owner{Caller: caller, Session: session})
+		api.ServeHTTP(w, r.WithContext(ctx))
+		return w.Body.String()
+	}
+	seen := map[string]bool{}
+	for _, by := range [][2]string{{"ada", "1"}, {"ada", "2"}, {"bob", "3"}} {
+		seen[call(by[0], by[1], "who", "{}")] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("three browsers are the clients %v", seen)
+	}
+	for range 2 {
+		if n := strings.Count(call("ada", "1", "many", "{}"), `"question"`); n != 64 {
+			t.Errorf("one caller has %d questions at one time", n)
+		}
 	}
 }
