@@ -1,12 +1,18 @@
 package mcpbridge_test
 
 import (
+	"context"
 	"encoding/json"
+	"maps"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -32,5 +38,35 @@ func TestJ2ACallFromBesideIsWholeAndObserved(t *testing.T) {
 	}
 	if _, rpcErr := w.bridge.Call(t.Context(), peer.Call{Tool: "absent"}); rpcErr == nil {
 		t.Error("a call of a tool that there is not has no error")
+	}
+}
+
+// SPEC N2: a call from beside MCP uses the share of its owner, and so does its answer, for as long as its request lasts.
+func TestN2ACallFromBesideHasAnOwner(t *testing.T) {
+	w := newWorld(t)
+	owner := turns.Owner{Caller: "eve", Session: "browser"}
+	var account *turns.Account
+	var places []turns.Owner
+	w.answer("echo", func(ctx context.Context, _ json.RawMessage) (*mcp.CallToolResult, error) {
+		account = turns.AccountOf(ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		places = slices.Collect(maps.Values(w.inFlight))
+		return &mcp.CallToolResult{}, account.Need(ctx, 1<<20)
+	})
+	free := w.bridge.Answers().Free()
+	ctx, end := context.WithCancel(turns.NewAging(turns.NoLimit, 1, time.Hour).In(t.Context(), owner))
+	if _, rpcErr := w.bridge.Call(ctx, peer.Call{Tool: "echo", Caller: "eve"}); rpcErr != nil {
+		t.Fatal(rpcErr)
+	}
+	if !slices.Equal(places, []turns.Owner{owner}) {
+		t.Errorf("the call is one of %v", places)
+	}
+	if account.Owner() != owner || w.bridge.Answers().Free() == free {
+		t.Errorf("the answer is one of %v, and takes %d bytes", account.Owner(), free-w.bridge.Answers().Free())
+	}
+	end()
+	for w.bridge.Answers().Free() != free {
+		runtime.Gosched() // until the room is given back
 	}
 }
