@@ -169,21 +169,20 @@ func (d *Decisions) Page(next http.Handler) http.Handler {
 }
 
 const (
-	// answerMoments is about how many moments the largest answers take to be made.
-	answerMoments = 500
+	// answerMoments is about how many moments the largest answers take to be made, and linesMoments what comes at once of a log.
+	answerMoments, linesMoments = 500, 5
 	// bytesAMoment is about how many bytes of a request can be read and decoded in a moment, and mostBytes how many one may have.
 	bytesAMoment, mostBytes = 10 << 10, 4 << 20
 )
 
 // inTurn has next make answers in the turn of whoever asks (SPEC N2). What is read for streams, logs and the check of the audit log, which
-// may be much, is read in turns of its own, piece by piece.
+// may be much, is read in turns of its own, piece by piece, when that of the request is over.
 func inTurn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		moments := answerMoments
 		switch {
 		case r.URL.Path == "/v1/logs", r.URL.Path == "/v1/watch":
-			next.ServeHTTP(w, r)
-			return
+			moments = linesMoments
 		case r.Method == http.MethodPost:
 			moments = 1 + int(min(uint64(r.ContentLength), mostBytes)/bytesAMoment) // below 0 is not known
 		}

@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"io"
+	"time"
 )
 
 // pieceBytes is how much is read in a turn: what is done with it takes about a moment.
@@ -28,8 +29,9 @@ func OwnerIn(ctx context.Context) Owner {
 	return o.owner
 }
 
-// Begin waits for the turn of work that takes about so many moments, until ctx ends; its error is ctx's cause. end has to be called. It
-// does nothing if ctx is not one of Queue.In.
+// Begin waits for the turn of work that takes about so many moments, until ctx ends; its error is ctx's cause. end has to be called. The
+// turn lasts for as long again, so that such work takes a processor for half of the time: others wait long behind a thread that never
+// rests. Begin does nothing if ctx is not one of Queue.In.
 func Begin(ctx context.Context, moments int) (end func(), err error) {
 	o, ok := ctx.Value(ownKey{}).(own)
 	if !ok {
@@ -39,7 +41,10 @@ func Begin(ctx context.Context, moments int) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return place.Give, nil
+	began := time.Now()
+	return func() {
+		time.AfterFunc(min(time.Since(began), time.Duration(moments)*o.queue.moment), place.Give)
+	}, nil
 }
 
 // Pieces returns a reader of r for work of unknown length. Each piece is read in a turn as of Begin, which lasts until the next one is

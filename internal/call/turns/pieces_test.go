@@ -45,7 +45,7 @@ func TestN2PiecesAreReadInTurn(t *testing.T) {
 			t.Error("another session of the caller works beside the first piece")
 		}
 		began = time.Now()
-		if more, err := io.Copy(io.Discard, in); err != nil || int(more)+n != size || time.Since(began) > 0 {
+		if more, err := io.Copy(io.Discard, in); err != nil || int(more)+n != size || time.Since(began) != moment/2 { // as long as the first piece took
 			t.Errorf("%d bytes follow after %v: %v", more, time.Since(began), err)
 		}
 		end()
@@ -65,6 +65,35 @@ func TestN2PiecesAreReadInTurn(t *testing.T) {
 			t.Errorf("who has left gets %d bytes: %v", n, err)
 		}
 	})
+}
+
+// N2: who has worked rests for as long while there are others, but not when its turn was over anyway.
+func TestN2WorkTakesHalfOfTheTime(t *testing.T) {
+	for _, c := range []struct{ works, rests time.Duration }{{time.Millisecond, time.Millisecond}, {time.Second, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			q := turns.NewAging(turns.NoLimit, 1, 2*time.Millisecond)
+			place, err := q.TakeBriefly(t.Context(), turns.Owner{Caller: "bob"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer place.Give()
+			ctx := q.In(t.Context(), turns.Owner{Caller: "ann"})
+			end, err := turns.Begin(ctx, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(c.works) // in a bubble
+			end()
+			began := time.Now()
+			if end, err = turns.Begin(ctx, 10); err != nil {
+				t.Fatal(err)
+			}
+			end()
+			if rested := time.Since(began); rested != c.rests {
+				t.Errorf("after work of %v it rests %v", c.works, rested)
+			}
+		})
+	}
 }
 
 // Where nobody takes turns, nothing waits.
