@@ -68,6 +68,8 @@ MODULE := github.com/orla-project/orla
 # The other processor and the other system of a release. What compiles for both
 # compiles for darwin/amd64. What only tests and measurements use is vetted for darwin, and not compiled for linux/arm64.
 TARGETS := linux/arm64 darwin/arm64
+# What the compiler can make faster of it is seen on darwin/arm64; without that, the other takes two thirds of the time.
+QUICKLY_linux/arm64 := -gcflags='$(MODULE)/...=-N -l'
 # What packages are built for.
 ARCHS   ?= amd64 arm64
 
@@ -89,7 +91,7 @@ install: build ## build orla and copy it to PREFIX/bin (~/.local/bin)
 	@case "$(DESTDIR):$$PATH:" in /*:/*|*":$(PREFIX)/bin:"*) ;; *) printf '%s\n' 'Your shell does not search $(PREFIX)/bin yet. Put this into ~/.profile:' '  export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
 
 cross: ## compile for the other systems that have a release
-	for t in $(TARGETS); do CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -trimpath -o /dev/null ./cmd/orla || exit; done
+	$(foreach t,$(TARGETS),CGO_ENABLED=0 GOOS=$(word 1,$(subst /, ,$t)) GOARCH=$(word 2,$(subst /, ,$t)) $(GO) build -trimpath $(QUICKLY_$t) -ldflags='-s -w' -o /dev/null ./cmd/orla &&) :
 
 docs: ## write the man page, the completions and a sample orla.yaml to dist/docs
 	CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla __docs $(DIST)/docs
