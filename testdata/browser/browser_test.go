@@ -53,6 +53,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
+	endChromium()
 	_ = os.RemoveAll(builtDir) // a temporary folder
 	os.Exit(code)
 }
@@ -174,22 +175,42 @@ type tab struct {
 	moved bool
 }
 
+// chromium is the browser of all tests, since each start takes a second of a processor.
+var (
+	chromium    = sync.OnceValues(startChromium)
+	endChromium = func() {} // what ends it, once it runs
+)
+
+// chromiumPath is the program.
+func chromiumPath() string {
+	if program := os.Getenv("CHROMIUM"); program != "" {
+		return program
+	}
+	return "chromium"
+}
+
+func startChromium() (context.Context, error) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.ExecPath(chromiumPath()))
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, endBrowser := chromedp.NewContext(allocator)
+	endChromium = func() { endBrowser(); endAllocator() }
+	return ctx, chromedp.Do(ctx, chromedp.Navigate("about:blank"))
+}
+
+// newTab opens a page in a window that has cookies, storage and connections of its own.
 func newTab(t *testing.T) *tab {
 	t.Helper()
-	program := os.Getenv("CHROMIUM")
-	if program == "" {
-		program = "chromium"
-	}
-	if _, err := exec.LookPath(program); err != nil {
+	if _, err := exec.LookPath(chromiumPath()); err != nil {
 		if os.Getenv("ORLA_TEST_CLIENTS") == "require" {
 			t.Fatal(err)
 		}
 		t.Skip(err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.ExecPath(program))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	browser, err := chromium()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx}
 	if err := chromedp.Listen(ctx, func(ev any) {
