@@ -20,6 +20,9 @@ import (
 func TestAQuickRunFillsEveryTable(t *testing.T) {
 	t.Parallel()
 	needs.Time(t, "builds and starts Orla many times")
+	if !needs.More() {
+		t.Skip("SKIPPED: it takes 16 s of a processor, and TestL1BuildsAreCompared goes through what all sections share; make long runs it")
+	}
 	if _, err := cpuOf(os.Getpid()); err != nil {
 		t.Skip(err)
 	}
