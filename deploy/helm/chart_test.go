@@ -15,9 +15,6 @@ import (
 
 const chart = "orla"
 
-// warned are the warnings of the API server, which kubectl prints.
-var warned = regexp.MustCompile(`(?m)^Warning:.*$`)
-
 // program builds helm, which Go's cache keeps, and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	where := exec.Command("go", "tool", "-modfile=../../tools/helm/go.mod", "-n", "helm")

@@ -1,6 +1,8 @@
 package helm_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -227,21 +229,44 @@ func may(t *testing.T, c *kubetest.Cluster, what map[string]string) {
 	}
 }
 
-// pods returns the addresses of the Pods behind the Service, once there are so many.
-func pods(t *testing.T, c *kubetest.Cluster, n int) []string {
+// watchPods tells the addresses of the Pods behind the Service now and whenever they change, until ctx ends.
+func watchPods(ctx context.Context, t *testing.T, c *kubetest.Cluster) <-chan []string {
 	t.Helper()
-	var found []string
-	for deadline := time.After(time.Minute); ; {
-		out := c.Kubectl("", "get", "endpoints", "orla", "--namespace", "tools", "--output", "jsonpath={.subsets[*].addresses[*].ip}")
-		if found = strings.Fields(warned.ReplaceAllString(out, "")); len(found) == n {
+	watch := exec.CommandContext(ctx, "kubectl", "--kubeconfig", c.Kubeconfig, "get", "endpoints", "orla", "--namespace", "tools",
+		"--output", `jsonpath={.subsets[*].addresses[*].ip}{"\n"}`, "--watch")
+	lines, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	found := make(chan []string)
+	go func() {
+		defer close(found)
+		defer func() { _ = watch.Wait() }() // it was killed
+		for line := bufio.NewScanner(lines); line.Scan(); {
+			select {
+			case found <- strings.Fields(line.Text()):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return found
+}
+
+// pods returns the addresses of the Pods behind the Service, once there are so many.
+func pods(t *testing.T, c *kubetest.Cluster, n int) (found []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for found = range watchPods(ctx, t, c) {
+		if len(found) == n {
 			return found
 		}
-		select {
-		case <-deadline:
-			t.Fatalf("%d Pods are ready, not %d: %q", len(found), n, found)
-		case <-time.Tick(200 * time.Millisecond):
-		}
 	}
+	t.Fatalf("%d Pods are ready, not %d: %q", len(found), n, found)
+	return nil
 }
 
 // call calls the tool hello in a Pod.

@@ -93,16 +93,13 @@ func known(t *testing.T, c *kubetest.Cluster, onCluster func(...string), given s
 	now.Store(&all)
 	var working sync.WaitGroup
 	over := make(chan struct{})
+	watching, unwatch := context.WithCancel(t.Context())
+	defer unwatch()
+	watch := watchPods(watching, t, c)
 	working.Go(func() {
-		for {
-			out, err := c.Try("", "get", "endpoints", "orla", "--namespace", "tools", "--output", "jsonpath={.subsets[*].addresses[*].ip}")
-			if found := strings.Fields(warned.ReplaceAllString(out, "")); err == nil && len(found) > 0 {
+		for found := range watch {
+			if len(found) > 0 {
 				now.Store(&found)
-			}
-			select {
-			case <-over:
-				return
-			case <-time.After(200 * time.Millisecond):
 			}
 		}
 	})
@@ -140,6 +137,7 @@ func known(t *testing.T, c *kubetest.Cluster, onCluster func(...string), given s
 	}
 	last := pods(t, c, 3)
 	close(over)
+	unwatch()
 	working.Wait()
 	for _, pod := range last {
 		for _, old := range all {
