@@ -15,11 +15,13 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/pins"
+	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
 
 // SPEC S2: long lists that change all the time are asked for seldom, and short ones once a second.
 func TestS2LongListsAreAskedForSeldom(t *testing.T) {
+	needs.Time(t, "reads lists of megabytes again and again")
 	const seconds = 20
 	for _, c := range []struct {
 		tools, bytes int

@@ -18,6 +18,7 @@ func TestT83TheBeginningOfAFileOfRulesDenies(t *testing.T) {
 		"a tool": head + "kind: Tool\nmetadata: {name: tool}\nspec: {endpoint: 'http://127.0.0.1:1'}\n",
 		"a role": head + "kind: AgentRole\nmetadata: {name: r}\nspec: {permissions: ['tool:x:invoke']}\n",
 	}
+	file := filepath.Join(t.TempDir(), "a.yaml")
 	for name, rule := range map[string]string{
 		"a policy":                   head + "kind: AgentPolicy\nmetadata: {name: p}\nspec:\n  apply_mode: global\n  blocked_tools: [wipe]\n",
 		"a policy, quoted":           "\"apiVersion\": \"orloj.dev/v1\"\n\"kind\": \"AgentPolicy\"\n'metadata': {'name': 'p'}\nspec: {apply_mode: 'global', blocked_tools: ['wipe']}\n",
@@ -36,7 +37,7 @@ func TestT83TheBeginningOfAFileOfRulesDenies(t *testing.T) {
 				if n == len(first) || strings.HasPrefix(begun, "#") && !strings.Contains(begun, "\n") {
 					continue // the first document alone, or with a comment
 				}
-				if !denies(t, whole[:n]) {
+				if !denies(t, file, whole[:n]) {
 					t.Errorf("%s after %s: this opens: %q", name, before, whole[len(first):n])
 				}
 			}
@@ -47,10 +48,9 @@ func TestT83TheBeginningOfAFileOfRulesDenies(t *testing.T) {
 	}
 }
 
-// denies reports whether a file that had rules denies calls of wipe, or every call.
-func denies(t *testing.T, text string) bool {
+// denies reports whether a file that had rules denies calls of wipe, or every call, if it has this text.
+func denies(t *testing.T, file, text string) bool {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "a.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
