@@ -25,12 +25,17 @@ import (
 const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
+	endPackages, err := containertest.WithoutPackages()
+	if err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if common != nil {
 		common.Close()
 		commonLocal.Close()
 	}
 	containertest.Release()
+	endPackages()
 	attack.Remove()
 	if dir := programDir; dir != "" {
 		_ = os.RemoveAll(dir)

@@ -51,6 +51,10 @@ func (t tidy) Run() int {
 			_ = os.Setenv("PATH", filepath.Dir(interpreter)+string(filepath.ListSeparator)+path)
 		}
 	}
+	endPackages, err := containertest.WithoutPackages()
+	if err != nil {
+		panic(err)
+	}
 	if os.Getenv("GORACE") == "" {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=10") // or each program with the race detector sleeps for a second at its end
 	}
@@ -60,6 +64,7 @@ func (t tidy) Run() int {
 		}
 		endPythons()
 		containertest.Release()
+		endPackages()
 		kubetest.Release()
 		for _, dir := range built {
 			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
