@@ -152,7 +152,7 @@ script: ## run the whole-program scripts only
 	$(GO) test ./internal/testing/program -run Script
 
 browser: ## test the console in Chromium; PICTURES=DIR for pictures of it
-	$(GO) -C testdata/browser test -count=1 .
+	CGO_ENABLED=0 $(GO) -C testdata/browser test -trimpath -ldflags='-s -w' -count=1 -timeout=20m .
 
 lint: ## check style and habits
 	$(LINT) run ./...
