@@ -94,7 +94,7 @@ cross: ## compile for the other systems that have a release
 	$(foreach t,$(TARGETS),CGO_ENABLED=0 GOOS=$(word 1,$(subst /, ,$t)) GOARCH=$(word 2,$(subst /, ,$t)) $(GO) build -trimpath $(QUICKLY_$t) -ldflags='-s -w' -o /dev/null ./cmd/orla &&) :
 
 docs: ## write the man page, the completions and a sample orla.yaml to dist/docs
-	CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla __docs $(DIST)/docs
+	$(or $(ORLA),CGO_ENABLED=0 $(GO) run -trimpath -ldflags '$(LDFLAGS)' ./cmd/orla) __docs $(DIST)/docs
 	GO=$(GO) scripts/licenses > $(DIST)/docs/THIRD_PARTY_LICENSES
 
 deb: ## build dist/*.deb for amd64 and arm64
