@@ -51,7 +51,7 @@ func during(t *testing.T, dir string, work, do func()) (early bool) {
 	return early
 }
 
-const rounds = 20 // until the disk is slower than the test
+const rounds = 200 // until the disk is slower than the test
 
 // SPEC S2: nobody waits while the disk takes the record of somebody else's call.
 func TestS2NobodyWaitsForTheDisk(t *testing.T) {
