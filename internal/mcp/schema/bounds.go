@@ -72,6 +72,8 @@ const (
 	maxObjects = 5000   // in a schema
 	maxValues  = 50_000 // of any kind in it
 	maxNested  = 128    // levels of it: each subschema has its whole path
+
+	maxPaths = 2 << 20 // bytes of the paths to all objects and truth values of it, together
 )
 
 // What a compiled schema takes, in bytes: for each object, each value and each instruction
@@ -80,28 +82,33 @@ const (
 	perObject      = 1 << 10
 	perValue       = 40
 	perInstruction = 128
+	perPath        = 4 // for each byte of a path
 )
 
-// small counts the parts of a schema, and returns a fault for one with too many.
-func small(doc any) (objects, values int, f *Fault) {
-	deepest := 0
-	var count func(value any, level int)
-	count = func(value any, level int) {
+// small counts the parts of a schema, and what it takes but for its patterns. It returns a fault for one with
+// too many parts.
+func small(doc any) (weight int64, f *Fault) {
+	objects, values, deepest, paths := 0, 0, 0, 0
+	var count func(value any, level, path int)
+	count = func(value any, level, path int) {
 		values++
 		deepest = max(deepest, level)
 		switch value := value.(type) {
 		case map[string]any:
 			objects++
-			for _, item := range value {
-				count(item, level+1)
+			paths += path
+			for name, item := range value {
+				count(item, level+1, path+lengthInPath(name))
 			}
 		case []any:
 			for _, item := range value {
-				count(item, level+1)
+				count(item, level+1, path+len("/0000"))
 			}
+		case bool:
+			paths += path // it may be a schema
 		}
 	}
-	count(doc, 0)
+	count(doc, 0, 0)
 	switch {
 	case deepest > maxNested:
 		f = &Fault{Msg: fmt.Sprintf("is nested more than %d deep", maxNested)}
@@ -109,8 +116,22 @@ func small(doc any) (objects, values int, f *Fault) {
 		f = &Fault{Msg: fmt.Sprintf("has %d objects, more than the %d allowed", objects, maxObjects)}
 	case values > maxValues:
 		f = &Fault{Msg: fmt.Sprintf("has %d values, more than the %d allowed", values, maxValues)}
+	case paths > maxPaths:
+		f = &Fault{Msg: fmt.Sprintf("has names that are too long for so many objects below them: their paths have %d bytes, more than the %d allowed", paths, maxPaths)}
 	}
-	return objects, values, f
+	return int64(perObject*objects + perValue*values + perPath*paths), f
+}
+
+// lengthInPath is how many bytes a name takes in the path to what is below it, where most characters but letters
+// and digits are escaped.
+func lengthInPath(name string) int {
+	n := 1 + len(name)
+	for i := range len(name) {
+		if c := name[i] | 0x20; (c < 'a' || c > 'z') && (name[i] < '0' || name[i] > '9') {
+			n += 2
+		}
+	}
+	return n
 }
 
 // compiled is a compiled schema, and what an evaluation has to know of it.

@@ -168,11 +168,11 @@ func read(raw json.RawMessage) (doc any, weight int64, err error) {
 	if f := bounded(doc, nil); f != nil {
 		return nil, 0, &CompileError{[]Fault{*f}}
 	}
-	objects, values, f := small(doc)
+	weight, f := small(doc)
 	if f != nil {
 		return nil, 0, &CompileError{[]Fault{*f}}
 	}
-	return doc, int64(len(raw) + perObject*objects + perValue*values), nil
+	return doc, int64(len(raw)) + weight, nil
 }
 
 // build compiles a schema that was read.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"regexp"
 	"regexp/syntax"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -31,8 +33,11 @@ type pattern struct {
 // maxPattern bounds a text that is to be a regular expression, in bytes.
 const maxPattern = 4 << 10
 
-// compiles reports whether a text is a regular expression.
+// compiles reports whether a text is a regular expression, and one that is not dear to parse.
 func compiles(text string) bool {
+	if costToParse(text) > maxParsed {
+		return false
+	}
 	_, err := syntax.Parse(text, syntax.Perl)
 	return err == nil
 }
@@ -42,6 +47,9 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 		return re, nil
 	}
 	if p.spent > maxPatterns {
+		return nil, errTooLarge
+	}
+	if p.spent += costToParse(text); p.spent > maxPatterns {
 		return nil, errTooLarge
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
@@ -61,6 +69,46 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	}
 	p.known[text] = &pattern{re, len(program.Inst)}
 	return p.known[text], nil
+}
+
+const (
+	// maxParsed bounds what a value that is to be a regular expression may cost to parse.
+	maxParsed = 2000
+	// namedClass is what it costs to read a class such as \p{L}, in instructions: the parser keeps
+	// its hundreds of ranges each time that a class in brackets names it.
+	namedClass = 100
+	// foldedRange is what it costs to read a range of a pattern without regard to case: the parser
+	// looks for the other cases of each character between its ends, of which there may be 125 000.
+	foldedRange = 1000
+)
+
+// costToParse is how much more it costs to parse a pattern than its length says, in instructions.
+func costToParse(text string) int {
+	cost := namedClass * (strings.Count(text, `\p`) + strings.Count(text, `\P`))
+	if !folds(text) {
+		return cost
+	}
+	cost *= 4
+	for i := 1; i+1 < len(text); i++ {
+		if next := text[i+1]; text[i] == '-' && (next == '\\' || next >= utf8.RuneSelf) { // it may end far away
+			cost += foldedRange
+		}
+	}
+	return cost
+}
+
+// folds reports whether a part of a pattern may be without regard to case.
+func folds(text string) bool {
+	for {
+		_, rest, found := strings.Cut(text, "(?")
+		if !found {
+			return false
+		}
+		text = strings.TrimLeft(rest, "imsU-")
+		if strings.Contains(rest[:len(rest)-len(text)], "i") {
+			return true
+		}
+	}
 }
 
 // costOf is how many instructions a tree has when it is compiled, more or less, and the

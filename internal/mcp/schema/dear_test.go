@@ -1,0 +1,95 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// dear are patterns that the parser needs much time or memory for, and that its program does not show.
+var dear = map[string]string{
+	"ranges without case":             `(?i)[` + strings.Repeat("B-𞥂", 200) + `]`,
+	"ranges without case, in a group": `x(?s-U:y)(?msi:` + strings.Repeat(`[B-\x{1e942}]`, 200) + `)`,
+	"classes by name":                 `[` + strings.Repeat(`\pL`, 2000) + `]`,
+	"classes by name, without case":   `(?i)[` + strings.Repeat(`\P{L}`, 500) + `]`,
+}
+
+// SPEC S1: a pattern that is dear to parse is refused before it is parsed.
+func TestS1APatternThatIsDearToParseIsRefused(t *testing.T) {
+	for name, text := range dear {
+		t.Run(name, func(t *testing.T) {
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, schema := range []string{`{"type":"object","properties":{"a":{"pattern":%s}}}`, `{"type":"object","patternProperties":{%s:{}},"minProperties":1}`} {
+				_, err = Compile(json.RawMessage(fmt.Sprintf(schema, quoted)))
+				if err == nil || !strings.Contains(err.Error(), "patterns that are too large together") {
+					t.Errorf("%s: %.100v", schema, err)
+				}
+			}
+		})
+	}
+}
+
+// SPEC S1: so is a value that is to be a regular expression.
+func TestS1AValueThatIsDearToParseIsNoRegularExpression(t *testing.T) {
+	for name, text := range dear {
+		if compiles(text) {
+			t.Errorf("%s: it was parsed", name)
+		}
+	}
+	for _, text := range []string{``, `(?i)hello|[a-zà-ÿ]+`, `^[\p{L}\p{N}_-]+$`, `(?i)\bTODO\b`} {
+		if !compiles(text) {
+			t.Errorf("%s is refused", text)
+		}
+	}
+}
+
+// Patterns as people write them are not dear.
+func TestOrdinaryPatternsAreCompiled(t *testing.T) {
+	var all []string
+	for i, text := range []string{
+		`^[\p{L}\p{M}\p{N}\p{P}\p{Zs}]{1,200}$`, `(?i)^(get|post|put)$`, `(?i)^[a-z0-9à-öø-ÿ' -]+$`, `(?i)^#[0-9a-f]{6}$`,
+		`^(?:[a-zA-Z]|[\x{00A0}-\x{D7FF}]|[\x{F900}-\x{FDCF}])+$`, `[^\x00-\x1f]`, `^[^-]-[^-]+$`,
+	} {
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fmt.Sprintf(`"a%d":{"pattern":%s}`, i, quoted))
+	}
+	if _, err := Compile(json.RawMessage(`{"type":"object","properties":{` + strings.Join(all, ",") + `}}`)); err != nil {
+		t.Error(err)
+	}
+}
+
+// SPEC S1: the compiler keeps the whole path of each subschema, so a long name above many of them is refused.
+func TestS1ALongNameAboveManyObjectsIsRefused(t *testing.T) {
+	below := make([]string, 1000)
+	for i := range below {
+		below[i] = fmt.Sprintf(`"a%d":{"minimum":1}`, i)
+	}
+	for _, each := range []string{strings.Join(below, ","), strings.ReplaceAll(strings.Join(below, ","), `{"minimum":1}`, "true")} {
+		schema := func(name string) json.RawMessage {
+			return json.RawMessage(`{"type":"object","properties":{"` + name + `":{"properties":{` + each + `}}}}`)
+		}
+		for _, name := range []string{strings.Repeat("x", 2200), strings.Repeat("~", 800)} {
+			if _, err := Compile(schema(name)); err == nil || !strings.Contains(err.Error(), "names that are too long") {
+				t.Errorf("%.10s: %.100v", name, err)
+			}
+		}
+		small, err := Compile(schema("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		large, err := Compile(schema(strings.Repeat("x", 1000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if more := large.Weight() - small.Weight(); more < 1e6 {
+			t.Errorf("paths of a million bytes weigh %d", more)
+		}
+	}
+}
