@@ -248,13 +248,23 @@ func listFields(t reflect.Type) []field {
 	return list
 }
 
+// maxJoined is the length in bytes from which a path stands for all that is below it: many values below a long key
+// would each have a long path of their own. No key that is known is that long.
+const maxJoined = 1000
+
 func join(key, name string) string {
-	if key == "" {
+	switch {
+	case key == "":
 		return name
+	case len(key) > maxJoined:
+		return key
 	}
 	return key + "." + name
 }
 
 func indexed(key string, i int) string {
+	if len(key) > maxJoined {
+		return key
+	}
 	return key + "[" + strconv.Itoa(i) + "]"
 }

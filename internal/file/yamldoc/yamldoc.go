@@ -23,6 +23,9 @@ import (
 // MaxFile is the largest size of a file in bytes. A larger one is refused without being read.
 const MaxFile = 1 << 20
 
+// maxTagDirectives is how many %TAG directives a file may have.
+const maxTagDirectives = 1000
+
 // Options configures Decode. The zero value is for data that is a whole file.
 type Options struct {
 	// Position maps a position in data to the one in the file that data was taken from; lines and
@@ -139,6 +142,10 @@ func (d *Doc) parse(data []byte, wrap func(io.Reader) io.Reader) (root *yaml.Nod
 		if root := parseSimple(data); root != nil {
 			return root, true
 		}
+	}
+	if bytes.Count(data, []byte("%TAG")) > maxTagDirectives { // the parser compares each with all before it
+		d.faultAt(1, 1, "", "more than %d %%TAG directives are not supported", maxTagDirectives)
+		return nil, false
 	}
 	var text io.Reader = bytes.NewReader(asYAML(data))
 	if wrap != nil {
