@@ -101,6 +101,8 @@ func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 		}
 		if c.schema != nil {
 			weight += c.schema.Weight()
+		} else if refused, is := errors.AsType[*schema.CompileError](c.err); is {
+			weight += refused.Weight
 		}
 		c.err = shortened(c.err)
 		next.inputs[key] = c

@@ -8,7 +8,8 @@ const escaped = (c) => [...Array(c.length).keys()].map((i) => '\\u' + c.charCode
 // Marks are seen where they belong: on a letter with which they are one character, or a few on a letter of a script that has
 // marks of its own. Elsewhere they cover or strike what is before them.
 const marked = /([^\p{M}]?)(\p{M}+)/gu, bare = /[\p{scx=Zyyy}\p{scx=Latn}\p{scx=Grek}\p{scx=Cyrl}]/u, anywhere = /\p{scx=Zinh}/u;
-const belong = (letter, marks) => letter && (!/\p{M}/u.test((letter + marks).normalize('NFC')) || (/\p{L}/u.test(letter) && !bare.test(letter) && !anywhere.test(marks) && marks.length <= 6));
+// The time of normalize grows with the square of the marks.
+const belong = (letter, marks) => letter && marks.length <= 30 && (!/\p{M}/u.test((letter + marks).normalize('NFC')) || (/\p{L}/u.test(letter) && !bare.test(letter) && !anywhere.test(marks) && marks.length <= 6));
 
 // visible writes unseen characters as JSON escapes them.
 export const visible = (text) => String(text).replace(unseen, escaped).replace(marked, (all, letter, marks) => (belong(letter, marks) ? all : letter + escaped(marks)));

@@ -96,6 +96,10 @@ func small(doc any) (weight int64, f *Fault) {
 		switch value := value.(type) {
 		case map[string]any:
 			objects++
+			for _, key := range [...]string{"$id", "id"} { // it is a part of the address of all below
+				id, _ := value[key].(string)
+				path += len(id)
+			}
 			paths += path
 			for name, item := range value {
 				count(item, level+1, path+lengthInPath(name))

@@ -22,6 +22,8 @@ const maxSchema = 1 << 20
 // A CompileError says what is wrong in a schema. Faults is never empty.
 type CompileError struct {
 	Faults []Fault
+	// Weight is what its patterns have cost, as that of a Schema is.
+	Weight int64
 }
 
 // Fault is one thing that is wrong in a schema or a value.
@@ -49,7 +51,7 @@ func (e *CompileError) Error() string {
 }
 
 func faulty(path []string, format string, args ...any) *CompileError {
-	return &CompileError{[]Fault{{Path: path, Msg: fmt.Sprintf(format, args...)}}}
+	return &CompileError{Faults: []Fault{{Path: path, Msg: fmt.Sprintf(format, args...)}}}
 }
 
 // Compile compiles a schema without a $schema as draft 2020-12. Formats are
@@ -166,17 +168,23 @@ func read(raw json.RawMessage) (doc any, weight int64, err error) {
 		return nil, 0, faulty(nil, "is not JSON: %v", err)
 	}
 	if f := bounded(doc, nil); f != nil {
-		return nil, 0, &CompileError{[]Fault{*f}}
+		return nil, 0, &CompileError{Faults: []Fault{*f}}
 	}
 	weight, f := small(doc)
 	if f != nil {
-		return nil, 0, &CompileError{[]Fault{*f}}
+		return nil, 0, &CompileError{Faults: []Fault{*f}}
 	}
 	return doc, int64(len(raw)) + weight, nil
 }
 
 // build compiles a schema that was read.
 func build(raw json.RawMessage, doc any, weight int64) (found *compiled, err error) {
+	patterns := patterns{known: map[string]*pattern{}}
+	defer func() {
+		if e, refused := errors.AsType[*CompileError](err); refused {
+			e.Weight = perInstruction * int64(min(patterns.spent, maxPatterns))
+		}
+	}()
 	// The compiler is not ours and reads what strangers write. It is thrown
 	// away after a panic, so nothing is left half done.
 	defer func() {
@@ -187,7 +195,6 @@ func build(raw json.RawMessage, doc any, weight int64) (found *compiled, err err
 	c := jsonschema.NewCompiler()
 	c.UseLoader(nothingElse{})
 	c.AssertFormat()
-	patterns := patterns{known: map[string]*pattern{}}
 	c.UseRegexpEngine(patterns.compile)
 	if err := c.AddResource(base, doc); err != nil {
 		return nil, explain(doc, len(raw), err)
@@ -282,7 +289,7 @@ func misfitsOf(doc any, size int, e *jsonschema.SchemaValidationError) []Fault {
 func explain(doc any, size int, err error) *CompileError {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if faults := misfitsOf(doc, size, e); len(faults) > 0 {
-			return &CompileError{faults}
+			return &CompileError{Faults: faults}
 		}
 	}
 	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {

@@ -1,7 +1,10 @@
+//go:build !race
+
 package schema
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -90,6 +93,33 @@ func TestS1ALongNameAboveManyObjectsIsRefused(t *testing.T) {
 		}
 		if more := large.Weight() - small.Weight(); more < 1e6 {
 			t.Errorf("paths of a million bytes weigh %d", more)
+		}
+	}
+}
+
+// SPEC S1: so is a long address that many others are relative to.
+func TestS1ALongAddressAboveManyIsRefused(t *testing.T) {
+	for length, refused := range map[int]bool{1000: false, 3000: true} {
+		text := `{"type":"object","$id":"http://x/` + strings.Repeat("x", length) + `/","minProperties":1,"$defs":{`
+		_, err := Compile(json.RawMessage(text + many(1000, `"a%[1]d":{"$id":"b%[1]d","minimum":1}`) + "}}"))
+		if (err != nil) != refused {
+			t.Errorf("%d: %.100v", length, err)
+		}
+	}
+}
+
+// SPEC S1: what the patterns of a refused schema have cost counts among what all of a provider may.
+func TestS1ARefusedSchemaHasAWeight(t *testing.T) {
+	for text, want := range map[string]bool{`{"type":"object","properties":{"a":{"pattern":"(?i)[B-𞥂]"},"b":{"pattern":"("}}}`: true, `{"type":"object","properties":{"a":{"type":"x"}}}`: false} {
+		_, err := CompileInput(json.RawMessage(text))
+		e, refused := errors.AsType[*CompileError](err)
+		if !refused || e.Weight > 1000 != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for text, most := range map[string]int{"(?i)[a-z0-9-]": 10, `(?i)[\x{41}-\x{1e942}]`: 3000, `(?i)[B-\x{-7fffffff}]`: 10, "[B-𞥂]": 0, "(?i)[à-ÿ]": 10} {
+		if cost := costToParse(text); cost < 0 || cost > most {
+			t.Errorf("%s costs %d", text, cost)
 		}
 	}
 }

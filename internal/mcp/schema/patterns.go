@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"regexp/syntax"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -77,9 +78,10 @@ const (
 	// namedClass is what it costs to read a class such as \p{L}, in instructions: the parser keeps
 	// its hundreds of ranges each time that a class in brackets names it.
 	namedClass = 100
-	// foldedRange is what it costs to read a range of a pattern without regard to case: the parser
-	// looks for the other cases of each character between its ends, of which there may be 125 000.
-	foldedRange = 1000
+	// Of a range in a pattern without regard to case, the parser looks for the other cases of each character up
+	// to lastFolded, the last one that has any: foldedAtOnce of them cost as much as one instruction.
+	lastFolded   = 0x1e943
+	foldedAtOnce = 50
 )
 
 // costToParse is how much more it costs to parse a pattern than its length says, in instructions.
@@ -89,12 +91,26 @@ func costToParse(text string) int {
 		return cost
 	}
 	cost *= 4
-	for i := 1; i+1 < len(text); i++ {
-		if next := text[i+1]; text[i] == '-' && (next == '\\' || next >= utf8.RuneSelf) { // it may end far away
-			cost += foldedRange
+	for rest := text; ; {
+		_, after, found := strings.Cut(rest, "-")
+		if !found {
+			return cost
+		}
+		cost += int(min(firstOf(after), lastFolded)) / foldedAtOnce
+		rest = after
+	}
+}
+
+// firstOf returns the character that a part of a pattern begins with, also in hexadecimal digits.
+func firstOf(text string) rune {
+	c, _ := utf8.DecodeRuneInString(text)
+	escaped, is := strings.CutPrefix(text, `\x{`)
+	if digits, _, ends := strings.Cut(escaped, "}"); is && ends {
+		if n, err := strconv.ParseUint(digits, 16, 31); err == nil {
+			return rune(n)
 		}
 	}
-	return cost
+	return c
 }
 
 // folds reports whether a part of a pattern may be without regard to case.
