@@ -43,7 +43,7 @@ func TestS1AValueThatIsDearToParseIsNoRegularExpression(t *testing.T) {
 			t.Errorf("%s: it was parsed", name)
 		}
 	}
-	for _, text := range []string{``, `(?i)hello|[a-zà-ÿ]+`, `^[\p{L}\p{N}_-]+$`, `(?i)\bTODO\b`} {
+	for _, text := range []string{``, `(?i)hello|[a-zà-ÿ]+`, `^[\p{L}\p{N}_-]+$`, `(?i)\bTODO\b`, `(?i)[B-𞥂]`, `(?i)^[\p{L}\p{M}\p{N}\p{P}\p{S}\p{Z}]+$`} {
 		if !compiles(text) {
 			t.Errorf("%s is refused", text)
 		}
@@ -120,6 +120,20 @@ func TestS1ARefusedSchemaHasAWeight(t *testing.T) {
 	for text, most := range map[string]int{"(?i)[a-z0-9-]": 10, `(?i)[\x{41}-\x{1e942}]`: 3000, `(?i)[B-\x{-7fffffff}]`: 10, "[B-𞥂]": 0, "(?i)[à-ÿ]": 10} {
 		if cost := costToParse(text); cost < 0 || cost > most {
 			t.Errorf("%s costs %d", text, cost)
+		}
+	}
+}
+
+// SPEC S1: many values that are regular expressions cost steps as they take time.
+func TestS1ManyRegularExpressionsAreBounded(t *testing.T) {
+	s, err := Compile(json.RawMessage(`{"type":"object","properties":{"a":{"items":{"format":"regex"}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]string{1: "", 1000: errCostly.Error()} {
+		err := s.ValidateOutput(t.Context(), json.RawMessage(`{"a":[`+many(n, `"(?i)%d[B-𞥂]"`)+`]}`))
+		if err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%d: %v; want %q", n, err, want)
 		}
 	}
 }

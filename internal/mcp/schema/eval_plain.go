@@ -81,7 +81,7 @@ func (e *evaluation) formatted(format *jsonschema.Format, v any) bool {
 		return false
 	}
 	if format.Name == "regex" { // the library's would use, and spend, what the schema's patterns may
-		return e.spend(16*len(text)) && len(text) <= maxPattern && compiles(text)
+		return len(text) <= maxPattern && e.spend(16*len(text)+stepsToParse*min(costToParse(text), maxParsed)) && compiles(text)
 	}
 	return format.Validate(text) == nil
 }

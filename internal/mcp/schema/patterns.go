@@ -74,7 +74,9 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 
 const (
 	// maxParsed bounds what a value that is to be a regular expression may cost to parse.
-	maxParsed = 2000
+	maxParsed = 10_000
+	// stepsToParse is how many steps of a check one of these instructions is.
+	stepsToParse = 50
 	// namedClass is what it costs to read a class such as \p{L}, in instructions: the parser keeps
 	// its hundreds of ranges each time that a class in brackets names it.
 	namedClass = 100
