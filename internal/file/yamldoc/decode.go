@@ -157,6 +157,9 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string, depth int
 		if i < 0 {
 			meant := ""
 			if !d.doc.full() {
+				if near := nearField(name, fields); near != "" {
+					given[near] = true // this fault is enough
+				}
 				meant = cmp.Or(hint(name, fields), belongs(name, d.top))
 			}
 			d.doc.fault(k, path, "unknown key%s", meant)

@@ -60,14 +60,19 @@ func distance(a, b string) int {
 
 // hint suggests a key in place of an unknown one, for the end of a message; "" if none is similar.
 func hint(name string, fields []field) string {
+	if near := nearField(name, fields); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return below(name, fields)
+}
+
+// nearField returns the name of the field that was probably meant by an unknown key; "" if none is similar.
+func nearField(name string, fields []field) string {
 	known := make([]string, len(fields))
 	for i, f := range fields {
 		known[i] = f.name
 	}
-	if near := Nearest(name, known); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
-	}
-	return below(name, fields)
+	return Nearest(name, known)
 }
 
 // belongs says where in the document an unknown key belongs, for the end of a message, or "". top are
