@@ -153,11 +153,18 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string, re
 	wrong := func(format string, args ...any) { d.Doc.Faultf("entrypoint", format, args...) }
 	if at := filepath.Join(t.Dir, filepath.FromSlash(entrypoint)); isVenvPython(entrypoint) && regularfile.IsProgram(at) {
 		t.Path = at // which is a link to the Python of the machine, and works as itself alone
+		if len(d.Runtime.Args) == 0 {
+			wrong("%q needs the name of a program; write runtime: {args: [main.py]} for main.py", entrypoint)
+		}
 		return nil
 	}
 	file, err := regularfile.ResolveBelow(t.Dir, filepath.FromSlash(entrypoint))
 	if errors.Is(err, fs.ErrNotExist) {
-		wrong("%q does not exist in the package", entrypoint)
+		more := ""
+		if strings.Contains(strings.TrimSpace(entrypoint), " ") {
+			more = "; entrypoint is one file, and arguments for it belong in runtime.args"
+		}
+		wrong("%q does not exist in the package%s", entrypoint, more)
 		return nil
 	} else if err != nil {
 		wrong("%q %v", entrypoint, regularfile.ReadError(err))

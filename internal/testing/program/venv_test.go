@@ -72,6 +72,14 @@ func TestA5AVenvBesideATool(t *testing.T) {
 	if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), "there is no program "+filepath.Join(dir, "gone", ".venv", "bin", "python")+"; make it, for Python with python3 -m venv") {
 		t.Errorf("orla validate says %s", out)
 	}
+	// The interpreter alone is not a tool.
+	testkit.WriteTool(t, filepath.Join(dir, "alone", ".venv", "bin"), "python", "#!/bin/sh\n")
+	testkit.WriteTool(t, filepath.Join(dir, "alone"), "tool.yaml", "name: alone\nversion: 1.0.0\ndescription: x\nentrypoint: .venv/bin/python\nruntime: {mode: capsule}\n")
+	cmd = exec.Command(orlaBinary(t), "validate", filepath.Join(dir, "alone"))
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir)
+	if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), `4:13: entrypoint: ".venv/bin/python" needs the name of a program; write runtime: {args: [main.py]}`) {
+		t.Errorf("orla validate says %s", out)
+	}
 }
 
 // SPEC R2: tools that wait for a .venv are served when somebody makes it, without a save.
