@@ -54,7 +54,7 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 					discovery.WarnOfSecrets(&found, cfg)
 				}
 			}
-			return reportValidation(found, needs, asJSON, std)
+			return reportValidation(found, needs, err != nil && len(args) == 0, asJSON, std)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -102,7 +102,8 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 	return found
 }
 
-func reportValidation(found manifest.Result, needs []dependency, asJSON bool, std terminal.Streams) error {
+// reportValidation prints what was found. With unread the configuration has faults, and nobody has looked for tools.
+func reportValidation(found manifest.Result, needs []dependency, unread, asJSON bool, std terminal.Streams) error {
 	faults := 0
 	list := discovery.Problems(found.Problems)
 	for _, p := range list {
@@ -123,7 +124,12 @@ func reportValidation(found manifest.Result, needs []dependency, asJSON bool, st
 		if n := len(found.Secrets); n > 0 {
 			inOrder += " and " + terminal.Count(n, "secret")
 		}
-		if _, err := fmt.Fprintf(std.Out, "%s in order, %s\n", inOrder, terminal.Count(faults, "fault")); err != nil {
+		if unread {
+			inOrder = "the configuration is not in order, so no tools were checked; "
+		} else {
+			inOrder += " in order, "
+		}
+		if _, err := fmt.Fprintf(std.Out, "%s%s\n", inOrder, terminal.Count(faults, "fault")); err != nil {
 			return err
 		}
 	}
