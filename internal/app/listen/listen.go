@@ -140,9 +140,18 @@ func InUse(ctx context.Context, address string) error {
 	c, err := dialer.DialContext(ctx, "tcp", address)
 	if err == nil {
 		_ = c.Close()
-		return listenError(address, syscall.EADDRINUSE)
+		if isOwn(c.LocalAddr(), c.RemoteAddr()) {
+			return listenError(address, syscall.EADDRINUSE)
+		}
 	}
 	return nil // to listen decides
+}
+
+// isOwn reports whether the two ends of a connection are on this machine: an address to listen on may be that of another.
+func isOwn(local, remote net.Addr) bool {
+	l, lok := local.(*net.TCPAddr)
+	r, rok := remote.(*net.TCPAddr)
+	return lok && rok && (r.IP.IsLoopback() || l.IP.Equal(r.IP))
 }
 
 // Accept serves sockets that were given, in place of the configured address.
