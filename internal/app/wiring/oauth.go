@@ -10,6 +10,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/service/oauth"
 )
 
@@ -30,12 +31,12 @@ func ExamineIssuer(ctx context.Context, cfg *config.Loaded) []doctor.Finding {
 	asked := time.Now()
 	server, keys, err := oauth.Discover(limited, client, settings.Issuer)
 	if server == nil {
-		return []doctor.Finding{{Check: "oauth_issuer", Level: doctor.Fail, Text: err.Error(), Fix: "curl -v " + doctor.Quote(oauth.Documents(settings.Issuer)[0])}}
+		return []doctor.Finding{{Check: "oauth_issuer", Level: doctor.Fail, Text: fault.ReasonOf(err), Fix: "curl -v " + doctor.Quote(oauth.Documents(settings.Issuer)[0])}}
 	}
 	findings := []doctor.Finding{{Check: "oauth_issuer", Level: doctor.OK, Text: settings.Issuer + " describes itself"}}
 	switch {
 	case err != nil:
-		findings = append(findings, doctor.Finding{Check: "oauth_keys", Level: doctor.Fail, Text: err.Error(), Fix: "curl -v " + doctor.Quote(server.Keys)})
+		findings = append(findings, doctor.Finding{Check: "oauth_keys", Level: doctor.Fail, Text: fault.ReasonOf(err), Fix: "curl -v " + doctor.Quote(server.Keys)})
 	default:
 		findings = append(findings, doctor.Finding{Check: "oauth_keys", Level: doctor.OK, Text: terminal.Count(len(keys), "key") + " that can verify tokens"})
 	}
@@ -83,7 +84,7 @@ func examineAudience(ctx context.Context, settings oauth.Settings) doctor.Findin
 	}
 	switch {
 	case err != nil:
-		return warn("the metadata cannot be fetched at public_url from here: %v", err)
+		return warn("the metadata cannot be fetched at public_url from here: %s", fault.ReasonOf(err))
 	case json.Unmarshal(body, &found) != nil || found.Resource != settings.Resource():
 		return warn("%s is not the metadata of this Orla: its resource is %q, not %q", settings.MetadataURL(), found.Resource, settings.Resource())
 	}
