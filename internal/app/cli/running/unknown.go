@@ -101,8 +101,7 @@ func NoTool(name string, found manifest.Result, listed, others []string) error {
 	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists all tools"}
 	if near := nearTool(name, slices.Concat(known, listed, others)); near != "" {
 		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists all tools", near)
-	}
-	if hint := hintOfCapsule(name, found.Tools, listed); hint != "" {
+	} else if hint := hintOfCapsule(name, found.Tools, listed); hint != "" {
 		f.Hint = hint
 	}
 	return f
