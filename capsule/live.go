@@ -90,7 +90,7 @@ func (c *Capsule) startReason(s *status) string {
 	case s.starts == byCall:
 		return "a call wants it"
 	case s.state == Created:
-		return "Orla serves it"
+		return "first start"
 	case s.state == Reloading:
 		return s.reason
 	case s.state == Stopped:

@@ -180,6 +180,7 @@ func TestD7aAListDoesNotWaitForASilentCapsule(t *testing.T) {
 	if got := o.names(); got != "mute plain" {
 		t.Errorf("tools/list = %q", got)
 	}
+	o.waitLog("state", is("mute", "STARTING", "first start"))
 	o.waitLog("state", is("mute", "CRASHED", "no orla.hello within 300ms"))
 	testkit.Eventually(t, "/readyz is 200: what did not start is not starting", func() bool {
 		status, _ := o.readyz()
