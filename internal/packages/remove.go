@@ -51,7 +51,7 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 		if version != "" {
 			name += " " + version
 		}
-		return nil, fmt.Errorf("%w: %s", ErrNotInstalled, name)
+		return nil, fmt.Errorf("%s %w", name, ErrNotInstalled)
 	}
 	if err := s.isOwn(name); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 }
 
 // ErrNotInstalled is in the chain of the error if there is no such package.
-var ErrNotInstalled = errors.New("it is not installed")
+var ErrNotInstalled = errors.New("is not installed")
 
 // there lists the versions of a package that were installed, whatever the lock says.
 func (s *Session) there(name string) (versions []string) {
@@ -130,7 +130,7 @@ func (s *Session) Use(ctx context.Context, name, version string) error {
 func (s *Session) use(name, version string) error {
 	entry := s.Lock.Find(name, version)
 	if entry == nil {
-		return fmt.Errorf("%w: %s %s", ErrNotInstalled, name, version)
+		return fmt.Errorf("%s %s %w", name, version, ErrNotInstalled)
 	}
 	if !s.IsThere(*entry) {
 		return fmt.Errorf("%s %s is in the lock, but its folder is missing; orla install restores it", name, version)

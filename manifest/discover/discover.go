@@ -109,6 +109,8 @@ func Validate(path string) manifest.Result {
 	w := newWalker()
 	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		w.problem(path, "", manifest.Fault, errors.New("does not exist"))
 	case err != nil:
 		w.problem(path, "", manifest.Fault, regularfile.ReadError(err))
 	case info.IsDir():

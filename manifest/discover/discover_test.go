@@ -328,7 +328,7 @@ func TestValidateTakesWhateverThereIs(t *testing.T) {
 		"tools/.hidden":        {nil, []string{"error tools/.hidden: is hidden, as its name begins with a dot, and is never served"}},
 		"tools/res.yaml":       {[]string{"res"}, nil},
 		"tools/data.json":      {nil, []string{"error tools/data.json: declares no resource: apiVersion: orloj.dev/v1 and a kind would make it one"}},
-		"tools/none":           {nil, []string{"error tools/none: cannot be read: no such file or directory"}},
+		"tools/none":           {nil, []string{"error tools/none: does not exist"}},
 		"fifo":                 {nil, []string{"error fifo: is neither a folder nor a file but a FIFO"}},
 		"tools": {[]string{"a", "b", "ignored", "pack", "res", "versions"}, []string{
 			"warning tools/plain.py: is not executable: chmod +x tools/plain.py",

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,9 @@ func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !isKnown(cfg, caller.Name) {
+				fmt.Fprintf(std.Err, "orla: warning: no token and no entry in callers has the name %s\n", terminal.Printable(caller.Name))
+			}
 			return printPermission(said, asJSON, std)
 		},
 	}
@@ -57,6 +61,13 @@ func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd.Flags().StringVar(&caller.Task, "task", "", "the `TASK` that the call is a part of")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// isKnown reports whether a caller can be one that calls this Orla, as far as its configuration says.
+func isKnown(cfg *config.Loaded, name string) bool {
+	return slices.Contains(config.OwnCallers, name) || strings.HasPrefix(name, "oauth:") ||
+		slices.ContainsFunc(cfg.Auth.Tokens, func(t config.TokenConfig) bool { return t.Name == name }) ||
+		slices.ContainsFunc(cfg.Callers, func(c config.CallerConfig) bool { return c.Name == name })
 }
 
 func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) error {
@@ -82,7 +93,7 @@ func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) 
 	for _, s := range said.Steps {
 		verdict := string(s.Verdict)
 		if !s.Applies {
-			verdict = "says nothing"
+			verdict = "not applied"
 		}
 		if s.Why != "" {
 			verdict += ", " + s.Why

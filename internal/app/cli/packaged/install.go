@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -133,6 +134,9 @@ func refusePath(word string) error {
 	path, err := config.PathOf(word)
 	if err == nil {
 		_, err = os.Stat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s does not exist", path)
 	}
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err, Hint: "orla install wants a name, the URL of a git repository, or --local PATH"}

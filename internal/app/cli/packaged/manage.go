@@ -136,7 +136,7 @@ func (c command) info() *cobra.Command {
 			if entry == nil {
 				found, err := c.lookUp(ctx, p, name)
 				if near := yamldoc.Nearest(name, lock.Names()); err != nil && near != "" {
-					return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%w: %s", packages.ErrNotInstalled, name), Hint: "did you mean " + near + "?"}
+					return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s %w", name, packages.ErrNotInstalled), Hint: "did you mean " + near + "?"}
 				}
 				if err != nil {
 					return err
