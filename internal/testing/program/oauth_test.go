@@ -450,8 +450,9 @@ func TestN3DoctorExaminesTheIssuer(t *testing.T) {
 	says(examine(i.URL), "oauth_keys fail", "404")
 	says(examine(i.URL+"/"), "oauth_issuer fail", "must be equal")
 	i.SetDown(true)
-	down := examine(i.URL)
-	says(down, "oauth_issuer fail", "503")
+	says(examine(i.URL), "oauth_issuer fail", "503")
+	down := examine("http://127.0.0.1:1")
+	says(down, "oauth_issuer fail", "cannot connect")
 	if strings.Contains(strings.Join(down, "\n"), "execution_failed") {
 		t.Errorf("the code of a call's error is in %q", down)
 	}
