@@ -119,6 +119,17 @@ func TestR2PythonPackages(t *testing.T) {
 	}
 }
 
+// SPEC R4: a declaration that is not TOML is one line with its file, also if pip reads it.
+func TestR4ADeclarationThatIsNotTOML(t *testing.T) {
+	from := source(t, Python, "# /// script\n# dependencies = [\"acme\"\n# ///\n"+printsVersion, map[string]string{})
+	from.Interpreter = python(t)
+	s := store(t, t.TempDir(), append(offline(t), withoutUV(t))...)
+	_, err := s.Build(t.Context(), detect(t, s, from), quiet)
+	if err == nil || !strings.Contains(err.Error(), from.Script+": not TOML: ") || strings.Contains(err.Error(), "Traceback") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v", err)
+	}
+}
+
 // SPEC R2: the versions of uv.lock are installed. A lock that is out of date, or that nothing can read, is an error.
 func TestR2LockOfUV(t *testing.T) {
 	base, packages := python(t), offline(t)

@@ -89,7 +89,10 @@ try:
     import tomllib
 except ImportError:
     from pip._vendor import tomli as tomllib
-table = tomllib.loads(sys.stdin.buffer.read().decode())
+try:
+    table = tomllib.loads(sys.stdin.buffer.read().decode())
+except ValueError as err:
+    sys.exit("%s: not TOML: %s" % (sys.argv[2], err))
 if sys.argv[1] == "project":
     table = table.get("project", {})
 print("\n".join(table.get("dependencies", [])))
@@ -111,7 +114,7 @@ func (i *installer) pip(ctx context.Context, base string) error {
 		table = "project"
 	}
 	if text != nil {
-		list, err := i.run(ctx, step{argv: []string{python, "-c", readDependencies, table}, dir: dir, input: text})
+		list, err := i.run(ctx, step{argv: []string{python, "-c", readDependencies, table, i.need.File}, dir: dir, input: text})
 		if err != nil {
 			return err
 		}
