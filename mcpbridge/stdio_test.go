@@ -198,6 +198,21 @@ func TestG1EOFAfterACancelledCallDoesNotHang(t *testing.T) {
 	}
 }
 
+// SPEC C4: a call that was cancelled while it ran gets no answer, and the next one does.
+func TestC4ACancelledCallGetsNoAnswer(t *testing.T) {
+	p, g := inACall(t)
+	p.write(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`+"\n"+call(2, "echo")+"\n")
+	within(t, g.began, "call") // lines are read in order
+	close(g.open)
+	if r := p.next(t); string(r.id) != "2" || r.failed {
+		t.Errorf("after the cancelled call: %s", r.raw)
+	}
+	_ = p.in.Close()
+	for _, r := range p.rest(t) {
+		t.Errorf("a second answer: %s", r.raw)
+	}
+}
+
 func TestG1LinesOfEveryKind(t *testing.T) {
 	w := newWorld(t)
 	p := w.stdio(t, 2000)
