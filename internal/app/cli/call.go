@@ -27,6 +27,7 @@ import (
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
 )
 
@@ -135,7 +136,11 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 		if err := pinned.Held(ctx, client, name); err != nil {
 			return err
 		}
-		return orForgotten(running.NoToolOf(ctx, client, name, tools), cfg, home, name)
+		err := orForgotten(running.NoToolOf(ctx, client, name, tools), cfg, home, name)
+		if slices.ContainsFunc(tools, func(t control.ListedTool) bool { return t.Of == name }) {
+			return err
+		}
+		return orUnread(err, cfg, home, name)
 	}
 	args, err := f.arguments(tools[i].InputSchema, std.In)
 	if err != nil {
@@ -189,6 +194,18 @@ func orForgotten(err error, cfg *config.Loaded, home, name string) error {
 		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s is not served: %s", name, lacking)}
 	}
 	return err
+}
+
+// orUnread returns err, of a running Orla that has no such tool. If the folders have the tool, it adds that Orla has not read it yet.
+func orUnread(err error, cfg *config.Loaded, home, name string) error {
+	f, ok := errors.AsType[*exit.Error](err)
+	if !ok || f.Code != exit.Failed {
+		return err
+	}
+	if found := discovery.Find(cfg, home); !slices.ContainsFunc(found.Tools, func(t manifest.Tool) bool { return t.Name == name }) {
+		return err
+	}
+	return &exit.Error{Code: f.Code, Err: f.Err, Hint: "its file is there, and the running Orla has not read it yet; try again"}
 }
 
 // arguments puts the call's arguments together as a JSON object.
