@@ -61,11 +61,16 @@ func loggedKeys(t *testing.T, root string) map[string][]token.Position {
 			return err
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				for _, key := range keysIn(call) {
-					if text, err := strconv.Unquote(key.Value); err == nil {
-						keys[text] = append(keys[text], files.Position(key.Pos()))
-					}
+			var found []*ast.BasicLit
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				found = firstOfPairs(loggedBy(n))
+			case *ast.FuncDecl:
+				found = keysOfLists(n)
+			}
+			for _, key := range found {
+				if text, err := strconv.Unquote(key.Value); err == nil {
+					keys[text] = append(keys[text], files.Position(key.Pos()))
 				}
 			}
 			return true
@@ -78,9 +83,9 @@ func loggedKeys(t *testing.T, root string) map[string][]token.Position {
 	return keys
 }
 
-// keysIn returns the keys that a call names: slog.Int("key", …), or the pairs
+// loggedBy returns the arguments of a call that begin with keys: of slog.Int("key", …), or the pairs
 // after the message of a method such as Info.
-func keysIn(call *ast.CallExpr) []*ast.BasicLit {
+func loggedBy(call *ast.CallExpr) []ast.Expr {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
 		return nil
@@ -91,15 +96,50 @@ func keysIn(call *ast.CallExpr) []*ast.BasicLit {
 	case of != nil && of.Name == "http": // http.Error
 		return nil
 	case of != nil && of.Name == "slog" && slices.Contains([]string{"String", "Int", "Int64", "Float64", "Bool", "Any", "Duration"}, method.Sel.Name):
-		pairs = pairs[:1]
+		return pairs[:1]
 	case slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, method.Sel.Name) && len(pairs) > 1:
-		pairs = pairs[1:]
+		return pairs[1:]
 	case method.Sel.Name == "Log" && len(pairs) > 3:
-		pairs = pairs[3:]
-	default:
-		return nil
+		return pairs[3:]
 	}
-	var keys []*ast.BasicLit
+	return nil
+}
+
+// keysOfLists returns the keys in lists that a function makes and logs: about := []any{"key", …}, and
+// append(about, "key", …), for Info("message", about...).
+func keysOfLists(function *ast.FuncDecl) (keys []*ast.BasicLit) {
+	lists := map[string]bool{}
+	ast.Inspect(function, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok && call.Ellipsis.IsValid() {
+			if pairs := loggedBy(call); len(pairs) > 0 {
+				if list, ok := pairs[len(pairs)-1].(*ast.Ident); ok {
+					lists[list.Name] = true
+				}
+			}
+		}
+		return true
+	})
+	ast.Inspect(function, func(n ast.Node) bool {
+		set, ok := n.(*ast.AssignStmt)
+		if !ok || len(set.Lhs) != 1 || len(set.Rhs) != 1 {
+			return true
+		}
+		if list, ok := set.Lhs[0].(*ast.Ident); !ok || !lists[list.Name] {
+			return true
+		}
+		switch made := set.Rhs[0].(type) {
+		case *ast.CompositeLit:
+			keys = append(keys, firstOfPairs(made.Elts)...)
+		case *ast.CallExpr: // append
+			keys = append(keys, firstOfPairs(made.Args[min(1, len(made.Args)):])...)
+		}
+		return true
+	})
+	return keys
+}
+
+// firstOfPairs returns the literal keys of a list of keys and values.
+func firstOfPairs(pairs []ast.Expr) (keys []*ast.BasicLit) {
 	for i := 0; i < len(pairs); i++ {
 		if key, ok := pairs[i].(*ast.BasicLit); ok && key.Kind == token.STRING {
 			keys = append(keys, key)
