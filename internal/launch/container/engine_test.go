@@ -131,7 +131,7 @@ func TestT72ACannotTellIsARefusal(t *testing.T) {
 		o.Program = described(t, false, `echo "$@" >>`+log+`; case $* in *localhost/orla-trial*) echo '==> x <==';; *) echo 'it breaks' >&2; exit 1;; esac`)
 	})
 	_, err := b.launcher(nil).Start(t.Context(), sh("true"))
-	if f := fault.From(err); f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, "says whether it is isolated: it breaks") {
+	if f := fault.From(err); f == nil || f.Code != fault.IsolationUnavailable || !strings.Contains(f.Reason, "cannot find out whether") || !strings.HasSuffix(f.Reason, "is isolated: it breaks") {
 		t.Errorf("%v", err)
 	}
 	ran, err := os.ReadFile(log)

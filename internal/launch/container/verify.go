@@ -125,7 +125,7 @@ func (e *Engine) untold(ctx context.Context, p plan, own bool, err error) error 
 			return fault.New(fault.RuntimePolicyInvalid, "%s cannot run anything in image %s, in the folder %s: %s", p.made, p.opts.Image, p.workdir(), said)
 		}
 	}
-	return fault.New(fault.IsolationUnavailable, "%s cannot start a container of image %s that says whether it is isolated: %s", p.made, p.opts.Image, said)
+	return fault.New(fault.IsolationUnavailable, "%s cannot find out whether a container of image %s is isolated: %s", p.made, p.opts.Image, said)
 }
 
 // askShell is a shell script that prints why its first argument cannot be run, as unrunnable does.
