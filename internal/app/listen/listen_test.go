@@ -345,8 +345,11 @@ func TestA1AnAddressElsewhereIsNotInUse(t *testing.T) {
 		local, remote string
 		want          bool
 	}{
-		{"127.0.0.1", "127.0.0.1", true}, {"127.0.0.1", "127.0.0.2", true}, {"::1", "::1", true},
-		{"192.0.2.7", "192.0.2.7", true}, {"192.0.2.7", "198.51.100.1", false},
+		{"127.0.0.1", "127.0.0.1", true},
+		{"127.0.0.1", "127.0.0.2", true},
+		{"::1", "::1", true},
+		{"192.0.2.7", "192.0.2.7", true},
+		{"192.0.2.7", "198.51.100.1", false},
 	} {
 		if got := isOwn(&net.TCPAddr{IP: net.ParseIP(c.local)}, &net.TCPAddr{IP: net.ParseIP(c.remote)}); got != c.want {
 			t.Errorf("from %s to %s: %t", c.local, c.remote, got)

@@ -121,7 +121,7 @@ func TestB5FaultsPoint(t *testing.T) {
 		"an empty file lacks what is required":   {"", "1:1: name: is required"},
 		"a file of comments is empty":            {"# hi\n", "1:1: name: is required"},
 		"a null document is empty":               {"---\n", "1:1: name: is required"},
-		"a required key is misspelt":             {"nmae: x", `1:1: nmae: unknown key; did you mean "name"?`},
+		"a required key is misspelt":             {"names: x", `1:1: names: unknown key; did you mean "name"?`},
 		"a key is misspelt":                      {"name: x\ncuont: 1", `2:1: cuont: unknown key; did you mean "count"?`},
 		"a key has another style":                {"name: x\nrun-time: {}", `2:1: run-time: unknown key; did you mean "runtime"?`},
 		"a key belongs elsewhere":                {"name: x\ntimeout: 1", `2:1: timeout: unknown key; it belongs in "runtime"`},
