@@ -234,7 +234,8 @@ var imports = map[string][]string{
 	// What Orla has written down, for the control API.
 	"internal/app/recorded": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/file/yamldoc", "manifest/resource", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},
 
-	"internal/app/daemon": {"internal/call/turns",
+	"internal/app/daemon": {
+		"internal/call/turns",
 		"supervisor/services",
 		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
 		"internal/app/decisions", "internal/call/approvals/passkey", "internal/file/regularfile",

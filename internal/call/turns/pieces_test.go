@@ -2,6 +2,7 @@ package turns_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestN2PiecesAreReadInTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer place.Give()
-		if n, err := in.Read(make([]byte, 1)); err != io.ErrClosedPipe {
+		if n, err := in.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("who has left gets %d bytes: %v", n, err)
 		}
 	})
