@@ -49,7 +49,7 @@ func (c *Loaded) SecretFiles() (paths []string) {
 		add(t.File, t.Credential)
 	}
 	add(c.Approvals.Webhook.SecretFile, c.Approvals.Webhook.SecretCredential)
-	add(c.ConsoleSecretFile(), "")
+	add(c.Auth.OAuth.ClientSecret, "")
 	add(c.Tracing.HeadersFile, "")
 	return paths
 }

@@ -133,10 +133,17 @@ func TestM7SecretFilesOfOrlaThatAreRelative(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := discovery.MachineOf(cfg, l.Home)
-	for _, name := range []string{"headers", "hook", "secrets/token", "client", "credentials", "credentials/of-b"} {
-		if path := filepath.Join(p.dir, name); !slices.Contains(m.Private, path) {
-			t.Errorf("%s is not one of %v", name, m.Private)
+	t.Chdir(filepath.Dir(p.dir))
+	near, err := (&config.Loader{Path: filepath.Join(filepath.Base(p.dir), "orla.yaml"), Home: l.Home}).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []*config.Loaded{cfg, near} {
+		m := discovery.MachineOf(cfg, l.Home)
+		for _, name := range []string{"headers", "hook", "secrets/token", "client", "credentials", "credentials/of-b"} {
+			if path := filepath.Join(p.dir, name); !slices.Contains(m.Private, path) {
+				t.Errorf("%s: %s is not one of %v", cfg.File, name, m.Private)
+			}
 		}
 	}
 	p.configure("auth: {oauth: {issuer: 'https://login.example.com', public_url: 'https://orla.example.com', console_client_id: x, console_client_secret_file: ~/client}}\n")
