@@ -188,7 +188,8 @@ func inTurn(next http.Handler) http.Handler {
 		}
 		end, err := turns.Begin(r.Context(), moments)
 		if err != nil {
-			return // the browser has left
+			control.Send(w, nil, err) // the browser has left, or its session has ended
+			return
 		}
 		defer end()
 		next.ServeHTTP(w, r)

@@ -1,6 +1,7 @@
 package decisions_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -61,5 +62,25 @@ func TestN2ThePageIsAnsweredInTurn(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Whose session ends while the request waits gets an error, and no empty answer.
+func TestN2WhoHasWaitedInVainGetsAnError(t *testing.T) {
+	q := turns.NewAging(turns.NoLimit, 1, time.Hour)
+	eve := turns.Owner{Caller: "eve", Session: "1"}
+	for _, owner := range []turns.Owner{eve, {Caller: "bob"}} {
+		place, err := q.TakeBriefly(t.Context(), owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer place.Give()
+	}
+	ctx, leave := context.WithCancel(q.In(t.Context(), eve))
+	leave()
+	w := httptest.NewRecorder()
+	new(decisions.Decisions).Page(nil).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/status", http.NoBody).WithContext(ctx))
+	if w.Code == http.StatusOK || w.Body.Len() == 0 {
+		t.Errorf("%d %q", w.Code, w.Body)
 	}
 }

@@ -31,7 +31,8 @@ func OwnerIn(ctx context.Context) Owner {
 
 // Begin waits for the turn of work that takes about so many moments, until ctx ends; its error is ctx's cause. end has to be called. The
 // turn lasts for as long again, so that such work takes a processor for half of the time: others wait long behind a thread that never
-// rests. Begin does nothing if ctx is not one of Queue.In.
+// rests. When the moments are over, the place is given back even before end: who only waits, as a stream does, is not active for others.
+// Begin does nothing if ctx is not one of Queue.In.
 func Begin(ctx context.Context, moments int) (end func(), err error) {
 	o, ok := ctx.Value(ownKey{}).(own)
 	if !ok {
@@ -41,9 +42,12 @@ func Begin(ctx context.Context, moments int) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
+	began, most := time.Now(), time.Duration(moments)*o.queue.moment
+	give := time.AfterFunc(most, place.Give)
 	return func() {
-		time.AfterFunc(min(time.Since(began), time.Duration(moments)*o.queue.moment), place.Give)
+		if worked := time.Since(began); give.Stop() {
+			give.Reset(max(0, min(worked, most-worked)))
+		}
 	}, nil
 }
 

@@ -97,6 +97,39 @@ func TestN2WorkTakesHalfOfTheTime(t *testing.T) {
 	}
 }
 
+// N2: a stream whose work is done does not count as active, and its place is given back once.
+func TestN2WhoOnlyWaitsIsNotActive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const moment = 2 * time.Millisecond
+		q := turns.NewAging(turns.NoLimit, 1, moment)
+		end, err := turns.Begin(q.In(t.Context(), turns.Owner{Caller: "ann"}), 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bob := turns.Owner{Caller: "bob"}
+		took := func() time.Duration {
+			began := time.Now()
+			for range 2 {
+				place, err := q.TakeBriefly(t.Context(), bob)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer place.Give()
+			}
+			return time.Since(began)
+		}
+		if waited := took(); waited != moment {
+			t.Errorf("beside an answer that is made, bob waits %v", waited)
+		}
+		time.Sleep(time.Minute)
+		if waited := took(); waited != 0 {
+			t.Errorf("beside a stream that has been quiet for a minute, bob waits %v", waited)
+		}
+		end()
+		time.Sleep(time.Minute)
+	})
+}
+
 // Where nobody takes turns, nothing waits.
 func TestPiecesWithoutTurns(t *testing.T) {
 	in, end := turns.Pieces(t.Context(), strings.NewReader("all of it"))
