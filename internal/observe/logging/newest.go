@@ -12,20 +12,24 @@ import (
 const (
 	// maxHeld bounds the bytes of the newest lines, which are held until all are known.
 	maxHeld = 16 << 20
-	// maxCounting bounds who looks for the newest lines at once. Others wait, and callers take turns.
+	// maxCounting bounds who looks for the newest lines at once, in turn, and also who does outside of turns. Others wait.
 	maxCounting = 2
 )
 
-// counting has a place for each that looks for the newest lines.
-var counting = turns.NewQueue(maxCounting, 1)
+// Each that looks for the newest lines has a place of inTurn or beside. One in turn may take long, behind other work of its caller: so a
+// caller has one of these places at most, and those of the control socket do not wait for them.
+var inTurn, beside = turns.NewCapped(maxCounting, 1), turns.NewQueue(maxCounting, 0)
 
-// count takes a place of counting, which done gives back. It is not ok if ctx ends before.
+// count takes a place to look for the newest lines, which done gives back. It is not ok if ctx ends before.
 func count(ctx context.Context) (done func(), ok bool) {
-	owner := turns.OwnerIn(ctx)
-	if counting.Take(ctx, owner) != nil {
+	owner, places := turns.OwnerIn(ctx), inTurn
+	if owner == (turns.Owner{}) {
+		places = beside
+	}
+	if places.Take(ctx, owner) != nil {
 		return nil, false
 	}
-	return func() { counting.Give(owner) }, true
+	return func() { places.Give(owner) }, true
 }
 
 // newest returns the last lines that q selects of a log file, those that it was rotated to and kept, oldest first. It

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/turns"
@@ -56,4 +57,41 @@ func TestN2OlderLinesAreReadInTurn(t *testing.T) {
 			t.Errorf("who has left gets %d lines", n)
 		}
 	}
+}
+
+// SPEC N2: who reads the log at the control socket does not wait for callers who have much else to do, and a caller has one place.
+func TestN2TheSocketDoesNotWaitForCallersOfTheConsole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.log")
+	if err := os.WriteFile(path, []byte(`{"time":"2026-01-02T15:04:05Z","level":"info","msg":"call","tool":"mail"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		q := turns.NewAging(turns.NoLimit, 1, time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		lines := func(ctx context.Context) (n int) {
+			for range logging.ReadBack(ctx, path, history.Query{Since: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, 10, nil) {
+				n++
+			}
+			return n
+		}
+		for _, owner := range []turns.Owner{{Caller: "eve", Session: "1"}, {Caller: "bob", Session: "1"}} {
+			place, err := q.TakeBriefly(ctx, owner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer place.Give()
+		}
+		for range 2 {
+			go lines(q.In(ctx, turns.Owner{Caller: "eve", Session: "1"}))
+		}
+		synctest.Wait()
+		for _, of := range []context.Context{ctx, q.In(ctx, turns.Owner{Caller: "cy", Session: "1"})} {
+			in, leave := context.WithTimeout(of, time.Minute)
+			if n := lines(in); n != 1 {
+				t.Errorf("%v reads %d lines", turns.OwnerIn(of), n)
+			}
+			leave()
+		}
+	})
 }
