@@ -122,7 +122,7 @@ var uncontained = map[string]struct {
 	"internal/file/watch.Hub.join":                     {2, below},
 	"mcpbridge.audience.listChanged":                   {1, own},
 	"internal/call/turns.Begin":                        {1, own},
-	"mcpbridge.Bridge.Call":                            {1, own},
+	"internal/call/turns.AfterIn":                      {1, own},
 	"mcpbridge/transport/httpfront.access.during":      {1, own},
 	"mcpbridge/transport/httpfront.Front.waitTurn":     {1, own},
 	"internal/call/turns.Door.Do":                      {1, own},

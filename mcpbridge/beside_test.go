@@ -55,13 +55,16 @@ func TestN2ACallFromBesideHasAnOwner(t *testing.T) {
 		return &mcp.CallToolResult{}, account.Need(ctx, 1<<20)
 	})
 	free := w.bridge.Answers().Free()
-	ctx, end := context.WithCancel(turns.NewAging(turns.NoLimit, 1, time.Hour).In(t.Context(), owner))
+	whole, end := context.WithCancel(t.Context())
+	ctx, over := context.WithCancel(turns.NewAging(turns.NoLimit, 1, time.Hour).In(whole, owner))
 	if _, rpcErr := w.bridge.Call(ctx, peer.Call{Tool: "echo", Caller: "eve"}); rpcErr != nil {
 		t.Fatal(rpcErr)
 	}
 	if !slices.Equal(places, []turns.Owner{owner}) {
 		t.Errorf("the call is one of %v", places)
 	}
+	over() // the time of the call, which is not that of its request
+	<-time.After(20 * time.Millisecond)
 	if account.Owner() != owner || w.bridge.Answers().Free() == free {
 		t.Errorf("the answer is one of %v, and takes %d bytes", account.Owner(), free-w.bridge.Answers().Free())
 	}

@@ -161,12 +161,13 @@ func (b *Bridge) listedTraits(name string) (listing.Traits, bool) {
 // Call answers a call that does not come by MCP, such as one of the control API, with a
 // CallToolResult as JSON or with a JSON-RPC error. It is logged and observed like any other
 // call. The answer is never cut: MCP clients drop the connection if an answer is too large,
-// and this caller does not. In a context of turns.Queue.In, the call uses the share of its owner, and the answer takes room until ctx ends.
+// and this caller does not. In a context of turns.Queue.In, the call uses the share of its owner, and the answer takes room until the
+// context ends that In was given: a limit of the call's time is over before the answer is written.
 func (b *Bridge) Call(ctx context.Context, asked peer.Call) (json.RawMessage, *jsonrpc.Error) {
 	owner := turns.OwnerIn(ctx)
 	if owner != (turns.Owner{}) {
 		counted, release := b.room.Open(ctx, owner)
-		context.AfterFunc(ctx, release)
+		turns.AfterIn(ctx, release)
 		ctx = counted
 	}
 	answer, made, rpcErr := b.answerCall(ctx, &asked, &client.Origin{Caller: asked.Caller, Groups: asked.Groups, Transport: client.Control, Whole: true, As: owner})

@@ -12,21 +12,27 @@ const pieceBytes = 64 << 10
 // ownKey is the key of an own in a context.
 type ownKey struct{}
 
-// own is whose work is done in a context, and the Queue in which that waits.
+// own is whose work is done in a context, the Queue in which that waits, and the context that In was given.
 type own struct {
 	queue *Queue
 	owner Owner
+	whole context.Context
 }
 
 // In returns a context in which work of an owner waits in a Queue that NewAging returned: see Begin and Pieces.
 func (q *Queue) In(ctx context.Context, owner Owner) context.Context {
-	return context.WithValue(ctx, ownKey{}, own{q, owner})
+	return context.WithValue(ctx, ownKey{}, own{q, owner, ctx})
 }
 
 // OwnerIn returns whose work is done in a context of Queue.In; the zero Owner in any other.
 func OwnerIn(ctx context.Context) Owner {
 	o, _ := ctx.Value(ownKey{}).(own)
 	return o.owner
+}
+
+// AfterIn calls f when the context ends that Queue.In was given for this one, which may end earlier. ctx is one of Queue.In.
+func AfterIn(ctx context.Context, f func()) {
+	context.AfterFunc(ctx.Value(ownKey{}).(own).whole, f) //nolint:contextcheck // that is what is wanted
 }
 
 // Begin waits for the turn of work that takes about so many moments, until ctx ends; its error is ctx's cause. end has to be called. The
