@@ -13,7 +13,7 @@ func (s *Supervisor) Refresh() {
 			l.prepare(nil)
 		}
 	}
-	s.refresh(s.asked.Add(1), false)
+	s.refresh(s.asked.Add(1), &living{})
 }
 
 // Asked returns how many times somebody wanted a new catalog.

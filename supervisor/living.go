@@ -246,7 +246,7 @@ func (k *keeper) follow(ctx context.Context) {
 			tell, first = k.in.updated, updated[0]
 		}
 		changed := offers.Changed
-		if rest != nil {
+		if rest != nil && !awaited(offers) {
 			changed = nil
 		}
 		var heard <-chan string // nil while there are as many as may be
@@ -256,7 +256,7 @@ func (k *keeper) follow(ctx context.Context) {
 		select {
 		case <-rest:
 			if rest = nil; due > 0 {
-				rest, due = k.publish(due, 0, false)
+				rest, due = k.publish(due, 0)
 			}
 		case <-changed:
 			offers, rest, due = k.look(ctx)
@@ -289,15 +289,14 @@ const (
 func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time, due uint64) {
 	began := time.Now()
 	offers = k.of.prepare(ctx.Done())
-	took := time.Since(began)                                       // without what it waits for others
-	first := offers.Known && k.in.Catalog().unknown[k.of.tool.Name] // all lists wait for it (SPEC D7a)
-	rest, due = k.publish(k.in.asked.Add(1), took, first)
+	took := time.Since(began) // without what it waits for others
+	rest, due = k.publish(k.in.asked.Add(1), took)
 	return offers, rest, due
 }
 
 // publish publishes what was wanted as one of asked, after a preparation that took some time. What it returns is look's.
-func (k *keeper) publish(wanted uint64, prepared time.Duration, first bool) (rest <-chan time.Time, due uint64) {
-	took, wait := k.in.refresh(wanted, first)
+func (k *keeper) publish(wanted uint64, prepared time.Duration) (rest <-chan time.Time, due uint64) {
+	took, wait := k.in.refresh(wanted, k.of)
 	switch took += prepared; {
 	case wait > 0:
 		return time.After(wait), wanted
@@ -313,15 +312,15 @@ func restAfter(took time.Duration) time.Duration { return min(restFactor*took, m
 // refresh publishes what the providers offer now, and returns how long that took. wanted is one of asked. A catalog is made of
 // what all offer, under the lock that reloads, the control socket and the stop need. Where that takes longer than little, it is
 // too early for the next one until restAfter, whichever of the peers changes: then refresh returns how long that is. It is not too
-// early for the first lists of a peer.
-func (s *Supervisor) refresh(wanted uint64, first bool) (took, wait time.Duration) {
+// early for the first lists of a peer, which of is.
+func (s *Supervisor) refresh(wanted uint64, of *living) (took, wait time.Duration) {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	if s.published >= wanted {
 		return 0, 0 // a catalog was made meanwhile
 	}
 	began := time.Now()
-	if wait = s.rests.Sub(began); wait > 0 && !first {
+	if wait = s.rests.Sub(began); wait > 0 && !of.isHeard() {
 		return 0, wait
 	}
 	s.publish()
@@ -329,4 +328,17 @@ func (s *Supervisor) refresh(wanted uint64, first bool) (took, wait time.Duratio
 		s.rests = began.Add(took + restAfter(took))
 	}
 	return took, 0
+}
+
+// awaited reports whether all lists wait for what a peer offers next (SPEC D7a). That comes at once, whatever rests: it is one thing, or few.
+func awaited(offers *peer.Offers) bool { return !offers.Known || offers.Silent }
+
+// isHeard reports whether a peer has an answer now to those who wait for it with the last catalog; see Catalog.Known. The caller
+// holds applying.
+func (l *living) isHeard() bool {
+	if l.offers == nil || !awaited(l.offers) {
+		return false
+	}
+	now := l.shown.Load().offers
+	return now.Known && now != l.offers
 }

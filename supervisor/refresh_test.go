@@ -200,3 +200,45 @@ func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
 		})
 	})
 }
+
+// SPEC D7a, N2: the first lists of a peer that is new, for which all others wait, are published at once, also when catalogs take long.
+func TestD7aTheFirstListsOfANewPeerDoNotWait(t *testing.T) {
+	const long = time.Second
+	for name, before := range map[string]peer.Offers{"unknown": {}, "silent": {Known: true, Silent: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var slow atomic.Bool
+				peers := map[string]*fakePeer{"a": newFakePeer("a", peer.Offers{Known: true}), "b": newFakePeer("b", before)}
+				s := supervisor.New(supervisor.Options{
+					Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil }},
+					Log:   slog.New(slog.DiscardHandler),
+					Published: func(*supervisor.Catalog) {
+						if slow.Load() {
+							time.Sleep(long)
+						}
+					},
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- s.Serve(ctx) }()
+				apply(s, "a")
+				synctest.Wait()
+				slow.Store(true)
+				peers["a"].offer(peer.Offers{Known: true, Tools: listed("one")})
+				time.Sleep(2 * long)
+				slow.Store(false)
+				apply(s, "a", "b")
+				synctest.Wait()
+				peers["b"].offer(before) // as a look that comes after the catalog of the manifests
+				synctest.Wait()
+				peers["b"].offer(peer.Offers{Known: true, Tools: listed("two")})
+				synctest.Wait()
+				if s.Catalog().Of("two") == "" || !s.Catalog().Known() {
+					t.Error("they wait for the catalog of another")
+				}
+				cancel()
+				<-done //nolint:errcheck // it is that of the context
+			})
+		})
+	}
+}
