@@ -29,19 +29,19 @@ const (
 	unheardPause = 10 * time.Second
 )
 
-// followLists asks what the capsule offers, now and whenever it says that this
-// has changed.
+// followLists asks what the capsule offers, now and whenever it says that this has changed.
 func (in *incarnation) followLists(ctx context.Context) {
 	defer in.conn.HasListed()
-	if early := in.c.offers.Early(); early > 0 {
-		in.conn.HasListed()
-		if !pace.Sleep(ctx, early) {
+	in.introduce(ctx)
+	early := in.c.offers.Early()
+	if early > 0 && !in.tellsNothing() {
+		in.repeatWishes(ctx)
+		if !in.conn.Pause(ctx, early) { // an approved call has to know what this process offers (SPEC-TOOLS 8.7)
 			return
 		}
 	}
-	first := true
-	for {
-		said, ok := in.learn(ctx, first)
+	for first := true; ; first = false {
+		said, ok := in.learn(ctx)
 		if ok {
 			in.c.offers.Set(said)
 		}
@@ -49,16 +49,9 @@ func (in *incarnation) followLists(ctx context.Context) {
 		if in.tellsNothing() {
 			return
 		}
-		switch {
-		case first && in.conn.Stateless():
-			in.helpers.Go(func() {
-				defer in.contain()
-				in.listen(ctx)
-			})
-		case first:
-			in.c.wishes.Repeat(ctx, in.tell)
+		if first && early == 0 {
+			in.repeatWishes(ctx)
 		}
-		first = false
 		if in.asking.silent && !in.asking.insisted {
 			in.asking.insisted = true // it is one tool for now; on a busy machine the answer may come yet
 			continue
@@ -67,6 +60,18 @@ func (in *incarnation) followLists(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// repeatWishes tells the process what clients have asked of those before it, and goes on to do so.
+func (in *incarnation) repeatWishes(ctx context.Context) {
+	in.helpers.Go(func() {
+		defer in.contain()
+		if in.conn.Stateless() {
+			in.listen(ctx)
+		} else {
+			in.c.wishes.Repeat(ctx, in.tell)
+		}
+	})
 }
 
 // waitOnce bounds the wait for the first lists, if it has begun once more.
@@ -79,9 +84,8 @@ func (in *incarnation) waitOnce(ctx context.Context) {
 	}
 }
 
-// awaitRelist waits until the lists are to be requested again: when the capsule says that
-// they have changed, or, for a remote server that did not answer, and where what is pinned could not be
-// stored, after unheardPause. It reports false if ctx ends before.
+// awaitRelist waits until the lists are to be requested again: when the capsule says that they have changed, or after unheardPause for
+// a remote server that did not answer, and where what is pinned could not be stored. It reports false if ctx ends before.
 func (in *incarnation) awaitRelist(ctx context.Context) bool {
 	var again <-chan time.Time
 	if in.asking.unheard && in.c.tool.Runtime.Remote != nil || in.c.offers.Troubled() {
@@ -96,33 +100,30 @@ func (in *incarnation) awaitRelist(ctx context.Context) bool {
 	return true
 }
 
-// learn asks what the capsule offers (SPEC D7). It reports false if the process ended:
-// lists that are missing then must not be taken for empty ones.
-func (in *incarnation) learn(ctx context.Context, first bool) (records.Offered, bool) {
-	switch {
-	case in.tellsNothing():
-		return records.Offered{}, ctx.Err() == nil
-	case in.c.tool.Runtime.Handshake == manifest.HandshakeHello && first && !in.taken:
-		asking, cancel := context.WithTimeout(ctx, 2*protocol.AskPatience) // for each of the two questions
-		err := in.conn.Negotiate(asking)
-		cancel()
-		if err != nil {
-			in.c.log.Debug("a capsule does not know initialize; it is asked for its lists all the same", "tool", in.c.tool.Name, "err", err)
-		}
+// introduce asks a capsule that has said hello for its capabilities too.
+func (in *incarnation) introduce(ctx context.Context) {
+	if in.tellsNothing() || in.taken || in.c.tool.Runtime.Handshake != manifest.HandshakeHello {
+		return
 	}
-	return in.ask(ctx)
+	asking, cancel := context.WithTimeout(ctx, 2*protocol.AskPatience) // for each of the two questions
+	defer cancel()
+	if err := in.conn.Negotiate(asking); err != nil {
+		in.c.log.Debug("a capsule does not know initialize; it is asked for its lists all the same", "tool", in.c.tool.Name, "err", err)
+	}
 }
 
-// tellsNothing reports whether the capsule has no lists to ask for: its manifest declares
-// what it offers, or it is one tool.
+// tellsNothing reports whether the capsule has no lists to ask for: its manifest declares what it offers, or it is one tool.
 func (in *incarnation) tellsNothing() bool {
 	r := in.c.tool.Runtime
 	return r.Declared || r.Handshake == manifest.HandshakeHello && !in.hello.OffersLists()
 }
 
-// ask requests every list that the capsule says it has. If an MCP server does not answer
-// in time, its previous list of that kind stays.
-func (in *incarnation) ask(ctx context.Context) (o records.Offered, ok bool) {
+// learn asks what the capsule offers (SPEC D7), by every list that it says it has. It reports false if the process ended: lists that
+// are missing then must not be taken for empty ones. If an MCP server does not answer in time, its previous list of that kind stays.
+func (in *incarnation) learn(ctx context.Context) (o records.Offered, ok bool) {
+	if in.tellsNothing() {
+		return records.Offered{}, ctx.Err() == nil
+	}
 	before := in.c.offers.Last()
 	ok, in.asking.unheard = true, false
 	caps, patience := in.conn.Capabilities(), listPatience
@@ -229,8 +230,7 @@ func (in *incarnation) listen(ctx context.Context) {
 	}
 }
 
-// awaitAcknowledged waits, for AskPatience at most, until the process acknowledges the
-// subscription.
+// awaitAcknowledged waits, for AskPatience at most, until the process acknowledges the subscription.
 func (in *incarnation) awaitAcknowledged(ctx context.Context) {
 	select {
 	case <-in.acknowledged:

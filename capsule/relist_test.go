@@ -2,6 +2,7 @@ package capsule
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/pins"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/needs"
 	"github.com/orla-project/orla/manifest"
 )
@@ -98,6 +101,51 @@ func TestS2LongListsOfAnotherProcessAreAskedForSeldom(t *testing.T) {
 			})
 		})
 	}
+}
+
+// SPEC-TOOLS 8.7, D7: the pause of long lists keeps neither an approved call from what the new process offers, nor the new process
+// from what clients have asked of the one before.
+func TestT87AnApprovedCallDoesNotTrustTheProcessBefore(t *testing.T) {
+	const tools = 9000
+	var starts, asks, follows atomic.Int64
+	inPlay(t, func(r *manifest.Runtime) { r.Handshake = manifest.HandshakeMCP }, func(p *scripted, m asked) {
+		switch {
+		case m.ID == nil:
+		case m.Method == "initialize":
+			p.answers(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
+			if starts.Add(1) == 1 {
+				time.AfterFunc(1100*time.Millisecond, func() { p.exit("exited with code 3") })
+			}
+		case m.Method == "tools/list":
+			n := asks.Add(1)
+			list := make([]string, tools)
+			for i := range list {
+				list[i] = fmt.Sprintf(`{"name":"t%d-%d","inputSchema":{"type":"object"}}`, n, i)
+			}
+			p.answers(m, `{"tools":[`+strings.Join(list, ",")+`]}`)
+		case m.Method == "resources/subscribe":
+			follows.Add(1)
+			p.answers(m, `{}`)
+		default:
+			p.says(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
+		}
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		time.Sleep(time.Second)
+		if _, err := c.Request(t.Context(), peer.Request{Method: "resources/subscribe", Params: json.RawMessage(`{"uri":"a:1"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		for starts.Load() < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if a, f := asks.Load(), follows.Load(); a != 1 || f != 2 {
+			t.Errorf("the new process was asked for %d lists, and was told of %d resources that are followed", a-1, f-1)
+		}
+		c.Settle(t.Context(), turns.Owner{})
+		if names := toolNames(c); len(names) != tools || !strings.HasSuffix(names[0], "t2-0") {
+			t.Errorf("an approved call is judged by %d tools such as %q", len(names), names[0])
+		}
+	})
 }
 
 // SPEC N4: what could not be stored of the first lists is stored when it can be, though the lists stay the same.

@@ -64,13 +64,15 @@ type Peer struct {
 	stateless atomic.Bool             // it speaks statelessVersion
 	caps      *mcp.ServerCapabilities // see Capabilities
 
-	listed   chan struct{} // closed by HasListed
-	listOnce sync.Once
+	listed    chan struct{} // closed by HasListed
+	listOnce  sync.Once
+	awaited   chan struct{} // closed by AwaitListed
+	awaitOnce sync.Once
 }
 
 // With returns the Peer on a connection. Negotiate has to be called next.
 func (o *Orla) With(conn *rpc.Conn) *Peer {
-	return &Peer{Conn: conn, orla: o, listed: make(chan struct{})}
+	return &Peer{Conn: conn, orla: o, listed: make(chan struct{}), awaited: make(chan struct{})}
 }
 
 // State is what is known of a Peer after Negotiate.
@@ -97,10 +99,22 @@ func (p *Peer) HasListed() { p.listOnce.Do(func() { close(p.listed) }) }
 
 // AwaitListed waits until HasListed, or until ctx ends.
 func (p *Peer) AwaitListed(ctx context.Context) {
+	p.awaitOnce.Do(func() { close(p.awaited) })
 	select {
 	case <-p.listed:
 	case <-ctx.Done():
 	}
+}
+
+// Pause waits for a time, but ends when somebody has begun to wait for HasListed. It reports false if ctx ends before.
+func (p *Peer) Pause(ctx context.Context, wait time.Duration) bool {
+	select {
+	case <-time.After(wait):
+	case <-p.awaited:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // Stateless reports whether the peer speaks 2026-07-28.
