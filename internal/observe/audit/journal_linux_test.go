@@ -2,7 +2,9 @@ package audit_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"net"
 	"os"
 	"path/filepath"
@@ -226,6 +228,18 @@ func TestT88AKillBeforeTheFirstHead(t *testing.T) {
 	r := p.stream(t, bytes.Join([][]byte{killed, killed, next}, nil))
 	if !r.OK() || r.Calls != 3 || r.Last != 3 || len(r.Notes) != 2 || !strings.Contains(r.Notes[0].Text, "before it had signed anything") {
 		t.Errorf("%+v", r)
+	}
+	long := bytes.SplitAfter(killed, []byte("\n"))
+	sum := sha256.Sum256(bytes.TrimSuffix(long[1], []byte("\n")))
+	line := bytes.Replace(long[1], []byte(`{"seq":2,`), []byte(`{"seq":3,`), 1)
+	at := bytes.Index(line, []byte(`"prev":"`)) + len(`"prev":"`)
+	copy(line[at:], hex.EncodeToString(sum[:]))
+	killed3 := append(bytes.Clone(killed), line...) // as many as there are up to the newest head
+	if r := p.stream(t, append(bytes.Clone(killed3), next...)); !r.OK() || r.Calls != 3 {
+		t.Errorf("as many lines: %+v", r)
+	}
+	if r := p.stream(t, killed3); len(r.Findings) != 1 || r.Findings[0].Line != 3 || !strings.Contains(r.Findings[0].Text, "not the line that Orla signed as number 3") {
+		t.Errorf("without the next start: %+v", r)
 	}
 	for name, text := range map[string][]byte{
 		"again after a head": bytes.Join([][]byte{next, killed, next}, nil),

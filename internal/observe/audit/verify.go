@@ -80,9 +80,15 @@ type Verifier struct {
 	begun bool
 	tail
 	previous previous
-	head     link             // the last head
-	wanted   link             // Head
+	head     link // the last head
+	goal
 	passkeys map[string]owned // those that were registered, by the digests of their public keys
+}
+
+// goal is the line of Verifier.Head.
+type goal struct {
+	wanted  link
+	another *Finding // a line with its number that is not it; nil for none, and see goOn
 }
 
 // tail are the last lines that were valid.
@@ -128,6 +134,10 @@ func (v *Verifier) File(ctx context.Context, name string, r io.Reader, follow bo
 // Report returns the result, after the last file.
 func (v *Verifier) Report() *Report {
 	v.settleOdd()
+	if at := v.another; at != nil {
+		v.file, v.another = at.File, nil
+		v.find(at.Line, "it is not the line that Orla signed as number %d", v.wanted.seq)
+	}
 	if v.Whole && v.wanted.seq > v.report.Last {
 		v.find(0, "the end is cut: Orla signed a head at number %d, and the last number here is %d", v.wanted.seq, v.report.Last)
 	}
@@ -183,10 +193,8 @@ func (v *Verifier) check(raw []byte, whole bool) {
 	v.before, v.last = v.last, link{l.Seq, sum}
 	v.previous.text = append(v.previous.text[:0], raw...)
 	v.report.Last = l.Seq
-	if l.Seq == v.wanted.seq {
-		if sum != v.wanted.hash {
-			v.find(v.line, "it is not the line that Orla signed as number %d", l.Seq)
-		}
+	if l.Seq == v.wanted.seq && sum != v.wanted.hash && v.another == nil {
+		v.another = &Finding{File: v.file, Line: v.line}
 	}
 	switch l.Event {
 	case eventCall:
@@ -248,8 +256,10 @@ func (v *Verifier) follows(l *Line) {
 		v.begins(l, prev)
 	case l.Seq == v.last.seq+1 && prev == v.last.hash:
 	case v.goesOn(l) && v.head.seq == 0 && v.report.First == 1 && l.Seq == 1 && prev == (hash{}):
+		v.goOn(l)
 		v.note("it begins again: Orla was killed before it had signed anything, and the lines before this one are not linked to what follows; whoever could write them can have changed or removed them")
 	case v.goesOn(l) && v.head.seq > 0 && l.Seq == v.head.seq+1 && prev == v.head.hash:
+		v.goOn(l)
 		v.note("it follows head %d: Orla was killed, and the lines after that head are not linked to what follows; whoever could write them can have changed or removed them", v.head.seq)
 	case l.Seq == v.last.seq+1 && v.line > 1:
 		v.find(v.line-1, "it was changed, or another line is in its place: line %d has the hash of another", v.line)
@@ -265,6 +275,13 @@ func (v *Verifier) follows(l *Line) {
 // goesOn reports whether a line may be that of a start which does not know the lines after the last head.
 func (v *Verifier) goesOn(l *Line) bool {
 	return l.Event == eventStart && l.Why != whyRotated && (v.line == 1 || v.Stream)
+}
+
+// goOn notes a start from which on Orla gave numbers once more, that of l first. If the number of Head is among them, its line comes after l.
+func (v *Verifier) goOn(l *Line) {
+	if l.Seq <= v.wanted.seq {
+		v.another = nil
+	}
 }
 
 // begins checks the first line of all.
