@@ -55,7 +55,7 @@ func (r *Runtime) compile(module []byte, limits Limits) (*code, error) {
 		c.close(r.ctx)
 		return nil, err
 	}
-	const perByte, more = 16, 512 << 10 // bytes of compiled code, and of what the compiler keeps, per byte of the module, and beside these
+	const perByte, more = 8, 512 << 10 // bytes for each byte of the module: a Go program takes 5; and for what a few bytes can declare
 	c.size = perByte*int64(len(metered)) + more
 	c.instance = instance
 	disk.keep(metered)

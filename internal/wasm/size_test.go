@@ -3,6 +3,7 @@ package wasm
 import (
 	"encoding/binary"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -38,4 +39,21 @@ func TestS2WhatAModuleKeepsIsCounted(t *testing.T) {
 	for _, c := range kept {
 		c.close(t.Context())
 	}
+}
+
+// SPEC S2: what is counted of a large program leaves room for other modules: where each takes the other's place, all their calls
+// compile.
+func TestS2ALargeProgramLeavesRoomForOthers(t *testing.T) {
+	const large = 17 << 20 // as a Go program that serves HTTP
+	sized := func(s string) string { return string(binary.AppendUvarint(nil, uint64(len(s)))) + s }
+	r := NewRuntime(Options{})
+	defer r.Close()
+	c, err := r.compile([]byte("\x00asm\x01\x00\x00\x00"+"\x0b"+sized("\x01\x01"+sized(strings.Repeat("x", large)))), Limits{}.filled())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.size > maxCached*3/4 {
+		t.Errorf("%d MiB are counted, of %d MiB that are kept", c.size>>20, maxCached>>20)
+	}
+	c.close(t.Context())
 }
