@@ -166,10 +166,13 @@ func TestN4PinsAreStoredWhenTheyCanBe(t *testing.T) {
 				default:
 					p.says(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 				}
-			}, func(t *testing.T, c *Capsule, _ *journal) {
-				time.Sleep(time.Second)
+			}, func(t *testing.T, c *Capsule, log *journal) {
+				time.Sleep(time.Minute)
 				if served := len(c.Offers().Tools); served > 0 == (pin == manifest.PinHold) {
 					t.Errorf("%d tools are served", served)
+				}
+				if n := len(log.having(`"msg":"offers"`)); n != 1 {
+					t.Errorf("the log says %d times what it offers", n)
 				}
 				if err := os.Remove(dir); err != nil {
 					t.Fatal(err)

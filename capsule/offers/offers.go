@@ -82,12 +82,16 @@ func (o *Offering) Set(said records.Offered) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer func() { o.heard = time.Now() }()
-	if now := o.current.Load(); o.said != nil && reflect.DeepEqual(*o.said, said) && now.Known && now.held.Unusable() == nil && !o.pins.Troubled() {
+	before := o.current.Load()
+	same := o.said != nil && reflect.DeepEqual(*o.said, said) && before.Known
+	if same && before.held.Unusable() == nil && !o.pins.Troubled() {
 		return
 	}
 	o.said = &said
-	before := o.current.Load()
 	o.publishLocked(true)
+	if same && o.pins.Troubled() { // as it is every few seconds
+		return
+	}
 	now := o.current.Load()
 	toolNames := make([]string, 0, min(len(now.Tools), maxNamed))
 	for _, t := range now.Tools {
