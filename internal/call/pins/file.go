@@ -229,19 +229,35 @@ func lock(path string) (unlock func(), _ error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
+	const again = 10 * time.Millisecond
+	for deadline := time.Now().Add(lockWait); ; <-time.After(again) {
+		unlock, err := tryLock(path)
+		if err == nil {
+			return unlock, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Now().After(deadline) {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+}
+
+// tryLock is lock without waiting: the error of a file that another process has locked, or has removed meanwhile, is EWOULDBLOCK.
+func tryLock(path string) (unlock func(), _ error) {
 	f, err := regularfile.OpenLock(path)
 	if err != nil {
 		return nil, err
 	}
-	const again = 10 * time.Millisecond
-	for deadline := time.Now().Add(lockWait); ; <-time.After(again) {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil // which unlocks it
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Now().After(deadline) {
-			_ = f.Close() // it was only to be locked
-			return nil, fmt.Errorf("%s: %w", path, err)
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		var mine, there os.FileInfo
+		if mine, err = f.Stat(); err == nil {
+			if there, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(mine, there) {
+				err = syscall.EWOULDBLOCK // see forget
+			}
 		}
 	}
+	if err != nil {
+		_ = f.Close() // it was only to be locked
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil // which unlocks it
 }

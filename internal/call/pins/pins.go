@@ -136,10 +136,24 @@ func (s *Store) Prune(tools []manifest.Tool) {
 		case (served[k] || left[k]) && age > touchEach:
 			now := time.Now()
 			_ = os.Chtimes(path, now, now) // it is tried again at the next reload
-		case !served[k] && age > keptGone && goneSource(path):
-			_ = os.Remove(path) // it is tried again at the next reload
-			_ = os.Remove(filepath.Join(s.dir, k+lockSuffix))
+		case !served[k] && age > keptGone:
+			forget(path, filepath.Join(s.dir, k+lockSuffix))
 		}
+	}
+}
+
+// forget removes a file of pins whose manifest does not exist, and its lock. If that fails, it is tried again at the next reload.
+func forget(path, locked string) {
+	if !goneSource(path) {
+		return
+	}
+	unlock, err := tryLock(locked) // who removes a lock has to hold it
+	if err != nil {
+		return
+	}
+	defer unlock()
+	if goneSource(path) && os.Remove(path) == nil {
+		_ = os.Remove(locked)
 	}
 }
 
