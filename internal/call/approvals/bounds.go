@@ -34,10 +34,12 @@ func (s *Store) callerOf(id string) string {
 }
 
 // dispensableLocked returns the oldest record of those that have ended, of the caller who has the most of what is short: so
-// nobody who makes many calls has the past of others forgotten. There is such a record.
+// nobody who makes many calls has the past of others forgotten. There is such a record. It is not the newest one, which somebody
+// is about to tell of, or may need again.
 func (s *Store) dispensableLocked() *entry {
+	old := s.ended[:max(1, len(s.ended)-1)]
 	has, most := map[string]int{}, 0
-	for _, e := range s.ended {
+	for _, e := range old {
 		if len(s.ended) > maxEnded {
 			has[e.Caller]++
 		} else {
@@ -45,5 +47,5 @@ func (s *Store) dispensableLocked() *entry {
 		}
 		most = max(most, has[e.Caller])
 	}
-	return s.ended[slices.IndexFunc(s.ended, func(e *entry) bool { return has[e.Caller] == most })]
+	return old[slices.IndexFunc(old, func(e *entry) bool { return has[e.Caller] == most })]
 }

@@ -46,3 +46,32 @@ func TestN2WhatWasDecidedForOthersStays(t *testing.T) {
 		})
 	}
 }
+
+// SPEC N2: what has just ended is kept, whoever has the most: it may be an approval that a call gives back.
+func TestN2WhatHasJustEndedStays(t *testing.T) {
+	s := open(t, t.TempDir())
+	use := func(caller string, bytes int) string {
+		q := question(`{"text":"` + strings.Repeat("x", bytes) + `"}`)
+		q.Caller = caller
+		r := ask(t, s, q)
+		decide(t, s, r.ID, approve)
+		if err := s.Use(r.ID); err != nil {
+			t.Fatal(err)
+		}
+		return r.ID
+	}
+	for n := range 90 { // as much as is kept
+		use(fmt.Sprint("caller ", n), 200<<10)
+	}
+	id := use("bob", 250<<10)
+	if !s.Has(id) {
+		t.Error("it is forgotten")
+	}
+	if s.GiveBack(id); !s.Has(id) {
+		t.Error("it cannot be given back")
+	}
+	r, _, err := s.Get(id)
+	if err != nil || !r.Used.IsZero() {
+		t.Errorf("it is not good again: %v, %v", r.Used, err)
+	}
+}
