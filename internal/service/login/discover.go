@@ -270,7 +270,7 @@ func checkIssuer(m *oauthex.AuthServerMeta) error {
 			return fmt.Errorf("the %s of the issuer %s: it %w", e.name, m.Issuer, err)
 		}
 		// A browser goes wherever it is led: an issuer elsewhere must not have it ask a program on this machine for something.
-		if strings.HasPrefix(m.Issuer, "https:") && !strings.HasPrefix(e.url, "https:") {
+		if isPlain(e.url) && !isPlain(m.Issuer) {
 			return fmt.Errorf("the %s of the issuer %s: it must be an https:// URL, as that of the issuer is", e.name, m.Issuer)
 		}
 	}
@@ -285,6 +285,12 @@ func checkIssuer(m *oauthex.AuthServerMeta) error {
 		return fmt.Errorf("the issuer %s does not give authorization codes", m.Issuer)
 	}
 	return nil
+}
+
+// isPlain reports whether a URL that CheckURL accepts is one of this machine, without TLS. Schemes may have large letters.
+func isPlain(url string) bool {
+	scheme, _, _ := strings.Cut(url, ":")
+	return strings.EqualFold(scheme, "http")
 }
 
 // quoted returns a text of a stranger for a message.

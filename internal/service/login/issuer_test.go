@@ -19,6 +19,8 @@ func TestAnIssuerElsewhereDoesNotLeadToThisMachine(t *testing.T) {
 		"a page elsewhere":    {near, far, near, ""},
 		"a page here":         {far, near, far, "authorization_endpoint of the issuer " + far + ": it must be an https:// URL"},
 		"a page at localhost": {far, "HTTP://localhost:22", far, "authorization_endpoint"},
+		"large letters":       {"HTTPS://login.example.com", near, far, "authorization_endpoint"},
+		"large letters there": {far, "HTTPS://login.example.com", far, ""},
 		"tokens here":         {far, far, near, "token_endpoint"},
 	} {
 		err := checkIssuer(&oauthex.AuthServerMeta{
