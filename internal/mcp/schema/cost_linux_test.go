@@ -4,24 +4,11 @@ package schema
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/orla-project/orla/internal/testing/costtest"
 )
-
-// many repeats a text with a number in it.
-func many(n int, format string) string {
-	var out strings.Builder
-	for i := range n {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		fmt.Fprintf(&out, format, i)
-	}
-	return out.String()
-}
 
 // SPEC S1: the check of a value costs no more for each of its parts, whether it fits or not.
 func TestS1ChecksCostInProportion(t *testing.T) {

@@ -12,6 +12,18 @@ import (
 	"github.com/orla-project/orla/internal/testing/needs"
 )
 
+// many repeats a text with a number in it.
+func many(n int, format string) string {
+	var out strings.Builder
+	for i := range n {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		fmt.Fprintf(&out, format, i)
+	}
+	return out.String()
+}
+
 // inUse is how many bytes of the heap are used.
 func inUse() int64 {
 	runtime.GC()
