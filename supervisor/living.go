@@ -255,8 +255,8 @@ func (k *keeper) follow(ctx context.Context) {
 		}
 		select {
 		case <-rest:
-			if rest = nil; due > 0 {
-				rest, due = k.publish(due, 0)
+			if rest = nil; due.wanted > 0 {
+				rest, due = k.publish(due)
 			}
 		case <-changed:
 			offers, rest, due = k.look(ctx)
@@ -284,26 +284,32 @@ const (
 	maxRest    = 30 * time.Second
 )
 
+// prepared is what is to be published.
+type prepared struct {
+	wanted uint64        // one of asked; 0 if there is nothing
+	took   time.Duration // until now, without what it waited for others
+}
+
 // look publishes what the peer offers now. rest, if it is not nil, says when to look again
-// at the earliest. due is not 0 if it is too early to publish it: publish is to be called then.
-func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time, due uint64) {
+// at the earliest. due is not zero if it is too early to publish it: publish is to be called then.
+func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time, due prepared) {
 	began := time.Now()
 	offers = k.of.prepare(ctx.Done())
-	took := time.Since(began) // without what it waits for others
-	rest, due = k.publish(k.in.asked.Add(1), took)
+	took := time.Since(began)
+	rest, due = k.publish(prepared{k.in.asked.Add(1), took})
 	return offers, rest, due
 }
 
-// publish publishes what was wanted as one of asked, after a preparation that took some time. What it returns is look's.
-func (k *keeper) publish(wanted uint64, prepared time.Duration) (rest <-chan time.Time, due uint64) {
-	took, wait := k.in.refresh(wanted, k.of)
-	switch took += prepared; {
+// publish publishes what was prepared. What it returns is look's.
+func (k *keeper) publish(p prepared) (rest <-chan time.Time, due prepared) {
+	took, wait := k.in.refresh(p.wanted, k.of)
+	switch took += p.took; {
 	case wait > 0:
-		return time.After(wait), wanted
+		return time.After(wait), p
 	case took > little:
-		return time.After(restAfter(took)), 0
+		return time.After(restAfter(took)), prepared{}
 	}
-	return nil, 0
+	return nil, prepared{}
 }
 
 // restAfter returns how long the next look is after one that took so long.

@@ -124,6 +124,65 @@ func TestN2APeerThatCostsMuchIsLookedAtRarely(t *testing.T) {
 	})
 }
 
+// slowPeer is a peer that takes a second to be looked at.
+type slowPeer struct {
+	*fakePeer
+	looks atomic.Int32
+}
+
+func (p *slowPeer) Offers() *peer.Offers {
+	p.looks.Add(1)
+	time.Sleep(time.Second)
+	return p.fakePeer.Offers()
+}
+
+// SPEC N2: so it is where it takes long to look at what a peer offers, also if that is published later, since it is too early.
+func TestN2APeerThatCostsMuchIsLookedAtRarelyAlsoBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		a, b := &slowPeer{fakePeer: newFakePeer("a", peer.Offers{Known: true})}, newFakePeer("b", peer.Offers{Known: true})
+		s := supervisor.New(supervisor.Options{
+			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
+				if t.Name == "a" {
+					return a, nil
+				}
+				return b, nil
+			}},
+			Log: slog.New(slog.DiscardHandler),
+			Published: func(*supervisor.Catalog) {
+				if slow.Load() {
+					time.Sleep(time.Second / 2)
+				}
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx) }()
+		apply(s, "a", "b")
+		time.Sleep(time.Minute) // until a is looked at again
+		slow.Store(true)
+		b.offer(peer.Offers{Known: true, Tools: listed("two")})
+		time.Sleep(time.Second)
+		a.offer(peer.Offers{Known: true, Tools: listed("one")})
+		time.Sleep(5 * time.Second)
+		if s.Catalog().Of("one") == "" {
+			t.Error("what it offers is not served after the rest of the other's")
+		}
+		before := a.looks.Load()
+		a.offer(peer.Offers{Known: true, Tools: listed("three")})
+		time.Sleep(9 * time.Second)
+		if n := a.looks.Load() - before; n > 0 {
+			t.Errorf("it was looked at %d times in 9 s", n)
+		}
+		time.Sleep(9 * time.Second)
+		if s.Catalog().Of("three") == "" {
+			t.Error("the last change is not served")
+		}
+		cancel()
+		<-done //nolint:errcheck // it is that of the context
+	})
+}
+
 // SPEC N2, S2: where it takes long to make a catalog of all, the lock that reloads and the control socket need is free most of the
 // time, whichever peers change, and what each of them offers is published in the end.
 func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
