@@ -67,6 +67,9 @@ func TestS1SchemasCostInProportion(t *testing.T) {
 		{"depth", 200, func(n int) string {
 			return `{"type":"object","not":` + strings.Repeat(`{"items":`, n) + "{}" + strings.Repeat("}", n) + "}"
 		}},
+		{"ranges without case", 50_000, func(n int) string {
+			return `{"type":"object","properties":{"a":{"pattern":"(?i)[` + strings.Repeat("A-z", n) + `]"}}}`
+		}},
 		{"too many", 10_000, func(n int) string { return `{"type":"object","properties":{` + many(n, `"a%d":{"$ref":"#"}`) + `}}` }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -105,10 +105,12 @@ func costToParse(text string) int {
 
 // firstOf returns the character that a part of a pattern begins with, also in hexadecimal digits.
 func firstOf(text string) rune {
+	const most = len("10ffff}") // no more is looked at, since this is done for each - of a pattern
 	c, _ := utf8.DecodeRuneInString(text)
-	escaped, is := strings.CutPrefix(text, `\x{`)
-	if digits, _, ends := strings.Cut(escaped, "}"); is && ends {
-		if n, err := strconv.ParseUint(digits, 16, 31); err == nil {
+	if escaped, is := strings.CutPrefix(text, `\x{`); is {
+		escaped = strings.TrimLeft(escaped, "0")
+		digits, _, ends := strings.Cut(escaped[:min(len(escaped), most)], "}")
+		if n, err := strconv.ParseUint(digits, 16, 31); ends && err == nil {
 			return rune(n)
 		}
 	}
