@@ -113,21 +113,25 @@ func TestS2TheWeightOfOnePeersSchemasIsBounded(t *testing.T) {
 
 // SPEC S1: so have they for what it has cost to find out that some of them cannot be used.
 func TestS1TheWeightOfRefusedSchemasIsBounded(t *testing.T) {
-	offers := peer.Offers{Known: true, Tools: listed("a_small_one")}
-	for i := range 40 {
-		offers.Tools = append(offers.Tools, &mcp.Tool{
-			Name: fmt.Sprintf("large_%d", i), InputSchema: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{"p%d":{"pattern":"^\\p{L}{500}$"},"q":{"pattern":"^\\p{L}{501}$"}}}`, i)),
-		})
-	}
-	offers.Tools = append(offers.Tools, &mcp.Tool{Name: "last", InputSchema: json.RawMessage(`{"type":"object","description":"new"}`)})
-	s := peers(map[string]*fakePeer{"p": newFakePeer("p", offers), "q": newFakePeer("q", peer.Offers{Known: true, Tools: listed("fine")})})
-	s.Apply([]manifest.Tool{capsuleTool("p", "x"), capsuleTool("q", "x")})
-	served := map[string]bool{}
-	for _, tool := range s.Catalog().Tools {
-		served[tool.Name] = true
-	}
-	if !served["a_small_one"] || !served["fine"] || served["large_0"] || served["last"] {
-		t.Errorf("served are %v", served)
+	for name, text := range map[string]string{
+		"a pattern too many":   `{"type":"object","properties":{"p%d":{"pattern":"^\\p{L}{500}$"},"q":{"pattern":"^\\p{L}{501}$"}}}`,
+		"not of an object":     `{"properties":{"p%d":{"pattern":"^\\p{L}{500}$"}}}`,
+		"a header that is bad": `{"type":"object","properties":{"p%d":{"pattern":"^\\p{L}{500}$","type":"number","x-mcp-header":"a"}}}`,
+	} {
+		offers := peer.Offers{Known: true, Tools: listed("a_small_one")}
+		for i := range 40 {
+			offers.Tools = append(offers.Tools, &mcp.Tool{Name: fmt.Sprintf("large_%d", i), InputSchema: json.RawMessage(fmt.Sprintf(text, i))})
+		}
+		offers.Tools = append(offers.Tools, &mcp.Tool{Name: "last", InputSchema: json.RawMessage(`{"type":"object","description":"new"}`)})
+		s := peers(map[string]*fakePeer{"p": newFakePeer("p", offers), "q": newFakePeer("q", peer.Offers{Known: true, Tools: listed("fine")})})
+		s.Apply([]manifest.Tool{capsuleTool("p", "x"), capsuleTool("q", "x")})
+		served := map[string]bool{}
+		for _, tool := range s.Catalog().Tools {
+			served[tool.Name] = true
+		}
+		if !served["a_small_one"] || !served["fine"] || served["large_0"] || served["last"] {
+			t.Errorf("%s: served are %v", name, served)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ const maxSchema = 1 << 20
 // A CompileError says what is wrong in a schema. Faults is never empty.
 type CompileError struct {
 	Faults []Fault
-	// Weight is what its patterns have cost, as that of a Schema is.
+	// Weight is what its patterns have cost, or all of it if it could be compiled, as that of a Schema is.
 	Weight int64
 }
 
@@ -89,7 +89,7 @@ func compileInput(raw json.RawMessage) (*Schema, error) {
 		return nil, err
 	}
 	if err := checkHeaders(doc); err != nil {
-		return nil, err
+		return nil, s.refusedFor(err)
 	}
 	return s, nil
 }
@@ -101,15 +101,23 @@ func compileObject(raw json.RawMessage) (*Schema, map[string]any, error) {
 	}
 	object, ok := doc.(map[string]any)
 	if !ok {
-		return nil, nil, faulty(nil, "must be a mapping whose type is object, got %s", inJSON(doc))
+		return nil, nil, s.refusedFor(faulty(nil, "must be a mapping whose type is object, got %s", inJSON(doc)))
 	}
 	switch kind, given := object["type"]; {
 	case !given:
-		return nil, nil, faulty([]string{"type"}, "is required at the root, and must be object")
+		return nil, nil, s.refusedFor(faulty([]string{"type"}, "is required at the root, and must be object"))
 	case kind != "object":
-		return nil, nil, faulty([]string{"type"}, "must be object at the root, got %s", inJSON(kind))
+		return nil, nil, s.refusedFor(faulty([]string{"type"}, "must be object at the root, got %s", inJSON(kind)))
 	}
 	return s, object, nil
+}
+
+// refusedFor returns why a schema is refused though it was compiled, which has cost as much as one that is not.
+func (s *Schema) refusedFor(err error) error {
+	if e, is := errors.AsType[*CompileError](err); is {
+		e.Weight = s.weight
+	}
+	return err
 }
 
 // nothingElse is the loader of whatever is not in the schema itself.

@@ -14,6 +14,7 @@ import (
 var dear = map[string]string{
 	"ranges without case":             `(?i)[` + strings.Repeat("B-𞥂", 200) + `]`,
 	"ranges without case, in a group": `x(?s-U:y)(?msi:` + strings.Repeat(`[B-\x{1e942}]`, 200) + `)`,
+	"ranges without case, with zeros": `(?i)[` + strings.Repeat(`B-\x{000000001e942}`, 200) + `]`,
 	"classes by name":                 `[` + strings.Repeat(`\pL`, 2000) + `]`,
 	"classes by name, without case":   `(?i)[` + strings.Repeat(`\P{L}`, 500) + `]`,
 }
@@ -110,14 +111,20 @@ func TestS1ALongAddressAboveManyIsRefused(t *testing.T) {
 
 // SPEC S1: what the patterns of a refused schema have cost counts among what all of a provider may.
 func TestS1ARefusedSchemaHasAWeight(t *testing.T) {
-	for text, want := range map[string]bool{`{"type":"object","properties":{"a":{"pattern":"(?i)[B-𞥂]"},"b":{"pattern":"("}}}`: true, `{"type":"object","properties":{"a":{"type":"x"}}}`: false} {
+	for text, want := range map[string]bool{
+		`{"type":"object","properties":{"a":{"pattern":"(?i)[B-𞥂]"},"b":{"pattern":"("}}}`:                  true,
+		`{"type":"object","properties":{"a":{"type":"x"}}}`:                                                 false,
+		`{"properties":{"a":{"pattern":"a{1000}"}}}`:                                                        true,
+		`{"type":"array","items":{"pattern":"a{1000}"}}`:                                                    true,
+		`{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"a"},"b":{"pattern":"a{99}"}}}`: true,
+	} {
 		_, err := CompileInput(json.RawMessage(text))
 		e, refused := errors.AsType[*CompileError](err)
 		if !refused || e.Weight > 1000 != want {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for text, most := range map[string]int{"(?i)[a-z0-9-]": 10, `(?i)[\x{41}-\x{1e942}]`: 3000, `(?i)[B-\x{-7fffffff}]`: 10, "[B-𞥂]": 0, "(?i)[à-ÿ]": 10} {
+	for text, most := range map[string]int{"(?i)[a-z0-9-]": 10, `(?i)[\x{41}-\x{1e942}]`: 3000, `(?i)[B-\x{-7fffffff}]`: 10, `(?i)[B-\x{00000000041}]`: 10, "[B-𞥂]": 0, "(?i)[à-ÿ]": 10} {
 		if cost := costToParse(text); cost < 0 || cost > most {
 			t.Errorf("%s costs %d", text, cost)
 		}
