@@ -33,9 +33,8 @@ var (
 	errCut = fault.New(fault.NotReady, "the capsule was stopped during the call; try again")
 )
 
-// Call answers a call with a whole CallToolResult as JSON. A call that meets
-// a capsule that is not READY waits for it as SPEC D10 says; one that was sent
-// ends with the answer, with ctx, or with the process.
+// Call answers a call with a whole CallToolResult as JSON. A call that meets a capsule that is not READY waits for it as SPEC D10
+// says; one that was sent ends with the answer, with ctx, or with the process.
 func (c *Capsule) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	raw, err := c.call(ctx, call, c.offers.OwnTool(call.Tool))
 	return peer.Answer{Raw: raw}, err
@@ -47,10 +46,15 @@ func (c *Capsule) CallOriginal(ctx context.Context, call peer.Call) (peer.Answer
 	return peer.Answer{Raw: raw}, err
 }
 
-// Settle waits, as a call does, until the process that would answer has said what it offers.
+// Settle waits, as a call does, until the process that would answer has said what it offers. If that ends before, the next one would.
 func (c *Capsule) Settle(ctx context.Context, owner turns.Owner) {
-	if conn, err := c.ready(ctx, asker{owner: owner}, nil, time.Now().Add(c.tool.Runtime.QueueTimeout)); err == nil {
-		conn.AwaitListed(ctx)
+	until, ended := time.Now().Add(c.tool.Runtime.QueueTimeout), (*protocol.Peer)(nil)
+	for {
+		conn, err := c.ready(ctx, asker{owner: owner}, ended, until)
+		if err != nil || conn.AwaitListed(ctx) || ctx.Err() != nil {
+			return
+		}
+		ended = conn
 	}
 }
 
@@ -101,13 +105,11 @@ func (c *Capsule) call(ctx context.Context, call peer.Call, own string) (json.Ra
 	}
 }
 
-// maxBeside is how many calls a caller may have at once at a capsule without
-// max_concurrency while another caller has some too; the same holds for the sessions of one
-// caller. So a caller that floods the capsule does not keep it from the others.
+// maxBeside is how many calls a caller may have at once at a capsule without max_concurrency while another caller has some too; the
+// same holds for the sessions of one caller. So a caller that floods the capsule does not keep it from the others.
 const maxBeside = 16
 
-// maxBesideSerial is the same for a capsule that may work on one call at a time: the call
-// of another caller waits for as many of them.
+// maxBesideSerial is the same for a capsule that may work on one call at a time: the call of another caller waits for as many of them.
 const maxBesideSerial = 2
 
 func placesOf(concurrency int) *turns.Queue {
@@ -190,8 +192,7 @@ func (c *Capsule) Request(ctx context.Context, req peer.Request) (json.RawMessag
 	return result, nil
 }
 
-// repeated makes a request other than a call. If the answer requires input, it asks the
-// client for it and makes the request again.
+// repeated makes a request other than a call. If the answer requires input, it asks the client for it and makes the request again.
 func (c *Capsule) repeated(ctx context.Context, who asker, req peer.Request, params json.RawMessage) (json.RawMessage, error) {
 	given := c.inputs.Given(who.owner)
 	defer given.Drop()
@@ -228,10 +229,9 @@ func askerOf(call peer.Call) asker {
 	return who
 }
 
-// send sends one request to the process that is READY, or that will be in time. params gets
-// the trace context of the process's part, the process and the id of the request. stateless
-// reports whether the process speaks 2026-07-28. If the error is a *rpc.LateError, late gives
-// back the place of the request later, and the caller must not.
+// send sends one request to the process that is READY, or that will be in time. params gets the trace context of the process's part,
+// the process and the id of the request. stateless reports whether the process speaks 2026-07-28. If the error is a *rpc.LateError,
+// late gives back the place of the request later, and the caller must not.
 func (c *Capsule) send(ctx context.Context, who asker, method string, late func(turns.Owner), params func(context.Context, *protocol.Peer, int64) [][]byte) (_ json.RawMessage, stateless bool, _ error) {
 	req := rpc.Request{Method: method, Client: who.name, About: who.client, Owner: who.owner}
 	if c.opts.Connect == nil { // a far server does not hear of a request that is given up

@@ -31,7 +31,7 @@ const (
 
 // followLists asks what the capsule offers, now and whenever it says that this has changed.
 func (in *incarnation) followLists(ctx context.Context) {
-	defer in.conn.HasListed()
+	defer in.conn.HasListed(false) // if it has not
 	in.introduce(ctx)
 	early := in.c.offers.Early()
 	if early > 0 && !in.tellsNothing() {
@@ -44,8 +44,8 @@ func (in *incarnation) followLists(ctx context.Context) {
 		said, ok := in.learn(ctx)
 		if ok {
 			in.c.offers.Set(said)
+			in.conn.HasListed(true)
 		}
-		in.conn.HasListed()
 		if in.tellsNothing() {
 			return
 		}

@@ -148,6 +148,35 @@ func TestT87AnApprovedCallDoesNotTrustTheProcessBefore(t *testing.T) {
 	})
 }
 
+// SPEC-TOOLS 8.7: nor does it trust a process that ends while it is asked: the next one would answer the call.
+func TestT87AnApprovedCallWaitsForTheNextProcess(t *testing.T) {
+	inPlay(t, func(r *manifest.Runtime) { r.Handshake = manifest.HandshakeMCP }, func(p *scripted, m asked) {
+		switch {
+		case m.ID == nil:
+		case m.Method == "initialize":
+			p.answers(m, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)
+			if p.n == 1 {
+				time.AfterFunc(2*time.Second, func() { p.exit("exited with code 3") })
+			}
+		case m.Method == "tools/list" && p.n == 2:
+			time.AfterFunc(100*time.Millisecond, func() { p.exit("exited with code 3") })
+		case m.Method == "tools/list":
+			p.answers(m, fmt.Sprintf(`{"tools":[{"name":"of%d","inputSchema":{"type":"object"}},{"name":"other","inputSchema":{"type":"object"}}]}`, p.n))
+		default:
+			p.says(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
+		}
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		time.Sleep(time.Second)
+		for c.Life().Restarts == 0 || c.Life().State != Ready.String() {
+			time.Sleep(time.Millisecond)
+		}
+		c.Settle(t.Context(), turns.Owner{})
+		if names := toolNames(c); len(names) != 2 || !strings.HasSuffix(names[0], "of3") {
+			t.Errorf("an approved call is judged by %q", names)
+		}
+	})
+}
+
 // SPEC N4: what could not be stored of the first lists is stored when it can be, though the lists stay the same.
 func TestN4PinsAreStoredWhenTheyCanBe(t *testing.T) {
 	for _, pin := range []manifest.Pin{manifest.PinHold, manifest.PinWarn} {

@@ -65,6 +65,7 @@ type Peer struct {
 	caps      *mcp.ServerCapabilities // see Capabilities
 
 	listed    chan struct{} // closed by HasListed
+	said      bool          // what it was given; written before that
 	listOnce  sync.Once
 	awaited   chan struct{} // closed by AwaitListed
 	awaitOnce sync.Once
@@ -94,15 +95,22 @@ func (p *Peer) GoOn(s State) {
 	p.orla.probing.state.Store(s.Probing)
 }
 
-// HasListed ends AwaitListed: the peer has said what it offers, or will not.
-func (p *Peer) HasListed() { p.listOnce.Do(func() { close(p.listed) }) }
+// HasListed ends AwaitListed: the peer has said what it offers, or, if said is false, will not. The first one counts.
+func (p *Peer) HasListed(said bool) {
+	p.listOnce.Do(func() {
+		p.said = said
+		close(p.listed)
+	})
+}
 
-// AwaitListed waits until HasListed, or until ctx ends.
-func (p *Peer) AwaitListed(ctx context.Context) {
+// AwaitListed waits until HasListed, and returns what that was given; false if ctx ends before.
+func (p *Peer) AwaitListed(ctx context.Context) (said bool) {
 	p.awaitOnce.Do(func() { close(p.awaited) })
 	select {
 	case <-p.listed:
+		return p.said
 	case <-ctx.Done():
+		return false
 	}
 }
 
