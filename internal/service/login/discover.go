@@ -91,7 +91,7 @@ func leave(ctx context.Context, client *outbound.Client, endpoint, session strin
 // bearerChallenge returns the parameters of the first Bearer challenge that names metadata, or else of
 // the first one.
 func bearerChallenge(h http.Header) map[string]string {
-	list, err := oauthex.ParseWWWAuthenticate(h.Values("WWW-Authenticate"))
+	list, err := oauthex.ParseWWWAuthenticate(outbound.Challenges(h))
 	if err != nil {
 		return nil // there is still the well-known address
 	}

@@ -122,7 +122,7 @@ func (s *session) wantsOAuth(resp *http.Response, c auth.Credentials) error {
 // server asks for (RFC 6750, 3.1).
 func (s *session) lacksScope(resp *http.Response, body string, c auth.Credentials) error {
 	f := outbound.StatusFault("the server", resp, []byte(c.Redact(body)))
-	challenges, _ := oauthex.ParseWWWAuthenticate(resp.Header.Values("WWW-Authenticate")) // one that cannot be read says nothing
+	challenges, _ := oauthex.ParseWWWAuthenticate(outbound.Challenges(resp.Header)) // one that cannot be read says nothing
 	for _, challenge := range challenges {
 		if challenge.Scheme != "bearer" || challenge.Params["error"] != "insufficient_scope" {
 			continue

@@ -38,11 +38,13 @@ func (p *paces) join(whose turns.Owner) *callersPace {
 	return c
 }
 
-// leave forgets the callers that have no stream, and nothing to wait for.
+// leave forgets the callers that have no stream, and nothing to wait for, if this was the last stream of one.
 func (p *paces) leave(c *callersPace) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.streams--
+	if c.streams--; c.streams > 0 {
+		return // this is called for each message, and there may be many callers
+	}
 	for of, c := range p.of {
 		if c.streams == 0 && c.unasked.Settled() && c.idle.Settled() {
 			delete(p.of, of)

@@ -436,6 +436,7 @@ func TestAServerThatRefusesALogin(t *testing.T) {
 		{http.StatusForbidden, `Bearer error="insufficient_scope", scope="write the-token"`, "it asks for the scopes write [redacted]; run: orla login far, with --scope", fault.AuthForbidden},
 		{http.StatusForbidden, `Bearer error="insufficient_scope`, "403", fault.AuthForbidden},
 		{http.StatusForbidden, "", "403", fault.AuthForbidden},
+		{http.StatusForbidden, `Bearer error="insufficient_scope", scope="write"` + strings.Repeat(", a=b", 5_000), "403", fault.AuthForbidden},
 	} {
 		s := script(t, func(w http.ResponseWriter, r *http.Request, m asked) bool {
 			if m.Method != "tools/call" {
@@ -453,6 +454,9 @@ func TestAServerThatRefusesALogin(t *testing.T) {
 		_, err := l.call("far--t", `{}`, nil)
 		if f := fault.From(err); f == nil || f.Code != c.code || f.Retryable() || !strings.Contains(f.Reason, c.want) || strings.Contains(f.Error(), "the-token") {
 			t.Errorf("%d %s gives %v", c.status, c.challenge, err)
+		}
+		if len(c.challenge) > 10_000 && strings.Contains(err.Error(), "scopes") {
+			t.Errorf("SPEC S2: a challenge that takes long was parsed: %v", err)
 		}
 	}
 }
