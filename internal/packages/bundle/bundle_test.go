@@ -230,6 +230,8 @@ func TestM3ServersOfARegistry(t *testing.T) {
 		head + `"packages":[{"registryType":"mcpb","identifier":"https://example.com/x.mcpb"}]}`:                                                             "!no digest",
 		head + `"packages":[{"registryType":"mcpb","identifier":"https://example.com/x-darwin-arm64.mcpb","fileSha256":"` + strings.Repeat("a", 64) + `"}]}`: "!another platform",
 		head + `"packages":[]}`: "!neither a package nor a remote server",
+		pack(`,"environmentVariables":[{"name":"LEVEL","value":"` + strings.Repeat("{a}", 2_000) + `","variables":{"a":{"value":"` + strings.Repeat("x", 100) + `"}}}]`): "!has over 65536 bytes",
+		strings.Replace(remote(`,"variables":{"a":{"value":"`+strings.Repeat("/", 100)+`"}}`), "/mcp", "/"+strings.Repeat("{a}", 2_000), 1):                              "!has over 65536 bytes",
 	} {
 		m, err := made(t, raw, bundle.Options{GOOS: "linux", GOARCH: "amd64"})
 		if reason, refused := strings.CutPrefix(want, "!"); refused {

@@ -13,6 +13,9 @@ import (
 
 var templated = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([^}]*)\}`) })
 
+// mostReferences bounds how often a bundle may name what is asked for: an answer that it has itself is put in each time.
+const mostReferences = 1000
+
 // expand replaces ${…} in a text of mcp_config. There are no words if a value was not given, and several for a value that
 // has several and is all of the text. In a variable a secret stays a part with its key as text.
 func (i *importer) expand(from string, inVariable bool) ([]word, error) {
@@ -46,9 +49,16 @@ func (i *importer) expand(from string, inVariable bool) ([]word, error) {
 		if !ok {
 			return nil, fmt.Errorf("the bundle uses %q, which its user_config does not have", line(name, 60))
 		}
-		q, err := config.question(key)
-		if err != nil {
-			return nil, err
+		if i.references++; i.references > mostReferences {
+			return nil, fmt.Errorf("the bundle refers to its user_config more than %d times", mostReferences)
+		}
+		q, read := i.read[key]
+		if !read {
+			var err error
+			if q, err = config.question(key); err != nil {
+				return nil, err
+			}
+			i.read[key] = q
 		}
 		values := i.asker.ask(q)
 		switch {
@@ -111,7 +121,7 @@ func known(name string) (part, error) {
 // question returns the question of a key of user_config.
 func (c userConfig) question(key string) (Question, error) {
 	q := Question{
-		Key: line(key, 150), Title: c.Title, Description: c.Description, Type: c.Type, Required: c.Required,
+		Key: line(key, 150), Title: line(c.Title, 200), Description: line(c.Description, 500), Type: c.Type, Required: c.Required,
 		Secret: c.Sensitive, Multiple: c.Multiple, min: c.Min, max: c.Max,
 	}
 	switch c.Type {

@@ -15,6 +15,9 @@ import (
 // maxInputs bounds the arguments, variables and headers of a server.
 const maxInputs = 200
 
+// mostText bounds a value with what stands in it for names, in bytes.
+const mostText = 64 << 10
+
 // value is what an input came to.
 type value struct {
 	text   string
@@ -58,16 +61,37 @@ func (a *asker) values(key string, in registry.Input, multiple bool) (values []s
 		}
 		answers[name], secret = got[0], secret || of.IsSecret
 	}
-	text := placeholder().ReplaceAllStringFunc(string(in.Value), func(whole string) string {
-		if answer, ok := answers[whole[1:len(whole)-1]]; ok {
-			return answer
-		}
-		return whole
+	text, err := filled(string(in.Value), func(name string) (string, bool) {
+		answer, ok := answers[name]
+		return answer, ok
 	})
+	if err != nil {
+		return nil, secret, fmt.Errorf("the value of %q %w", line(key, 60), err)
+	}
 	if strings.ContainsAny(text, "\x00") {
 		return nil, secret, fmt.Errorf("the value of %q has a NUL", line(key, 60))
 	}
 	return []string{text}, secret, nil
+}
+
+// filled returns a text with what stands for each {NAME}. What is not known stays.
+func filled(text string, known func(name string) (string, bool)) (string, error) {
+	left := mostText - len(text)
+	out := placeholder().ReplaceAllStringFunc(text, func(whole string) string {
+		if left < 0 {
+			return "" // a name may be there many times
+		}
+		stands, ok := known(whole[1 : len(whole)-1])
+		if !ok {
+			return whole
+		}
+		left -= len(stands)
+		return stands
+	})
+	if left < 0 {
+		return "", fmt.Errorf("has over %d bytes", mostText)
+	}
+	return out, nil
 }
 
 func question(key string, in registry.Input, multiple bool) Question {

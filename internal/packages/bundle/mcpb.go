@@ -97,7 +97,7 @@ func Import(ctx context.Context, file, into string, answers map[string]string, l
 	if _, err := root.Lstat("tool.yaml"); err == nil {
 		return &Made{Name: shortName(m.Name), Version: semantic(m.Version)}, nil
 	}
-	i := &importer{manifest: m, asker: asker{answers: answers}, root: root, goos: runtime.GOOS}
+	i := &importer{manifest: m, asker: asker{answers: answers}, root: root, goos: runtime.GOOS, read: map[string]Question{}}
 	made, err := i.make()
 	if made == nil {
 		return nil, err
@@ -130,6 +130,9 @@ type importer struct {
 	made     *Made
 	secrets  []string // variables
 	pinned   string   // a requirement that stands for the project itself
+
+	read       map[string]Question // those of user_config that were read
+	references int                 // to them
 }
 
 func (i *importer) make() (*Made, error) {

@@ -231,6 +231,9 @@ func TestM3FaultyBundles(t *testing.T) {
 		"a type": {func(f map[string]string) {
 			f["manifest.json"] = strings.Replace(f["manifest.json"], `"type":"string","title"`, `"type":"code","title"`, 1)
 		}, nil, "of the type"},
+		"many references": {func(f map[string]string) {
+			f["manifest.json"] = strings.Replace(f["manifest.json"], "${user_config.token}", strings.Repeat("${user_config.token} ", 700)+`","`+strings.Repeat("${user_config.token} ", 700), 1)
+		}, nil, "more than 1000 times"},
 	} {
 		files := good()
 		c.change(files)

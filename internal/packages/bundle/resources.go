@@ -240,13 +240,8 @@ func bearerToken(name, text string) (token string, is bool) {
 
 // endpoint returns the URL of a server, with the variables in it.
 func (a *asker) endpoint(r registry.Transport) (string, error) {
-	var missing bool
-	text := placeholder().ReplaceAllStringFunc(r.URL, func(whole string) string {
-		name := whole[1 : len(whole)-1]
-		of, known := r.Variables[name]
-		if !known {
-			return whole
-		}
+	missing, found := false, map[string]string{} // what stands for each name
+	stands := func(name string, of registry.Input) string {
 		of.IsRequired = true
 		if of.Value != "" {
 			return url.PathEscape(string(of.Value))
@@ -256,11 +251,21 @@ func (a *asker) endpoint(r registry.Transport) (string, error) {
 			missing = true
 			return "unanswered"
 		}
-		if strings.HasPrefix(r.URL, whole) {
+		if strings.HasPrefix(r.URL, "{"+name+"}") {
 			return got[0] // all of it, which is checked below
 		}
 		return url.PathEscape(got[0])
+	}
+	text, err := filled(r.URL, func(name string) (string, bool) {
+		of, known := r.Variables[name]
+		if _, again := found[name]; known && !again {
+			found[name] = stands(name, of)
+		}
+		return found[name], known
 	})
+	if err != nil {
+		return "", fmt.Errorf("its URL %w", err)
+	}
 	if missing {
 		return "https://unanswered.invalid", nil // what is missing is reported with all else that is
 	}
