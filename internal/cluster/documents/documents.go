@@ -373,16 +373,18 @@ func (d *Documents) do(ctx context.Context, ask kubeapi.Request, into any) error
 	if why != nil && time.Since(failed) < again {
 		return why
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ask.Of, ask.Namespace = Resource, d.opts.Namespace
-	err := d.opts.Client.Do(ctx, ask, into)
+	err := d.opts.Client.Do(bounded, ask, into)
 	said, is := errors.AsType[*kubeapi.StatusError](err)
 	why = nil
 	switch {
 	case err == nil, is && said.Code < http.StatusInternalServerError:
 	case is:
 		err = fmt.Errorf("%w as it should: %w", ErrUnsure, err)
+	case errors.Is(ctx.Err(), context.Canceled): // whoever asked has left, which says nothing of the API server
+		return fmt.Errorf("%w: %w", ErrUnsure, err)
 	default:
 		why = fmt.Errorf("%w: %w", errAway, err)
 		err = fmt.Errorf("%w: %w", ErrUnsure, err)

@@ -309,3 +309,30 @@ func TestP4TheTimeIsThatOfTheAPIServer(t *testing.T) {
 		}
 	})
 }
+
+// SPEC N2, P4: who hangs up before the API server has answered says nothing of the API server: others ask it at once.
+func TestN2WhoHangsUpHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := new(kubetest.Objects)
+		d, _ := serve(t, api, "x", 1)
+		made, err := d.Put(t.Context(), documents.Document{Name: "n"}.With("it", []byte("1")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := d.Get(left, made); !errors.Is(err, documents.ErrUnsure) {
+			t.Errorf("to who has hung up: %v", err)
+		}
+		if got, err := d.Get(t.Context(), made); err != nil || string(got.Content) != "1" {
+			t.Errorf("to another one: %q, %v", got.Content, err)
+		}
+		api.Away(true)
+		for range 2 {
+			if _, err := d.Get(t.Context(), made); err == nil {
+				t.Error("an API server that was away is asked again at once")
+			}
+			api.Away(false) // which is not asked so soon
+		}
+	})
+}
