@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // SPEC P4: all replicas name the same heir of a session, and one that came later is none.
@@ -120,5 +122,53 @@ func TestP4AnHeirStaysTheHeir(t *testing.T) {
 		if got := other.Heir("home", strconv.Itoa(i)); got != name {
 			t.Fatalf("a replica that has just come names %q for %q", got, name)
 		}
+	}
+}
+
+// capsules returns a replica that knows another one, and the Leases of some capsules, which that one holds.
+func capsules(t *testing.T, other string, n int) *Replicas {
+	t.Helper()
+	r := newReplica(t, "x")
+	all := []*record{there(other, time.Now().Add(-time.Hour))}
+	for n := range n {
+		l := &record{}
+		l.Metadata.Name, l.Metadata.Version = "orla-capsule-"+strconv.Itoa(n), "1"
+		l.Metadata.Annotations = map[string]string{noteCapsule: strconv.Itoa(n)}
+		l.Spec.Holder = other
+		all = append(all, l)
+	}
+	meet(time.Now(), r, all...)
+	return r
+}
+
+// SPEC S1: what a request of a replica costs, or of a session of another one, does not depend on how many capsules have a Lease.
+func TestS1CapsulesMakeNoRequestDearer(t *testing.T) {
+	costtest.Check(t, 1000, func(n int) func() {
+		r := capsules(t, "b", n)
+		return func() {
+			for range n {
+				if !r.Known(t.Context(), "b") || !r.knows(t.Context(), "of b") {
+					t.Error("it is not known")
+				}
+			}
+		}
+	})
+}
+
+// SPEC S1: to name the heir of a session makes nothing for the Lease of a capsule, which says no times.
+func TestS1CapsulesMakeNoHeirDearer(t *testing.T) {
+	gone := there("gone", time.Now().Add(-time.Hour))
+	gone.Spec.Holder, gone.Spec.Renewed = "", time.Now()
+	allocations := func(n int) float64 {
+		r := capsules(t, "b", n)
+		meet(time.Now(), r, gone)
+		return testing.AllocsPerRun(10, func() {
+			if r.Heir("gone", "s") != "b" {
+				t.Error("it is not the heir")
+			}
+		})
+	}
+	if few, many := allocations(10), allocations(1000); many > few {
+		t.Errorf("with 10 capsules %v allocations, with 1000 %v", few, many)
 	}
 }

@@ -87,7 +87,11 @@ func (l *record) leaves() time.Time { return l.when(noteLeaves) }
 func (l *record) serves() time.Time { return l.when(noteServes) }
 
 func (l *record) when(key string) time.Time {
-	at, _ := time.Parse(time.RFC3339, l.note(key)) // zero if there is none
+	note := l.note(key)
+	if note == "" { // as at each Lease of a capsule; the error of Parse would cost more than all else
+		return time.Time{}
+	}
+	at, _ := time.Parse(time.RFC3339, note) // zero for what is not a time
 	return at
 }
 

@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,14 +96,17 @@ func (r *Replicas) dial(ctx context.Context, _, address string) (net.Conn, error
 
 // knows reports whether a certificate is that of a replica that lives.
 func (r *Replicas) knows(ctx context.Context, digest string) bool {
-	return r.looked(ctx, r.held.digests, digest, func(l *seen) bool {
-		return l.note(noteDigest) == digest && l.Metadata.Name == leaseOf(l.Spec.Holder) && r.livesLocked(l)
+	return r.looked(ctx, r.held.digests, digest, func() bool {
+		return slices.ContainsFunc(r.live, func(m Member) bool { // few, while each capsule has a Lease
+			l := r.leases[leaseOf(m.Name)]
+			return m.Digest == digest && l != nil && l.note(noteDigest) == digest && l.Spec.Holder == m.Name && r.livesLocked(l)
+		})
 	})
 }
 
 // Known reports whether there is a replica of a name, or was one lately.
 func (r *Replicas) Known(ctx context.Context, name string) bool {
-	return name != "" && r.looked(ctx, r.held.names, name, func(l *seen) bool { return l.Metadata.Name == leaseOf(name) })
+	return name != "" && r.looked(ctx, r.held.names, name, func() bool { return r.leases[leaseOf(name)] != nil })
 }
 
 // Forgotten reports whether a replica has been gone for so long that nobody remembers it. Known was asked before.
@@ -113,18 +117,14 @@ func (r *Replicas) Forgotten(name string) bool {
 	return vain && r.leases[leaseOf(name)] == nil
 }
 
-// looked reports whether there is such a Lease. is is called with r.mu locked. One that is unknown is looked for once more: it may be new. What is not
-// there then is never looked for again, since a replica has its Lease before anybody hears of it.
-func (r *Replicas) looked(ctx context.Context, s *search, what string, is func(*seen) bool) bool {
+// looked reports whether something is so, which is called with r.mu locked: for each request, so it must not look at all Leases.
+// What is unknown is looked for once more: it may be new. What is not there then is never looked for again, since a replica has its
+// Lease before anybody hears of it.
+func (r *Replicas) looked(ctx context.Context, s *search, what string, is func() bool) bool {
 	has := func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for _, l := range r.leases {
-			if is(l) {
-				return true
-			}
-		}
-		return false
+		return is()
 	}
 	if has() {
 		return true
