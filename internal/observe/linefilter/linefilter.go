@@ -114,18 +114,14 @@ func grep(text string) func(line []byte) bool {
 	}
 }
 
-// containsFold reports whether a line has a text of ASCII in lower case, whatever the case of its own letters.
+// containsFold reports whether a line has a text of ASCII in lower case, whatever the case of its own letters. Its time is that of
+// the line, whatever the text is: the line is not written before all who follow the log have looked at it.
 func containsFold(line []byte, text string) bool {
-	for i := 0; i+len(text) <= len(line); i++ {
-		n := 0
-		for n < len(text) && lower(line[i+n]) == text[n] {
-			n++
-		}
-		if n == len(text) {
-			return true
-		}
+	small := make([]byte, len(line))
+	for i, c := range line {
+		small[i] = lower(c)
 	}
-	return false
+	return bytes.Contains(small, []byte(text))
 }
 
 func lower(c byte) byte {

@@ -1,9 +1,11 @@
 package linefilter_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/orla-project/orla/internal/observe/linefilter"
+	"github.com/orla-project/orla/internal/testing/costtest"
 )
 
 // SPEC J1, O2: --grep finds what a person sees in a line, and nothing else.
@@ -66,4 +68,17 @@ func TestO4ALineIsSelectedWithoutDecodingIt(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations for a line", n)
 	}
+}
+
+// SPEC S1, N2: who looks for a long text makes no line take long, whatever both are.
+func TestS1GrepTakesTheTimeOfTheLine(t *testing.T) {
+	costtest.Check(t, 5000, func(n int) func() {
+		keep := linefilter.Filter{Grep: strings.Repeat("a", n) + "b"}.Func()
+		line := []byte(`{"msg":"` + strings.Repeat("A", 2*n) + `"}`)
+		return func() {
+			if keep(line) {
+				t.Error("it is selected")
+			}
+		}
+	})
 }
