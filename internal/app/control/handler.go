@@ -50,7 +50,7 @@ const (
 	both                   // the page of the console too
 )
 
-// largeAtOnce is how many answers that grow with the number of tools are made at once. Each takes some 30 MiB for 10 000 tools,
+// largeAtOnce is how many answers that grow with the number of tools are made at once, beside one list of all tools. Each takes some 30 MiB for 10 000 tools,
 // of which 1 to 3 are left when it is written.
 const largeAtOnce = 2
 
@@ -74,10 +74,11 @@ func inTurn(turn chan struct{}, handle handle) handle {
 // routes are all of them. docs/control-api.yaml has the same. Answers of different callers of routes take turns of their own.
 func routes() []route {
 	turn := make(chan struct{}, largeAtOnce)
+	listing := make(chan struct{}, 1) // what is made there waits for tools that start, and status must not wait for that
 	return []route{
 		{"GET /v1/status", inTurn(turn, (*Server).status), both},
 		{"GET /v1/status/{name}", (*Server).toolStatus, both},
-		{"GET /v1/tools", inTurn(turn, (*Server).tools), both},
+		{"GET /v1/tools", inTurn(listing, (*Server).tools), both},
 		{"GET /v1/manifests/{name}", (*Server).manifest, both},
 		{"POST /v1/tools/{name}/call", (*Server).call, both},
 		{"POST /v1/capsules/{name}/restart", operation(Restart), both},

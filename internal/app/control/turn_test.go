@@ -72,3 +72,37 @@ func TestN2LargeAnswersAreMadeInTurn(t *testing.T) {
 		asking.Wait()
 	})
 }
+
+// starting is a backend with a tool that takes a minute to say what it offers.
+type starting struct{ *backend }
+
+func (s starting) Tools(ctx context.Context) []control.ListedTool {
+	time.Sleep(time.Minute)
+	return s.backend.Tools(ctx)
+}
+
+// O1, N2: who lists all tools waits for those that start, and keeps nobody from seeing the status meanwhile.
+func TestN2StatusDoesNotWaitForTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := control.New(control.Options{Backend: starting{newBackend()}, MaxRequest: 1 << 10, Log: slog.New(slog.DiscardHandler)}).PageAPI()
+		ask := func(path string) int {
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+			return w.Code
+		}
+		var listing sync.WaitGroup
+		for range 3 {
+			listing.Go(func() {
+				if code := ask("/v1/tools"); code != http.StatusOK {
+					t.Errorf("the tools: %d", code)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		if code, took := ask("/v1/status"), time.Since(began); code != http.StatusOK || took > 0 {
+			t.Errorf("the status: %d, after %v", code, took)
+		}
+		listing.Wait()
+	})
+}
