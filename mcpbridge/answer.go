@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/wire"
 	"github.com/orla-project/orla/supervisor"
 )
 
@@ -83,7 +84,7 @@ func (b *Bridge) answerTo(got peer.Answer, err error, c *loggedCall, rest func()
 	if f != nil {
 		how.code = string(f.Code)
 	} else if res.IsError {
-		how.code = fmt.Sprint(res.Meta[results.MetaToolCode])
+		how.code = wire.BriefName(fmt.Sprint(res.Meta[results.MetaToolCode]))
 	}
 	return results.Answer{Result: res}, how, nil
 }

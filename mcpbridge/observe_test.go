@@ -210,3 +210,30 @@ func BenchmarkObserve(b *testing.B) {
 		})
 	}
 }
+
+// SPEC I2, S2: a code that a tool has made up is cut in the log, and for who observes calls and may keep it. Its client gets it as it is.
+func TestS2ALongCodeIsCut(t *testing.T) {
+	t.Parallel()
+	w, s := watched(t)
+	w.set(tool("peer"), tool("own"))
+	code := strings.Repeat("x", 64<<10)
+	w.raw("peer", func(context.Context, peer.Call) (json.RawMessage, error) {
+		return json.RawMessage(`{"content":[],"isError":true,"_meta":{"tool_code":"` + code + `"}}`), nil
+	})
+	w.answer("own", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{IsError: true, Meta: mcp.Meta{"tool_code": code}}, nil
+	})
+	f := w.front(t, httpfront.Settings{})
+	session := f.initialize(t)
+	for n, name := range []string{"peer", "own"} {
+		if r := f.post(t, call(1, name), "Mcp-Session-Id", session); !strings.Contains(r.raw, code) {
+			t.Errorf("%s: the client gets %.200s", name, r.raw)
+		}
+		_, ends := s.take()
+		lines := w.log.calls(t, n+1)
+		logged, _ := lines[n]["code"].(string)
+		if seen := ends[0].Code; len(seen) > 200 || len(logged) > 200 || !strings.HasPrefix(seen, "xxx") || !strings.HasPrefix(logged, "xxx") {
+			t.Errorf("%s: the observer gets %d bytes, and the log %d", name, len(seen), len(logged))
+		}
+	}
+}

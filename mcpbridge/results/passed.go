@@ -23,7 +23,7 @@ type Passed struct {
 	meta     json.RawMessage // the _meta for the client; nil for none
 	newMeta  bool            // meta differs from that in Raw
 	Failed   bool            // isError
-	Code     string          // tool_code, if failed
+	Code     string          // tool_code, if failed; a long one is cut, since the log, the audit log and spans have it
 	complete bool            // Raw has a resultType
 	Requires bool            // the resultType is input_required
 	State    json.RawMessage // the peer's requestState, if it requires input; nil for none
@@ -80,7 +80,7 @@ func (p *Passed) lookAtMeta() {
 			case strings.HasPrefix(string(key), wire.ProtocolPrefix):
 				drop = true
 			case string(key) == MetaToolCode:
-				coded, p.Code = true, rawjson.String(value)
+				coded, p.Code = true, wire.BriefName(rawjson.String(value))
 			case string(key) == MetaRetryable:
 				retry = true
 			}
