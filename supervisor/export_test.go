@@ -6,13 +6,20 @@ func (s *Supervisor) HoldCalls() (release func()) {
 	return s.mu.Unlock
 }
 
-// Refresh publishes a new catalog of what the peers offer now.
+// Refresh publishes a new catalog of what the peers offer now, whatever rests.
 func (s *Supervisor) Refresh() {
 	for _, l := range s.living {
 		if l.peer != nil {
 			l.prepare(nil)
 		}
 	}
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	s.publish()
+}
+
+// RefreshInTurn publishes a new catalog as a peer that was heard before does: not while it rests.
+func (s *Supervisor) RefreshInTurn() {
 	s.refresh(s.asked.Add(1), &living{})
 }
 

@@ -32,11 +32,11 @@ func TestS1ChangesAtTheSameTimeMakeOneCatalog(t *testing.T) {
 	})
 	const peers = 50
 	var all sync.WaitGroup
-	all.Go(s.Refresh)
+	all.Go(s.RefreshInTurn)
 	<-begun
 	before := s.Asked()
 	for range peers {
-		all.Go(s.Refresh)
+		all.Go(s.RefreshInTurn)
 	}
 	testkit.Eventually(t, "all peers have asked", func() bool { return s.Asked() == before+peers })
 	close(goOn)
@@ -216,7 +216,7 @@ func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
 	t.Run("many", func(t *testing.T) {
 		inPeers(t, true, func(s *supervisor.Supervisor, _, _ *fakePeer, made func() int) {
 			for began := time.Now(); time.Since(began) < seconds*long; time.Sleep(long / 50) {
-				s.Refresh() // for any peer
+				s.RefreshInTurn() // for any peer
 			}
 			if n := made(); n < seconds/12 || n > seconds/9 {
 				t.Errorf("%d catalogs that take %s each were made in %d s", n, long, seconds)
