@@ -1,5 +1,7 @@
 package supervisor
 
+import "github.com/orla-project/orla/internal/mcp/peer"
+
 // HoldCalls takes the lock that calls take, until release is called.
 func (s *Supervisor) HoldCalls() (release func()) {
 	s.mu.Lock()
@@ -21,6 +23,13 @@ func (s *Supervisor) Refresh() {
 // RefreshInTurn publishes a new catalog as a peer that was heard before does: not while it rests.
 func (s *Supervisor) RefreshInTurn() {
 	s.refresh(s.asked.Add(1), &living{})
+}
+
+// RefreshFirst publishes a new catalog as a peer with its first lists does, which waits for no rest.
+func (s *Supervisor) RefreshFirst() {
+	first := &living{offers: &peer.Offers{}}
+	first.shown.Store(&shown{offers: &peer.Offers{Known: true}})
+	s.refresh(s.asked.Add(1), first)
 }
 
 // Asked returns how many times somebody wanted a new catalog.

@@ -32,11 +32,11 @@ func TestS1ChangesAtTheSameTimeMakeOneCatalog(t *testing.T) {
 	})
 	const peers = 50
 	var all sync.WaitGroup
-	all.Go(s.RefreshInTurn)
+	all.Go(s.RefreshFirst)
 	<-begun
 	before := s.Asked()
 	for range peers {
-		all.Go(s.RefreshInTurn)
+		all.Go(s.RefreshFirst)
 	}
 	testkit.Eventually(t, "all peers have asked", func() bool { return s.Asked() == before+peers })
 	close(goOn)
