@@ -59,5 +59,5 @@ func takesAll(dir, unit string) bool {
 		return otherwise
 	}
 	burst, interval := set("burst", journalBurst), set("interval", journalInterval.Microseconds())
-	return burst == 0 || interval == 0 || burst*time.Second.Microseconds()/interval >= enough // 0 is no limit
+	return burst == 0 || interval == 0 || burst*time.Second.Microseconds()/interval >= enough // 0 means without a limit
 }

@@ -201,7 +201,7 @@ func TestT88TheJournalIsCheckedForOneUser(t *testing.T) {
 }
 
 // SPEC-TOOLS 8.8: an Orla that was killed before it had signed anything leaves lines in the journal to which the next start is
-// not linked. That is said, and is no fault; the same later, when something was signed, is one.
+// not linked. That is said, and is not a fault. The same is one later, when something was signed.
 func TestT88AKillBeforeTheFirstHead(t *testing.T) {
 	dir := t.TempDir()
 	j := &journald{t: t, path: filepath.Join(dir, "socket")}
