@@ -112,9 +112,9 @@ func (p place) stream(t *testing.T, text []byte) *audit.Report {
 	return v.Report()
 }
 
-// SPEC-TOOLS 8.8: in the journal, the lines are one chain over several runs of Orla; a change, a line that is missing and a
-// cut end show. While journald is away no call is made, and the lines that wait reach the next one.
-func TestT88TheJournal(t *testing.T) {
+// inJournal starts a stand-in for journald, and returns the place of an audit log in it, with its options.
+func inJournal(t *testing.T) (*journald, place, audit.Options) {
+	t.Helper()
 	dir := t.TempDir()
 	j := &journald{t: t, path: filepath.Join(dir, "socket")}
 	j.start()
@@ -122,6 +122,13 @@ func TestT88TheJournal(t *testing.T) {
 	p := place{audit.Journal, filepath.Join(dir, "state")}
 	options := p.options()
 	options.Journal = j.path
+	return j, p, options
+}
+
+// SPEC-TOOLS 8.8: in the journal, the lines are one chain over several runs of Orla; a change, a line that is missing and a
+// cut end show. While journald is away no call is made, and the lines that wait reach the next one.
+func TestT88TheJournal(t *testing.T) {
+	j, p, options := inJournal(t)
 	open := func() *audit.Log {
 		l, err := audit.Open(options)
 		if err != nil {
@@ -203,13 +210,7 @@ func TestT88TheJournalIsCheckedForOneUser(t *testing.T) {
 // SPEC-TOOLS 8.8: an Orla that was killed before it had signed anything leaves lines in the journal to which the next start is
 // not linked. That is said, and is not a fault. The same is one later, when something was signed.
 func TestT88AKillBeforeTheFirstHead(t *testing.T) {
-	dir := t.TempDir()
-	j := &journald{t: t, path: filepath.Join(dir, "socket")}
-	j.start()
-	t.Cleanup(j.stop)
-	p := place{audit.Journal, filepath.Join(dir, "state")}
-	options := p.options()
-	options.Journal = j.path
+	j, p, options := inJournal(t)
 	run := func(n int) {
 		l, err := audit.Open(options)
 		if err != nil {
