@@ -171,8 +171,9 @@ var imports = map[string][]string{
 	// The supervisor holds providers without knowing which; the bridge holds the supervisor.
 	"supervisor/claim":              {"internal/call/rules", "internal/file/regularfile", "internal/file/wholefile"},
 	"supervisor/services":           {},
+	"supervisor/inflight":           {"internal/call/fault", "internal/call/turns"}, // the calls that are being answered
 	"supervisor/owner":              {"internal/call/rules", "manifest"},
-	"supervisor":                    {"supervisor/claim", "supervisor/owner", "supervisor/services", "internal/call/pins", "internal/call/rejudge", "internal/call/rules", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
+	"supervisor":                    {"supervisor/claim", "supervisor/inflight", "supervisor/owner", "supervisor/services", "internal/call/pins", "internal/call/rejudge", "internal/call/rules", "internal/call/recovered", "internal/call/turns", "internal/mcp/urimatch", "manifest", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/mcp/peer", "internal/mcp/rawjson", "internal/observe/brief"},
 	"mcpbridge/client":              {"internal/call/rules", "internal/mcp/rawjson", "internal/call/recovered", "internal/call/trace", "internal/call/turns", "mcpbridge/wire"},           // who asks
 	"mcpbridge/wire":                {"internal/mcp/rawjson", "internal/observe/brief"},                                                                                                   // the messages of clients
 	"mcpbridge/results":             {"internal/file/memfile", "internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/turns", "mcpbridge/wire", "supervisor"}, // what clients get of a call

@@ -23,7 +23,7 @@ func (s *Supervisor) Alive(ctx context.Context, trees ...*suture.Supervisor) err
 		defer close(done)
 		touch(&s.applying)
 		say("the lock of the calls")
-		touch(&s.mu)
+		touch(s.Lock())
 		for _, tree := range append(trees, s.tree) {
 			say("the supervisor " + tree.String())
 			_ = tree.Services() // answered by the tree's own goroutine; one that has ended is not asked
@@ -38,7 +38,7 @@ func (s *Supervisor) Alive(ctx context.Context, trees ...*suture.Supervisor) err
 }
 
 // touch takes the lock once.
-func touch(lock *sync.Mutex) {
+func touch(lock sync.Locker) {
 	lock.Lock()
 	defer lock.Unlock()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/supervisor/inflight"
 )
 
 // Admitted is what Options.Admit says of a call that it does not refuse.
@@ -42,30 +43,13 @@ type Settler interface {
 
 // approved waits until a call may go on. Meanwhile it takes no place of those that calls in flight share, and
 // ends as soon as Orla stops.
-func (s *Supervisor) approved(ctx context.Context, one *flight, call *peer.Call, approve func(context.Context, *peer.Call, Again) error) error {
-	leave := func() error {
-		if !s.waits(one, true) {
-			return errStopping
-		}
-		s.shares.Give(one.owner, 1)
-		return nil
-	}
-	place := func() error {
-		if !s.shares.Try(one.owner, 1) {
-			return errTooMany
-		}
-		if !s.waits(one, false) {
-			s.shares.Give(one.owner, 1)
-			return errStopping
-		}
-		return nil
-	}
+func (s *Supervisor) approved(ctx context.Context, one *inflight.Call, call *peer.Call, approve func(context.Context, *peer.Call, Again) error) error {
 	target := func() *rules.Target { return s.catalog.Load().Target(call.Tool) }
-	if err := leave(); err != nil {
+	if err := one.Park(); err != nil {
 		return err
 	}
 	settle := func(ctx context.Context) error { return s.settle(ctx, call) }
-	return approve(ctx, call, Again{place, leave, target, settle})
+	return approve(ctx, call, Again{one.Resume, one.Park, target, settle})
 }
 
 // settle waits until the catalog has what the server of a tool says now, within the tool's timeout.
@@ -133,15 +117,4 @@ func (s *Supervisor) now(ctx context.Context, before *entry, call *peer.Call, ju
 	target := c.targetOf(e)
 	ctx, err = rejudge.Of(rejudge.With(ctx, judge, target), target)
 	return ctx, e, err
-}
-
-// waits notes whether a call waits without a place. It reports false if Orla is stopping.
-func (s *Supervisor) waits(one *flight, waits bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refuses {
-		return false
-	}
-	one.waits, one.placeless = waits, waits
-	return true
 }

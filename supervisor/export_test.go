@@ -4,8 +4,8 @@ import "github.com/orla-project/orla/internal/mcp/peer"
 
 // HoldCalls takes the lock that calls take, until release is called.
 func (s *Supervisor) HoldCalls() (release func()) {
-	s.mu.Lock()
-	return s.mu.Unlock
+	s.Lock().Lock()
+	return s.Lock().Unlock
 }
 
 // Refresh publishes a new catalog of what the peers offer now, whatever rests.

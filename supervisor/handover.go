@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
-	"time"
 
 	"github.com/orla-project/orla/internal/call/recovered"
 )
@@ -15,46 +14,6 @@ type Giver interface {
 	// Give gives the process away, and returns what that program needs to go on with it. It reports false if that is
 	// not possible. No call is in flight, and none comes any more.
 	Give(ctx context.Context) (state json.RawMessage, ok bool)
-}
-
-// Parked returns how many of the calls in flight wait for an approval. They end when calls are refused.
-func (s *Supervisor) Parked() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for at := s.inFlight.Front(); at != nil; at = at.Next() {
-		if at.Value.(*flight).placeless {
-			n++
-		}
-	}
-	return n
-}
-
-// Older returns how many calls in flight have taken longer than that, of those that do not wait for an approval.
-func (s *Supervisor) Older(than time.Duration) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for at := s.inFlight.Front(); at != nil; at = at.Next() {
-		one := at.Value.(*flight)
-		if time.Since(one.began) < than { // the oldest are first
-			break
-		}
-		if !one.placeless {
-			n++
-		}
-	}
-	return n
-}
-
-// Longest returns how long the oldest call in flight has taken, of those that do not wait for an approval; 0 without one.
-func (s *Supervisor) Longest() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for at := s.inFlight.Front(); at != nil; at = at.Next() {
-		if one := at.Value.(*flight); !one.placeless {
-			return time.Since(one.began)
-		}
-	}
-	return 0
 }
 
 // Give gives away the processes of all Givers, and returns their states by the names of their manifests. Calls must

@@ -30,11 +30,11 @@ const othersTimeout = 5 * time.Second
 // logging/setLevel goes to every peer that logs, and succeeds when they have
 // been told as far as they could be.
 func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMessage, error) {
-	ctx, leave, err := s.enter(ctx, req.Owner)
+	ctx, one, err := s.Enter(ctx, req.Owner)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer one.Leave()
 	about, err := subjectOf(req.Params)
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": params " + err.Error()}
@@ -54,7 +54,7 @@ func (s *Supervisor) Request(ctx context.Context, req peer.Request) (json.RawMes
 // too many are in flight, a peer that may get it later (peer.Request.Later) notes it all the same: it must
 // not tell its next processes what is not true any more.
 func (s *Supervisor) RequestOf(ctx context.Context, p Peer, req peer.Request) (json.RawMessage, error) {
-	entered, leave, err := s.enter(ctx, req.Owner)
+	entered, one, err := s.Enter(ctx, req.Owner)
 	if err != nil {
 		if req.Later {
 			over, end := context.WithCancelCause(ctx)
@@ -63,7 +63,7 @@ func (s *Supervisor) RequestOf(ctx context.Context, p Peer, req peer.Request) (j
 		}
 		return nil, err
 	}
-	defer leave()
+	defer one.Leave()
 	ctx, cancel := context.WithTimeoutCause(entered, requestTimeout, tooLate(req.Method, requestTimeout))
 	defer cancel()
 	return s.catalog.Load().pass(ctx, req, p)

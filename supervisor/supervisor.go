@@ -11,7 +11,6 @@
 package supervisor
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,12 +26,12 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/rules"
-	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/internal/mcp/urimatch"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor/claim"
+	"github.com/orla-project/orla/supervisor/inflight"
 	"github.com/orla-project/orla/supervisor/services"
 )
 
@@ -122,12 +121,6 @@ type Options struct {
 // ErrUnknownTool is in the chain of the error for a call of a tool that is not there.
 var ErrUnknownTool = errors.New("unknown tool")
 
-// errStopping is why calls are refused and ended while Orla stops.
-var errStopping = fault.New(fault.NotReady, "Orla is stopping; try again when it is back")
-
-var errTooMany = fault.Unsent(fault.New(fault.RateLimited,
-	"too many calls: Orla answers %d at one time at most, and no caller or session has more than its share of them; wait for answers and try again", maxInFlight))
-
 // Catalog is what can be called at one moment. It is never changed.
 type Catalog struct {
 	// Tools is sorted by name. The tools must not be modified.
@@ -177,6 +170,8 @@ type entry struct {
 // Supervisor routes calls to providers. Its methods may be called from any
 // goroutine, but Serve only once.
 type Supervisor struct {
+	*inflight.Calls
+
 	opts    Options
 	tree    *suture.Supervisor
 	catalog atomic.Pointer[Catalog]
@@ -195,27 +190,17 @@ type Supervisor struct {
 	kept      *claim.File              // of claims; nil if they are not kept
 	disputed  []manifest.Problem       // what is not served, since it belongs to another
 	gates     map[string]gate          // by the name of a manifest whose provider lives, or lived
-
-	stopping chan struct{} // closed when new calls are refused
-	idle     chan struct{} // closed when, beyond that, no call is in flight
-
-	mu       sync.Mutex    // guards the fields that follow
-	refuses  bool          // stopping is closed
-	inFlight list.List     // *flight
-	shares   *turns.Shares // of maxInFlight; has a lock of its own
 }
 
 // New returns a Supervisor that knows no tool yet.
 func New(opts Options) *Supervisor {
 	s := &Supervisor{
-		opts:     opts,
-		tree:     suture.New("back", services.Spec(opts.Log)),
-		living:   map[string]*living{},
-		gates:    map[string]gate{},
-		updated:  make(chan string),
-		stopping: make(chan struct{}),
-		idle:     make(chan struct{}),
-		shares:   turns.NewShares(maxInFlight),
+		Calls:   inflight.New(),
+		opts:    opts,
+		tree:    suture.New("back", services.Spec(opts.Log)),
+		living:  map[string]*living{},
+		gates:   map[string]gate{},
+		updated: make(chan string),
 	}
 	if opts.ClaimFile != "" {
 		var err error
@@ -271,12 +256,11 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 	if e == nil {
 		return peer.Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q", call.Tool)
 	}
-	one := &flight{owner: call.Owner}
-	ctx, leave, err := s.enterAs(ctx, one)
+	ctx, one, err := s.Enter(ctx, call.Owner)
 	if err != nil {
 		return peer.Answer{}, err
 	}
-	defer leave()
+	defer one.Leave()
 	if c, e = s.settled(ctx, c, e); e == nil {
 		return peer.Answer{}, fault.Wrap(fault.UnsupportedTool, ErrUnknownTool, "there is no tool %q any more", call.Tool)
 	}
@@ -326,139 +310,4 @@ func (e *entry) check(ctx context.Context, args json.RawMessage) error {
 // tooLate is why a request ends with its timeout.
 func tooLate(what string, timeout time.Duration) error {
 	return fault.New(fault.Timeout, "%s gave no answer within its timeout of %s", what, timeout)
-}
-
-// maxInFlight bounds the calls and other requests that are being answered or wait at
-// one time. A caller has no more than it leaves to others (turns.Shares).
-const maxInFlight = 8192
-
-// enter counts a call in, unless Orla is stopping or there are too many. The context
-// that it returns ends, beyond what ctx does, when calls in flight must end. leave
-// must be called at the call's end.
-func (s *Supervisor) enter(ctx context.Context, owner turns.Owner) (_ context.Context, leave func(), _ error) {
-	return s.enterAs(ctx, &flight{owner: owner})
-}
-
-// Waiting counts in a request that waits for something before it calls Call or Request,
-// as these do: it is refused if there are too many. The context that it returns ends also
-// when Orla stops, since nothing more is begun then. leave must be called at the end of
-// the wait.
-func (s *Supervisor) Waiting(ctx context.Context, owner turns.Owner) (_ context.Context, leave func(), _ error) {
-	return s.enterAs(ctx, &flight{owner: owner, waits: true})
-}
-
-func (s *Supervisor) enterAs(ctx context.Context, one *flight) (_ context.Context, leave func(), _ error) {
-	owner := one.owner
-	if !s.shares.Try(owner, 1) {
-		return nil, nil, errTooMany
-	}
-	ctx, end := context.WithCancelCause(ctx)
-	one.end, one.began = end, time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refuses {
-		end(errStopping)
-		s.shares.Give(owner, 1)
-		return nil, nil, errStopping
-	}
-	at := s.inFlight.PushBack(one)
-	return ctx, func() {
-		end(nil)
-		s.leave(at, one)
-	}, nil
-}
-
-// flight is a call in flight.
-type flight struct {
-	end   context.CancelCauseFunc
-	owner turns.Owner // whose it is
-	began time.Time
-
-	// What follows is guarded by Supervisor.mu.
-	waits     bool // nothing has been asked of a provider; see Waiting
-	placeless bool // it has no place in Supervisor.shares; see approved
-}
-
-func (s *Supervisor) leave(at *list.Element, one *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !one.placeless {
-		s.shares.Give(one.owner, 1)
-	}
-	s.inFlight.Remove(at)
-	if s.refuses && s.inFlight.Len() == 0 {
-		close(s.idle)
-	}
-}
-
-// End ends the calls and requests in flight of some owners, as if their clients had
-// cancelled them.
-func (s *Supervisor) End(of func(turns.Owner) bool) {
-	for _, call := range s.flights() {
-		if of(call.owner) {
-			call.end(context.Canceled)
-		}
-	}
-}
-
-// Stopping is closed when new calls are refused: what calls in flight have
-// begun may end, and nothing more is to be begun for them.
-func (s *Supervisor) Stopping() <-chan struct{} { return s.stopping }
-
-// Refuse refuses new calls from now on, and returns how many are in flight. A
-// further call changes nothing.
-func (s *Supervisor) Refuse() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.refuses {
-		s.refuses = true
-		close(s.stopping)
-		if s.inFlight.Len() == 0 {
-			close(s.idle)
-		}
-		for at := s.inFlight.Front(); at != nil; at = at.Next() {
-			if call := at.Value.(*flight); call.waits {
-				call.end(errStopping)
-			}
-		}
-	}
-	return s.inFlight.Len()
-}
-
-// Drain refuses new calls and waits until those in flight have ended. When ctx
-// ends first, it cancels them and waits for what that takes (SPEC H4).
-func (s *Supervisor) Drain(ctx context.Context) {
-	s.Refuse()
-	select {
-	case <-s.idle:
-		return
-	case <-ctx.Done():
-	}
-	s.haltCalls()
-	<-s.idle
-}
-
-// haltCalls ends the calls in flight. There are no new ones.
-func (s *Supervisor) haltCalls() {
-	for _, call := range s.flights() {
-		call.end(errStopping)
-	}
-}
-
-// flights returns the calls in flight: maxInFlight at most.
-func (s *Supervisor) flights() []*flight {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]*flight, 0, s.inFlight.Len())
-	for at := s.inFlight.Front(); at != nil; at = at.Next() {
-		all = append(all, at.Value.(*flight))
-	}
-	return all
-}
-
-// InFlight returns the number of calls that have begun and not ended.
-func (s *Supervisor) InFlight() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.inFlight.Len()
 }
