@@ -110,9 +110,9 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 	if l.peer, _ = built.(Peer); l.peer != nil {
 		l.prepare(nil) // what its manifest says, or an earlier life
 	} else {
-		l.tools = built.Tools()
+		l.list(built.Tools())
 		for _, t := range l.tools {
-			if _, err := l.input(t); err != nil {
+			if err := l.inputs[t].err; err != nil {
 				return nil, fmt.Errorf("%s: input schema of %q: %w", tool.Source, t.Name, err)
 			}
 		}

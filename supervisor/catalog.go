@@ -11,7 +11,6 @@ import (
 
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
-	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor/claim"
 )
@@ -52,13 +51,12 @@ func (s *Supervisor) publish() {
 		order = append(order, l)
 		if f, ok := l.provider.(Follower); ok {
 			f.Follow(next.Peer)
-			l.tools = served(f)
-			l.forget()
+			l.list(served(f))
 		}
 		if l.peer != nil {
-			offers := l.shown.Load().offers
-			l.tools, l.offers, next.governed.offers[l] = offers.Tools, offers, offers
-			l.forget()
+			now := l.shown.Load()
+			offers := now.offers
+			l.tools, l.inputs, l.offers, next.governed.offers[l] = offers.Tools, now.inputs, offers, offers
 			if !offers.Known {
 				next.unknown[name] = true
 			}
@@ -121,15 +119,15 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 			if winners[folded] != l || served[folded] {
 				continue
 			}
-			input, err := l.input(t)
-			if err != nil { // a peer's; it has been told so
-				why := "its input schema: " + err.Error()
+			input := l.inputs[t]
+			if input.err != nil { // a peer's; it has been told so
+				why := "its input schema: " + input.err.Error()
 				warn(t.Name+"\x00"+why, why, t.Name, l)
 				continue
 			}
 			e := before[t.Name]
-			if e == nil || e.of != l || e.listed != t || e.input != input || e.withheld != nil {
-				e = s.entry(l, t, input)
+			if e == nil || e.of != l || e.listed != t || e.input != input.schema || e.withheld != nil {
+				e = s.entry(l, t)
 			}
 			next.entries[t.Name], served[folded] = e, true
 			next.Tools = append(next.Tools, t)
@@ -141,8 +139,8 @@ func (s *Supervisor) serveTools(next *Catalog, claims *claiming, warn warner, or
 }
 
 // entry makes the entry of a tool.
-func (s *Supervisor) entry(l *living, t *mcp.Tool, input *schema.Schema) *entry {
-	e := &entry{of: l, provider: l.provider, listed: t, input: input, timeout: l.tool.Run.Timeout, tooLate: tooLate(t.Name, l.tool.Run.Timeout)}
+func (s *Supervisor) entry(l *living, t *mcp.Tool) *entry {
+	e := &entry{of: l, provider: l.provider, listed: t, input: l.inputs[t].schema, timeout: l.tool.Run.Timeout, tooLate: tooLate(t.Name, l.tool.Run.Timeout)}
 	e.attempt = s.attempts(l.tool, t, e)
 	return e
 }
@@ -341,11 +339,7 @@ type silent struct {
 
 // Settle waits until every peer has said what it offers, or its time to do so is over, or ctx ends.
 func (s *Supervisor) Settle(ctx context.Context) {
-	for c := s.Catalog(); !c.Known(); c = s.Catalog() {
-		if c.Wait(ctx) != nil {
-			return
-		}
-	}
+	s.having(ctx, func(*Catalog) bool { return false })
 }
 
 // Starting returns the names of the providers that have not been ready yet, and still may become so, but for those that are

@@ -33,11 +33,7 @@ func (s *Supervisor) exchange(before, made map[string]*living) *Catalog {
 			if !served || !listed || e.of != before[name] { // another serves it
 				continue
 			}
-			input, err := l.input(t)
-			if err != nil {
-				return nil
-			}
-			next.entries[t.Name], next.Tools[at] = s.entry(l, t, input), t
+			next.entries[t.Name], next.Tools[at] = s.entry(l, t), t
 		}
 	}
 	return &next

@@ -32,8 +32,7 @@ type living struct {
 	offers   *peer.Offers // of the peer, as they were when the last catalog was made
 	token    *suture.ServiceToken
 
-	// What is compiled of the tools, so that an unchanged one is not compiled
-	// again. Guarded by Supervisor.applying.
+	// inputs are the input schemas of tools. Guarded by Supervisor.applying.
 	inputs map[*mcp.Tool]compiled
 
 	// shown is what a peer offers, as far as its schemas have been compiled.
@@ -44,8 +43,9 @@ type living struct {
 
 // shown is what a peer offered at one moment, with its schemas.
 type shown struct {
-	offers *peer.Offers
-	inputs map[digest]compiled
+	offers  *peer.Offers
+	inputs  map[*mcp.Tool]compiled
+	schemas map[digest]compiled // the same, for the tools of the next offers
 }
 
 // digest is the SHA-256 of a schema.
@@ -70,7 +70,7 @@ const (
 func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 	offers = l.peer.Offers()
 	before := l.shown.Load()
-	next := &shown{offers: offers, inputs: make(map[digest]compiled, len(offers.Tools))}
+	next := &shown{offers: offers, inputs: make(map[*mcp.Tool]compiled, len(offers.Tools)), schemas: make(map[digest]compiled, len(offers.Tools))}
 	objects, weight := 0, int64(0)
 	for _, t := range offers.Tools {
 		select {
@@ -78,15 +78,17 @@ func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 			return offers
 		default:
 		}
-		raw, c := rawSchema(t)
+		raw, err := rawSchema(t)
 		key := digest(sha256.Sum256(raw))
-		if _, done := next.inputs[key]; done {
+		if c, done := next.schemas[key]; done {
+			next.inputs[t] = c
 			continue
 		}
+		c := compiled{err: err}
 		objects += bytes.Count(raw, []byte("{"))
 		known, was := compiled{}, false
 		if before != nil {
-			known, was = before.inputs[key]
+			known, was = before.schemas[key]
 		}
 		switch {
 		case c.err != nil:
@@ -105,61 +107,38 @@ func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
 			weight += refused.Weight
 		}
 		c.err = shortened(c.err)
-		next.inputs[key] = c
+		next.schemas[key], next.inputs[t] = c, c
 	}
 	l.shown.Store(next)
 	return offers
 }
 
 // rawSchema returns a tool's input schema as JSON, or why it is not.
-func rawSchema(t *mcp.Tool) (raw json.RawMessage, c compiled) {
-	raw, isRaw := t.InputSchema.(json.RawMessage)
-	if !isRaw {
-		raw, c.err = json.Marshal(t.InputSchema)
+func rawSchema(t *mcp.Tool) (json.RawMessage, error) {
+	if raw, isRaw := t.InputSchema.(json.RawMessage); isRaw {
+		return raw, nil
 	}
-	return raw, c
+	return json.Marshal(t.InputSchema)
 }
 
-// input returns the compiled input schema of one of the provider's tools.
-func (l *living) input(t *mcp.Tool) (*schema.Schema, error) {
-	c, ok := l.inputs[t]
-	if !ok {
-		c = l.compile(t)
-		if l.inputs == nil {
-			l.inputs = map[*mcp.Tool]compiled{}
-		}
-		l.inputs[t] = c
-	}
-	return c.schema, c.err
-}
-
-// compile finds or makes the schema of a tool that was not looked at before.
-func (l *living) compile(t *mcp.Tool) compiled {
-	raw, c := rawSchema(t)
-	if now := l.shown.Load(); now != nil && c.err == nil {
-		if known, ok := now.inputs[sha256.Sum256(raw)]; ok {
-			return known
-		}
-	}
-	if c.err == nil {
-		c.schema, c.err = schema.CompileInput(raw)
-	}
-	c.err = shortened(c.err)
-	return c
-}
-
-// forget drops the compiled schemas of tools that are not listed any more.
-func (l *living) forget() {
-	if len(l.inputs) == len(l.tools) && !slices.ContainsFunc(l.tools, func(t *mcp.Tool) bool { _, ok := l.inputs[t]; return !ok }) {
+// list makes tools those of a provider that is not a peer, and compiles the schemas of the new ones.
+func (l *living) list(tools []*mcp.Tool) {
+	if slices.Equal(tools, l.tools) {
 		return
 	}
-	listed := make(map[*mcp.Tool]compiled, len(l.tools))
-	for _, t := range l.tools {
-		if c, ok := l.inputs[t]; ok {
-			listed[t] = c
+	inputs := make(map[*mcp.Tool]compiled, len(tools))
+	for _, t := range tools {
+		c, was := l.inputs[t]
+		if !was {
+			raw, err := rawSchema(t)
+			if err == nil {
+				c.schema, err = schema.CompileInput(raw)
+			}
+			c.err = shortened(err)
 		}
+		inputs[t] = c
 	}
-	l.inputs = listed
+	l.tools, l.inputs = tools, inputs
 }
 
 // gate lets one provider of a name live at a time: a manifest that changed has
