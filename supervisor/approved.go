@@ -59,12 +59,9 @@ func (s *Supervisor) settle(ctx context.Context, call *peer.Call) error {
 	if e == nil {
 		return nil
 	}
-	if e.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, fault.Unsent(
-			fault.New(fault.NotReady, "%s has not said in time what it offers, and the call may run only by that; make the same call again", call.Tool)))
-		defer cancel()
-	}
+	ctx, cancel := within(ctx, e.timeout, fault.Unsent(
+		fault.New(fault.NotReady, "%s has not said in time what it offers, and the call may run only by that; make the same call again", call.Tool)))
+	defer cancel()
 	for before := (*living)(nil); ; {
 		l := c.serverOf(e)
 		if l == nil {

@@ -227,11 +227,8 @@ func (s *Supervisor) settled(ctx context.Context, c *Catalog, e *entry) (*Catalo
 	if e.of.tool.Kind != manifest.MCP || !c.awaits(e) {
 		return c, e
 	}
-	if e.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, e.timeout)
-		defer cancel()
-	}
+	ctx, cancel := within(ctx, e.timeout, nil)
+	defer cancel()
 	for name := e.listed.Name; e != nil && c.awaits(e) && c.Wait(ctx) == nil; {
 		c = s.catalog.Load()
 		e = c.entries[name]

@@ -62,11 +62,8 @@ func (s *Supervisor) successor(ctx context.Context, e *entry) (*Catalog, *entry,
 // and what Wrap puts around it.
 func (s *Supervisor) attempts(of manifest.Tool, listed *mcp.Tool, e *entry) Attempt {
 	once := func(ctx context.Context, call peer.Call) (peer.Answer, error) {
-		if e.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.tooLate)
-			defer cancel()
-		}
+		ctx, cancel := within(ctx, e.timeout, e.tooLate)
+		defer cancel()
 		return s.ask(ctx, e, call)
 	}
 	if s.opts.Wrap == nil {

@@ -299,12 +299,20 @@ const heavyArgs = 64 << 10
 
 // check checks arguments against the tool's schema, within the tool's timeout (SPEC S1).
 func (e *entry) check(ctx context.Context, args json.RawMessage) error {
-	if len(args) > heavyArgs && e.timeout > 0 {
+	if len(args) > heavyArgs {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, e.timeout, e.tooLate)
+		ctx, cancel = within(ctx, e.timeout, e.tooLate)
 		defer cancel()
 	}
 	return e.input.Validate(ctx, args)
+}
+
+// within bounds ctx by a tool's timeout; 0 is none.
+func within(ctx context.Context, timeout time.Duration, cause error) (context.Context, context.CancelFunc) {
+	if timeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, timeout, cause)
 }
 
 // tooLate is why a request ends with its timeout.
