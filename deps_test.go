@@ -72,7 +72,7 @@ var imports = map[string][]string{
 	"internal/packages": {"internal/file/wholefile", "internal/file/regularfile", "internal/file/yamldoc", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "manifest", "manifest/discover", "manifest/keys", "manifest/toolfile"}, // install, update, remove, verify
 
 	// What a process inherits, as its manifest has it.
-	"internal/launch/environ": {"internal/deps", "internal/file/regularfile", "manifest"},
+	"internal/launch/environ": {"internal/call/fault", "internal/deps", "internal/service/secret", "internal/file/regularfile", "manifest"},
 
 	// The packages of Python and Node that a tool's files name (docs/decisions/0047).
 	"internal/deps/versions": {}, // compares numbers

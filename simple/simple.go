@@ -271,54 +271,20 @@ func (c *Command) ensurePackages(ctx context.Context, client peer.Client) error 
 
 // fileSpec returns the Spec for a tool that is a file.
 func (c *Command) fileSpec(ctx context.Context, id string, flags []string) (launch.Spec, error) {
-	spec := launch.Spec{
-		Path: c.tool.Path,
-		Env:  append(traced(ctx, c.environ()), "ORLA_CALL_ID="+id),
-		Dir:  c.tool.WorkDir(),
+	p, err := environ.ProgramOf(c.tool, c.opts.Packages, c.opts.Elsewhere, append(traced(ctx, c.environ()), "ORLA_CALL_ID="+id), flags)
+	if err != nil {
+		return launch.Spec{}, err
 	}
-	if c.tool.Interpreter.Name == "" {
-		spec.Argv = slices.Concat([]string{c.tool.Path}, c.tool.Run.Args, flags)
-		return spec, nil
-	}
-	interpreter, args := c.tool.Interpreter.Program(), c.tool.Interpreter.Args
-	if env, ok := c.opts.Packages.Env(); ok {
-		interpreter = env.Program
-		args, spec.Env = environ.InEnv(c.tool, env, spec.Env)
-		spec.Expose = []string{env.Dir}
-	} else if !c.opts.Elsewhere {
-		var err error
-		if interpreter, err = environ.Interpreter(c.tool, c.environ()); err != nil {
-			return launch.Spec{}, fault.Wrap(fault.UnsupportedTool, err, "%s: %v", c.tool.Name, err)
-		}
-	}
-	spec.Path = interpreter
-	spec.Argv = slices.Concat([]string{interpreter}, args, []string{c.tool.Path}, c.tool.Run.Args, flags)
-	return spec, nil
+	return launch.Spec{Path: p.Argv[0], Argv: p.Argv, Env: p.Env, Dir: c.tool.WorkDir(), Expose: p.Expose}, nil
 }
 
-// secrets returns the secret variables. They are resolved at each attempt and not kept, so that a
-// rotated secret is used at the next one (SPEC-TOOLS 5.3).
+// secrets returns the secret variables.
 func (c *Command) secrets() ([]string, *secret.Redactor, error) {
-	var environ []string
-	var values []secret.Value
-	for _, wanted := range c.tool.Run.SecretEnv {
-		value, err := c.opts.Secrets(wanted.Secret)
-		if err != nil {
-			return nil, nil, fault.New(fault.SecretResolutionFailed, "%s: the variable %s: %s", c.tool.Name, wanted.Name, fault.From(err).Reason)
-		}
-		if strings.ContainsRune(value.Reveal(), 0) {
-			return nil, nil, fault.New(fault.SecretResolutionFailed, "%s: the variable %s: secret %q has a NUL in it", c.tool.Name, wanted.Name, wanted.Secret)
-		}
-		environ = append(environ, wanted.Name+"="+value.Reveal())
-		values = append(values, value)
+	variables, values, err := environ.Secrets(c.tool, c.opts.Secrets, fault.SecretResolutionFailed)
+	if err != nil || values == nil {
+		return nil, nil, err
 	}
-	if values == nil {
-		return nil, nil, nil
-	}
-	if err := secret.CheckSize(values); err != nil {
-		return nil, nil, fault.Wrap(fault.SecretResolutionFailed, err, "%s: %v", c.tool.Name, err)
-	}
-	return environ, c.last.Redactor(values...), nil
+	return variables, c.last.Redactor(values...), nil
 }
 
 // traced replaces the trace context in an environment by that of ctx. The result may be appended to.
