@@ -91,7 +91,7 @@ var imports = map[string][]string{
 
 	// A capsule, and what it is made of.
 	"capsule/clients":  {"internal/call/fault", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/turns", "internal/call/pace"},          // what a capsule says to clients, and asks of them
-	"capsule/protocol": {"internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/trace", "manifest"},                                           // MCP as Orla speaks it with a capsule
+	"capsule/protocol": {"internal/call/pace", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/recovered", "internal/mcp/rpc", "internal/call/trace", "manifest"},                                           // MCP as Orla speaks it with a capsule
 	"capsule/records":  {"internal/file/regularfile", "internal/file/wholefile", "manifest"},                                                                                                      // what is kept of capsules between two runs of Orla
 	"capsule/offers":   {"capsule/records", "internal/call/fault", "internal/call/pins", "internal/mcp/peer", "internal/mcp/rawjson", "manifest", "internal/observe/brief", "internal/call/pace"}, // what a capsule offers, under the names of clients
 	"capsule/files":    {"internal/call/recovered", "internal/file/watch", "manifest"},                                                                                                            // changes of a capsule's files

@@ -52,10 +52,8 @@ type incarnation struct {
 	taken bool // the program before has had it already
 
 	helpers sync.WaitGroup // what runs while it is READY
-	unwell  chan error     // receives why it has to be ended, from ping or a panic
+	unwell  chan error     // receives why it has to be ended, from a check of its health or a panic
 	relist  chan struct{}  // holds a token when it says that its lists have changed
-	// acknowledged holds a token when it has acknowledged a subscription; see listen.
-	acknowledged chan struct{}
 }
 
 // greeting is the first message of a capsule.
@@ -82,8 +80,6 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		greetings: make(chan greeting, 1),
 		unwell:    make(chan error, 1),
 		relist:    make(chan struct{}, 1),
-
-		acknowledged: make(chan struct{}, 1),
 	}
 	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
 	pid := in.pid()
@@ -98,7 +94,7 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 		c.log.Info("taken over", "tool", c.tool.Name, "pid", pid)
 	}
 	c.noteLimits(in.applied())
-	in.conn = c.orla.With(connection.Open(rpc.Options{Handler: in, Clean: c.clean, Pings: c.pings()}))
+	in.conn = c.orla.With(connection.Open(rpc.Options{Handler: in, Clean: c.clean, Pings: c.orla.Pings()}))
 	if taken != nil {
 		in.conn.GoOn(taken.Peer)
 	}
@@ -123,10 +119,23 @@ func (in *incarnation) contain() {
 // panicked logs a panic and has the process ended.
 func (in *incarnation) panicked(p any) {
 	in.c.log.Error("panic while handling a message of a capsule", "tool", in.c.tool.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	in.fail(errors.New("its message made Orla panic; the log has the details"))
+}
+
+// fail has the process ended, if it is not for another reason.
+func (in *incarnation) fail(why error) {
 	select {
-	case in.unwell <- errors.New("its message made Orla panic; the log has the details"):
-	default: // it is being ended for another reason
+	case in.unwell <- why:
+	default:
 	}
+}
+
+// spawn runs f in a goroutine while the process is READY.
+func (in *incarnation) spawn(f func()) {
+	in.helpers.Go(func() {
+		defer in.contain()
+		f()
+	})
 }
 
 // greet waits for the end of the handshake (SPEC D4, D8). An error is a failure of the
@@ -303,10 +312,7 @@ func (in *incarnation) Notified(method string, params json.RawMessage) {
 	case strings.HasSuffix(method, "/list_changed"):
 		in.relistSoon()
 	case method == "notifications/subscriptions/acknowledged":
-		select {
-		case in.acknowledged <- struct{}{}:
-		default:
-		}
+		in.conn.Acknowledged()
 	case method == "notifications/cancelled":
 		in.relay.Cancel(params)
 	default:

@@ -22,9 +22,6 @@ const (
 	// expectPatience is how long lists and calls of unknown tools wait for the first lists of a capsule that is READY, if
 	// they did not wait for it any more.
 	expectPatience = 2 * time.Second
-	// listenEach is the least time between two subscriptions to changes, for each byte of the
-	// first: it has all that clients follow, whatever has changed (SPEC S1).
-	listenEach = time.Second >> 20
 	// unheardPause is the time before a remote server that did not answer is asked again.
 	unheardPause = 10 * time.Second
 )
@@ -64,10 +61,9 @@ func (in *incarnation) followLists(ctx context.Context) {
 
 // repeatWishes tells the process what clients have asked of those before it, and goes on to do so.
 func (in *incarnation) repeatWishes(ctx context.Context) {
-	in.helpers.Go(func() {
-		defer in.contain()
+	in.spawn(func() {
 		if in.conn.Stateless() {
-			in.listen(ctx)
+			in.conn.Follow(ctx, in.c.wishes, in.spawn, in.relistSoon)
 		} else {
 			in.c.wishes.Repeat(ctx, in.tell)
 		}
@@ -77,10 +73,7 @@ func (in *incarnation) repeatWishes(ctx context.Context) {
 // waitOnce bounds the wait for the first lists, if it has begun once more.
 func (in *incarnation) waitOnce(ctx context.Context) {
 	if in.expected {
-		in.helpers.Go(func() {
-			defer in.contain()
-			in.c.offers.GiveUpAfter(ctx, expectPatience)
-		})
+		in.spawn(func() { in.c.offers.GiveUpAfter(ctx, expectPatience) })
 	}
 }
 
@@ -175,69 +168,6 @@ func refused(err error) bool {
 
 // missed reports whether a request was not sent because the process was ending.
 func missed(err error) bool { return errors.Is(err, rpc.ErrNotSent) }
-
-// listen asks a process that speaks 2026-07-28 to say when its lists, and the resources
-// that clients follow, have changed, until ctx ends.
-func (in *incarnation) listen(ctx context.Context) {
-	const firstPause, lastPause = time.Second, time.Minute
-	pause, release := firstPause, func() {}
-	defer func() { release() }()
-	var next time.Time // before which no other subscription is made
-	for {
-		if !pace.Sleep(ctx, time.Until(next)) {
-			return
-		}
-		select {
-		case <-in.c.wishes.Changed(): // meanwhile
-		default:
-		}
-		var ended chan error
-		if filter := in.conn.Filter(in.c.wishes.Followed()); filter != nil {
-			next = time.Now().Add(time.Duration(len(filter)) * listenEach)
-			listening, cancel := context.WithCancel(ctx)
-			ended = make(chan error, 1)
-			in.helpers.Go(func() {
-				defer in.contain()
-				ended <- in.conn.Listen(listening, filter)
-			})
-			in.awaitAcknowledged(ctx)
-			release() // ends the previous request only now, so that nothing is missed
-			release = cancel
-		} else {
-			release()
-			release = func() {}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-in.c.wishes.Changed():
-		case err := <-ended:
-			if _, refused := errors.AsType[*jsonrpc.Error](err); refused {
-				in.c.log.Debug("a server does not tell of changes", "tool", in.c.tool.Name, "err", err)
-				select {
-				case <-in.c.wishes.Changed():
-				case <-ctx.Done():
-					return
-				}
-				continue
-			}
-			if !pace.Sleep(ctx, pause) {
-				return
-			}
-			pause = min(2*pause, lastPause)
-			in.relistSoon() // a change may have been missed
-		}
-	}
-}
-
-// awaitAcknowledged waits, for AskPatience at most, until the process acknowledges the subscription.
-func (in *incarnation) awaitAcknowledged(ctx context.Context) {
-	select {
-	case <-in.acknowledged:
-	case <-time.After(protocol.AskPatience):
-	case <-ctx.Done():
-	}
-}
 
 // tell sends one such request to the process. client is whose it is; "" if nobody's. The
 // process must not ask the client about it.

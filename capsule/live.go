@@ -257,15 +257,13 @@ func newIdleTimer(d time.Duration) *time.Timer {
 // help starts the goroutines that run while in is READY. end ends them, and waits for that.
 func (in *incarnation) help(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	in.helpers.Go(func() {
-		defer in.contain()
-		in.followLists(ctx)
-	})
+	in.spawn(func() { in.followLists(ctx) })
 	in.waitOnce(ctx)
 	if in.c.tool.Runtime.Health != nil {
-		in.helpers.Go(func() {
-			defer in.contain()
-			in.ping(ctx, *in.c.tool.Runtime.Health)
+		in.spawn(func() {
+			if err := in.conn.CheckHealth(ctx); err != nil {
+				in.fail(err)
+			}
 		})
 	}
 	return func() {

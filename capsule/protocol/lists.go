@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/rawjson"
@@ -105,38 +104,4 @@ func itemsIn(result json.RawMessage, key string) (items []json.RawMessage, next 
 		}
 	}
 	return items, next, nil
-}
-
-// Listen subscribes to changes at a peer that speaks 2026-07-28, with a filter. It returns
-// when ctx or the subscription ends.
-func (p *Peer) Listen(ctx context.Context, filter json.RawMessage) error {
-	params := p.orla.stateless(slices.Concat([]byte(`{"notifications":`), filter, []byte("}")))
-	_, err := p.Call(ctx, rpc.Request{Method: "subscriptions/listen", Params: params, Own: true, Standing: true})
-	return err
-}
-
-// Filter returns the params of a subscription for everything that the peer can report; nil if
-// that is nothing. followed are the URIs of the resources that clients follow.
-func (p *Peer) Filter(followed []string) json.RawMessage {
-	wanted := struct {
-		Tools     bool     `json:"toolsListChanged,omitempty"`
-		Prompts   bool     `json:"promptsListChanged,omitempty"`
-		Resources bool     `json:"resourcesListChanged,omitempty"`
-		Followed  []string `json:"resourceSubscriptions,omitempty"`
-	}{
-		Tools:     p.caps.Tools != nil && p.caps.Tools.ListChanged,
-		Prompts:   p.caps.Prompts != nil && p.caps.Prompts.ListChanged,
-		Resources: p.caps.Resources != nil && p.caps.Resources.ListChanged,
-	}
-	if p.caps.Resources != nil && p.caps.Resources.Subscribe {
-		wanted.Followed = followed
-	}
-	raw, err := json.Marshal(wanted)
-	if err != nil { // booleans and strings
-		panic(err)
-	}
-	if rawjson.Empty(raw) {
-		return nil
-	}
-	return raw
 }

@@ -69,11 +69,13 @@ type Peer struct {
 	listOnce  sync.Once
 	awaited   chan struct{} // closed by AwaitListed
 	awaitOnce sync.Once
+
+	acknowledged chan struct{} // holds a token when it has acknowledged a subscription; see Follow
 }
 
 // With returns the Peer on a connection. Negotiate has to be called next.
 func (o *Orla) With(conn *rpc.Conn) *Peer {
-	return &Peer{Conn: conn, orla: o, listed: make(chan struct{}), awaited: make(chan struct{})}
+	return &Peer{Conn: conn, orla: o, listed: make(chan struct{}), awaited: make(chan struct{}), acknowledged: make(chan struct{}, 1)}
 }
 
 // State is what is known of a Peer after Negotiate.
