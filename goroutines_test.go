@@ -33,7 +33,7 @@ var uncontained = map[string]struct {
 	"capsule.Capsule.Serve":                            {2, waits},
 	"capsule/files.Watcher.Serve":                      {1, own},
 	"capsule/stdio.Connection.Finish":                  {1, own},
-	"capsule.incarnation.negotiateOr":                  {1, waits},
+	"capsule/handshake.Handshake.negotiate":            {1, waits},
 	"internal/app/cli.operateAll":                      {1, alone},
 	"internal/app/cli/top.program.loop":                {1, alone},
 	"internal/app/cli/top.program.obey":                {2, alone},

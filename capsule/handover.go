@@ -124,7 +124,7 @@ func (c *Capsule) open(ctx context.Context) (Connection, *handover.Taken, error)
 // goOn makes an incarnation the one that the program before had.
 func (in *incarnation) goOn(t *handover.Taken) {
 	in.began, in.ready, in.hello = t.Began, t.Ready, t.Hello
-	in.greeted.Store(true)
+	in.handshake.Skip()
 	in.taken = true
 }
 

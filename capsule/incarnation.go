@@ -8,17 +8,15 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/orla-project/orla/capsule/clients"
+	"github.com/orla-project/orla/capsule/handshake"
 	"github.com/orla-project/orla/capsule/protocol"
-	"github.com/orla-project/orla/capsule/refusal"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/rpc"
-	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/internal/observe/tail"
 	"github.com/orla-project/orla/manifest"
 )
@@ -34,9 +32,8 @@ type incarnation struct {
 	began      time.Time
 	ready      time.Time // when it became READY; zero if it did not
 
-	greeted   atomic.Bool    // the first message has come, or the handshake is MCP's
-	greetings chan greeting  // receives its first message
-	hello     protocol.Hello // what is used of its orla.hello; see protocol.Hello.Checked
+	handshake *handshake.Handshake
+	hello     protocol.Hello // what is used of its orla.hello
 	expected  bool           // its first lists are waited for once more; owned by Serve
 	asking    struct {       // for its lists; owned by followLists
 		silent   bool // it did not answer
@@ -44,8 +41,6 @@ type incarnation struct {
 		unheard  bool // an MCP server did not answer
 	}
 	relay *clients.Relay // passes on its notifications and requests to clients
-
-	stray atomic.Pointer[string] // the first line that is not a message; nil if there was none
 
 	stderr tail.Buffer // its last lines
 
@@ -55,16 +50,6 @@ type incarnation struct {
 	unwell  chan error     // receives why it has to be ended, from a check of its health or a panic
 	relist  chan struct{}  // holds a token when it says that its lists have changed
 }
-
-// greeting is the first message of a capsule.
-type greeting struct {
-	hello protocol.Hello
-	err   error // why it is not a valid hello; else nil
-}
-
-// maxHello bounds, in bytes, what an error shows of a name or a version in an orla.hello, and
-// of a line that came in place of one.
-const maxHello = 128
 
 // begin starts a process and begins to read from it. order is the number of the last order
 // of an operator before it.
@@ -77,11 +62,10 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	c.startedWith(taken)
 	in := &incarnation{
 		c: c, connection: connection, order: order, began: began,
-		greetings: make(chan greeting, 1),
+		handshake: handshake.New(&c.tool, connection, c.log),
 		unwell:    make(chan error, 1),
 		relist:    make(chan struct{}, 1),
 	}
-	in.greeted.Store(c.tool.Runtime.Handshake == manifest.HandshakeMCP)
 	pid := in.pid()
 	if taken == nil {
 		about := []any{"tool", c.tool.Name, "pid", pid}
@@ -144,150 +128,21 @@ func (in *incarnation) greet(ctx context.Context) error {
 	if in.taken {
 		return nil
 	}
-	within := in.c.tool.Runtime.StartupTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, within, errSilent)
-	defer cancel()
 	var err error
-	if in.c.tool.Runtime.Handshake == manifest.HandshakeMCP {
-		err = in.negotiateOr(ctx)
-	} else {
-		err = in.awaitHello(ctx)
-	}
-	switch {
-	case err == nil:
+	if in.hello, err = in.handshake.Await(ctx, in.conn); err == nil {
 		in.ready = time.Now()
-		return nil
-	case errors.Is(err, errSilent) && in.c.tool.Runtime.Handshake == manifest.HandshakeMCP:
-		return in.withStray(fmt.Errorf("no answer to initialize within %s", within))
-	case errors.Is(err, errSilent) && in.stray.Load() == nil:
-		return fmt.Errorf("no orla.hello within %s; an MCP server needs runtime.handshake: mcp", within)
-	case errors.Is(err, errSilent):
-		return in.withStray(fmt.Errorf("no orla.hello within %s", within))
-	}
-	return refusal.Shortened(err)
-}
-
-// awaitLast waits for what a process that has exited printed at the end.
-func (in *incarnation) awaitLast() {
-	select {
-	case <-in.connection.Exited():
-		in.connection.AwaitLast()
-	default:
-	}
-}
-
-// withStray adds to the error of a failed handshake what the capsule printed instead.
-func (in *incarnation) withStray(err error) error {
-	in.awaitLast()
-	if text := in.stray.Load(); text != nil {
-		return fmt.Errorf("%w; it printed %q on stdout", err, *text)
 	}
 	return err
 }
 
-var errSilent = errors.New("it said nothing in time")
-
-func (in *incarnation) awaitHello(ctx context.Context) error {
-	var err error
-	select {
-	case g := <-in.greetings:
-		return in.accept(g)
-	case <-in.connection.Exited():
-		err = fmt.Errorf("it %s before orla.hello", in.connection.ExitText())
-	case <-in.connection.Heard():
-		err = in.exitOr(" before orla.hello", "it closed its stdout before orla.hello")
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	select {
-	case g := <-in.greetings: // its message says more than its end
-		return in.accept(g)
-	default:
-		return in.withStray(err)
-	}
-}
-
-// accept checks a first message.
-func (in *incarnation) accept(g greeting) error {
-	if g.err != nil {
-		return g.err
-	}
-	if err := in.checkHello(g.hello); err != nil {
-		return err
-	}
-	in.hello = g.hello.Checked()
-	return nil
-}
-
-// negotiateOr makes the MCP handshake. The end of the process ends it.
-func (in *incarnation) negotiateOr(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
-		select {
-		case <-in.connection.Exited():
-			cancel(in.withStray(fmt.Errorf("it %s before it answered initialize", in.connection.ExitText())))
-		case <-in.connection.Heard():
-			cancel(in.withStray(in.exitOr(" before it answered initialize", "it closed its stdout before it answered initialize")))
-		case <-in.conn.Over():
-			cancel(in.withStray(in.exitOr(" before it answered initialize", in.conn.Err().Error())))
-		case <-done:
-		}
-	})
-	defer watcher.Wait()
-	defer cancel(nil)
-	defer close(done)
-	err := in.conn.Negotiate(ctx)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case missed(err): // nobody reads its stdin any more
-		return in.withStray(in.exitOr(" before it answered initialize", err.Error()))
-	}
-	return err
-}
-
-// exitOr returns an error that says how the process ended, if it ends soon, and before what;
-// else an error with the text otherwise.
-func (in *incarnation) exitOr(before, otherwise string) error {
-	const soon = 2 * time.Second // an exit says more than a closed pipe, and a machine may be busy
-	select {
-	case <-in.connection.Exited():
-		return fmt.Errorf("it %s%s", in.connection.ExitText(), before)
-	case <-time.After(soon):
-		return errors.New(otherwise)
-	}
-}
-
-func (in *incarnation) checkHello(said protocol.Hello) error {
-	t := in.c.tool
-	if said.Name != t.Name {
-		return fmt.Errorf("its orla.hello names %q, but %s says %q", brief.Cut(said.Name, maxHello), t.Source, t.Name)
-	}
-	if said.Version != t.Version {
-		in.c.log.Warn("a capsule's orla.hello has another version than its manifest", "tool", t.Name,
-			"hello_version", brief.Cut(said.Version, maxHello), "manifest_version", t.Version)
-	}
-	return nil
+// exitOr returns an error that says how the process ended, if it ends soon; else an error with the text otherwise.
+func (in *incarnation) exitOr(otherwise string) error {
+	return handshake.ExitOr(in.connection, "", otherwise)
 }
 
 // Notified implements rpc.Handler.
 func (in *incarnation) Notified(method string, params json.RawMessage) {
-	if in.greeted.CompareAndSwap(false, true) {
-		g := greeting{err: fmt.Errorf("its first message is %s, not orla.hello", method)}
-		if method == "orla.hello" {
-			if g.err = protocol.TooMuchSaid("orla.hello", params); g.err != nil {
-				in.greetings <- g
-				return
-			}
-			if err := json.Unmarshal(params, &g.hello); err != nil {
-				g.err = errors.New("the params of its orla.hello are not those of RFC 2 §9")
-			} else {
-				g.err = nil
-			}
-		}
-		in.greetings <- g
+	if in.handshake.First("", method, params) {
 		return
 	}
 	params, ok := protocol.ObjectOf(params)
@@ -341,8 +196,7 @@ func (in *incarnation) relistSoon() {
 
 // Asked implements rpc.Handler: it takes a request of the capsule.
 func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawMessage) {
-	if in.greeted.CompareAndSwap(false, true) {
-		in.greetings <- greeting{err: fmt.Errorf("its first message is the request %s, not orla.hello", method)}
+	if in.handshake.First("the request ", method, params) {
 		return
 	}
 	params, ok := protocol.ObjectOf(params)
@@ -355,8 +209,7 @@ func (in *incarnation) Asked(id json.RawMessage, method string, params json.RawM
 
 // Unclaimed implements rpc.Handler: it takes an answer that no call waits for.
 func (in *incarnation) Unclaimed(id json.RawMessage) {
-	if in.greeted.CompareAndSwap(false, true) {
-		in.greetings <- greeting{err: errors.New("its first message is an answer, not orla.hello")}
+	if in.handshake.First("an answer", "", nil) {
 		return
 	}
 	in.c.log.Debug("an answer to no call, or to one that is over", "tool", in.c.tool.Name, "id", string(id))
@@ -365,10 +218,7 @@ func (in *incarnation) Unclaimed(id json.RawMessage) {
 // Noise implements rpc.Handler: it takes a line that is not a message, which mostly is a
 // stray print (SPEC D5).
 func (in *incarnation) Noise(line []byte, why string) {
-	if in.c.tool.Runtime.Remote == nil && in.stray.Load() == nil {
-		text := brief.Cut(strings.ToValidUTF8(string(line), "\uFFFD"), maxHello)
-		in.stray.Store(&text)
-	}
+	in.handshake.Noise(line)
 	shown, left := in.c.noise.Allow(maxNoise)
 	if !shown {
 		return
@@ -396,7 +246,7 @@ func (in *incarnation) close(drain time.Duration, why error) {
 		case <-time.After(drain):
 		}
 	}
-	in.awaitLast() // answers from before its end count
+	handshake.AwaitLast(in.connection) // answers from before its end count
 	in.relay.Close()
 	in.conn.Close(why)
 	in.connection.Finish(manifest.CloseGrace)
@@ -418,7 +268,7 @@ func (in *incarnation) cutShort(why error) error {
 	if !errors.Is(why, errDrained) {
 		return why
 	}
-	return in.c.crashedDuring(nil, in.exitOr("", fmt.Sprint(in.conn.Err())).Error())
+	return in.c.crashedDuring(nil, in.exitOr(fmt.Sprint(in.conn.Err())).Error())
 }
 
 // exit is how a process ended.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orla-project/orla/capsule/handshake"
 	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/file/watch"
@@ -57,7 +58,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 
 	end := ending{run: in.run()}
 	if end.err = in.greet(ctx); end.err != nil {
-		in.awaitLast() // its last lines say more than its exit
+		handshake.AwaitLast(in.connection) // its last lines say more than its exit
 	} else {
 		end = c.attend(ctx, &in, restarts, &retired)
 	}
@@ -156,9 +157,9 @@ func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *r
 				return over(err)
 			default:
 			}
-			return over(in.exitOr("", "it closed its stdout"))
+			return over(in.exitOr("it closed its stdout"))
 		case <-in.conn.Over():
-			return over(in.exitOr("", in.conn.Err().Error()))
+			return over(in.exitOr(in.conn.Err().Error()))
 		case err := <-in.unwell:
 			return over(err)
 		case <-ctx.Done():
