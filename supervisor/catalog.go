@@ -58,10 +58,10 @@ func (s *Supervisor) publish() {
 			offers := now.offers
 			l.tools, l.inputs, l.offers, next.governed.offers[l] = offers.Tools, now.inputs, offers, offers
 			if !offers.Known {
-				next.unknown[name] = true
+				next.unknown[name] = !l.isLate()
 			}
 			if offers.Silent {
-				next.silent = append(next.silent, silent{l.peer, offers})
+				next.silent = append(next.silent, silent{l.peer, offers, l.isLate()})
 			}
 			next.peers = append(next.peers, l.peer)
 		}
@@ -326,15 +326,21 @@ func (c *Catalog) Of(tool string) string {
 }
 
 // Known reports whether, when the catalog was made, every peer had said what it offers, or its time to do
-// so was over (SPEC D7a), and that none of the latter has said it since.
+// so was over (SPEC D7a), and that none of the latter has said it since. Nobody waits for those that are late.
 func (c *Catalog) Known() bool {
-	return len(c.unknown) == 0 && !slices.ContainsFunc(c.silent, func(s silent) bool { return s.peer.Offers() != s.offers })
+	for _, awaited := range c.unknown {
+		if awaited {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.silent, func(s silent) bool { return !s.late && s.peer.Offers() != s.offers })
 }
 
 // silent is a peer that has not said what it offers, with the offers that say so.
 type silent struct {
 	peer   Peer
 	offers *peer.Offers
+	late   bool // see living.isLate
 }
 
 // Settle waits until every peer has said what it offers, or its time to do so is over, or ctx ends.

@@ -38,6 +38,9 @@ type living struct {
 	// shown is what a peer offers, as far as its schemas have been compiled.
 	shown atomic.Pointer[shown]
 
+	looks atomic.Uint64 // how many times it was prepared
+	late  uint64        // the look that takes too long, from 1 on. Guarded by Supervisor.applying.
+
 	sparing brief.Limiter // of what is logged about what it offers
 }
 
@@ -261,6 +264,8 @@ const (
 	little     = 100 * time.Millisecond
 	restFactor = 9
 	maxRest    = 30 * time.Second
+	// patience is how long all lists wait until what a peer offers is prepared, once it has said it.
+	patience = 5 * time.Second
 )
 
 // prepared is what is to be published.
@@ -272,8 +277,14 @@ type prepared struct {
 // look publishes what the peer offers now. rest, if it is not nil, says when to look again
 // at the earliest. due is not zero if it is too early to publish it: publish is to be called then.
 func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time, due prepared) {
-	began := time.Now()
+	began, this := time.Now(), k.of.looks.Load()+1
+	late := time.AfterFunc(patience, func() {
+		defer recovered.To(k.in.opts.Log, "go on without what a peer offers", nil)
+		k.in.goOnWithout(k.of, this)
+	})
+	defer late.Stop()
 	offers = k.of.prepare(ctx.Done())
+	k.of.looks.Store(this)
 	took := time.Since(began)
 	rest, due = k.publish(prepared{k.in.asked.Add(1), took})
 	return offers, rest, due
@@ -314,6 +325,21 @@ func (s *Supervisor) refresh(wanted uint64, of *living) (took, wait time.Duratio
 	}
 	return took, 0
 }
+
+// goOnWithout publishes a catalog for whose lists nobody waits for those of a peer, if a look at them is still not done: what a
+// stranger offers may be dear to prepare in a way that no bound knows (SPEC D7a, N2).
+func (s *Supervisor) goOnWithout(l *living, look uint64) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	l.late = look
+	if l.isLate() && l.offers != nil && awaited(l.offers) {
+		s.opts.Log.Warn("what it offers takes long to prepare; others are not kept waiting for it", "tool", l.tool.Name)
+		s.publish()
+	}
+}
+
+// isLate reports whether the look at what a peer offers that is under way takes too long. The caller holds applying.
+func (l *living) isLate() bool { return l.late > l.looks.Load() }
 
 // awaited reports whether all lists wait for what a peer offers next (SPEC D7a). That comes at once, whatever rests: it is one thing, or few.
 func awaited(offers *peer.Offers) bool { return !offers.Known || offers.Silent }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
@@ -258,6 +260,51 @@ func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
 			}
 		})
 	})
+}
+
+// SPEC D7a, N2: what a peer has said is not waited for by all lists for as long as it takes to prepare it.
+func TestN2NobodyWaitsLongForWhatIsDearToPrepare(t *testing.T) {
+	for name, before := range map[string]peer.Offers{"unknown": {}, "silent": {Known: true, Silent: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dear := newFakePeer("dear", before)
+				made := map[string]supervisor.Provider{"other": newFakePeer("other", peer.Offers{Known: true, Tools: listed("one")}), "dear": dear}
+				s := supervisor.New(supervisor.Options{
+					Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return made[t.Name], nil }},
+					Log:   slog.New(slog.DiscardHandler),
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- s.Serve(ctx) }()
+				apply(s, "other", "dear")
+				synctest.Wait()
+				dear.offer(peer.Offers{Known: true, Tools: []*mcp.Tool{{Name: "two", InputSchema: dearSchema{}}}})
+				began := time.Now()
+				if s.Settle(ctx); time.Since(began) > 10*time.Second || s.Catalog().Of("one") == "" || s.Catalog().Of("two") != "" || s.Catalog().Told() {
+					t.Errorf("all waited for %s", time.Since(began))
+				}
+				time.Sleep(time.Minute)
+				if synctest.Wait(); s.Catalog().Of("two") == "" || !s.Catalog().Told() {
+					t.Error("its tool is not there when it is prepared")
+				}
+				dear.offer(peer.Offers{}) // as one that is expected to say it now
+				time.Sleep(time.Minute)   // it rests
+				if s.Catalog().Known() {
+					t.Error("its next lists are not waited for")
+				}
+				cancel()
+				<-done //nolint:errcheck // it is that of the context
+			})
+		})
+	}
+}
+
+// dearSchema takes a minute to read.
+type dearSchema struct{}
+
+func (dearSchema) MarshalJSON() ([]byte, error) {
+	time.Sleep(time.Minute)
+	return []byte(`{"type":"object"}`), nil
 }
 
 // SPEC D7a, N2: the first lists of a peer that is new, for which all others wait, are published at once, also when catalogs take long.

@@ -49,7 +49,8 @@ func (s *Supervisor) successor(ctx context.Context, e *entry) (*Catalog, *entry,
 	for {
 		c := s.catalog.Load()
 		next := c.entries[e.listed.Name]
-		if next != nil || !c.unknown[e.of.tool.Name] || c.named[e.of.tool.Name] == e.of.peer {
+		_, unknown := c.unknown[e.of.tool.Name]
+		if next != nil || !unknown || c.named[e.of.tool.Name] == e.of.peer {
 			return c, next, nil
 		}
 		if c.Wait(ctx) != nil {

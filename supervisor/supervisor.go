@@ -147,7 +147,7 @@ type Catalog struct {
 	held      map[string]withheldPrompt // by name
 	named     map[string]Peer           // by the name of a manifest
 	peers     []Peer                    // in the order of their manifests' names
-	unknown   map[string]bool           // the manifests of peers that have not said what they offer
+	unknown   map[string]bool           // the manifests of peers that have not said what they offer, and whether all wait for that
 	silent    []silent                  // of these it is known only that they have not said it
 	governed  governed
 	admit     func(context.Context, peer.Request, func() *rules.Target) error // see Options.AdmitRequest
