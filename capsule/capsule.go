@@ -169,11 +169,8 @@ type facts struct {
 	wasReady atomic.Bool  // once at least
 	calls    atomic.Int64 // that have ended
 	exits    atomic.Pointer[exit]
+	started  atomic.Int64           // processes
 	limits   atomic.Pointer[string] // see peer.Life; nil before the first process, and without any
-
-	mu       sync.Mutex // guards the fields that follow
-	failures int        // in a row
-	started  int        // processes
 }
 
 // serving is owned by Serve.
@@ -181,6 +178,8 @@ type serving struct {
 	seen    *order    // the last order that was followed
 	began   time.Time // the last start
 	because string    // the reason of the next start, if it is known already
+
+	restarts *restarts.Schedule
 }
 
 // trigger is a request to reload.
@@ -209,6 +208,7 @@ func New(tool manifest.Tool, opts Options) (*Capsule, error) {
 		},
 		signals: signals{kick: make(chan trigger, 1), wake: make(chan struct{}, 1)},
 		wishes:  wishes.New(),
+		serving: serving{restarts: restarts.New(tool.Runtime.Restart)},
 		giving:  giving{gives: make(chan chan json.RawMessage)},
 	}
 	c.lateCall, c.lateRequest = c.places.Give, c.requests.Give
@@ -260,7 +260,8 @@ func (c *Capsule) Life() peer.Life {
 	s := c.status.Load()
 	life := peer.Life{
 		State: s.state.String(), Since: s.since, Reason: s.reason, Pid: s.pid, Place: s.place, Started: s.began, Next: s.next,
-		Held:    c.orders.last.Load().held,
+		Held:     c.orders.last.Load().held,
+		Failures: c.restarts.Failures(), Restarts: int(max(0, c.started.Load()-1)),
 		Waiting: int(c.waiting.Taken()), Calls: c.calls.Load(), Settled: c.settled.Load(), Overdue: c.overdue.Load(), Changed: s.changed,
 	}
 	if s.conn != nil {
@@ -275,9 +276,6 @@ func (c *Capsule) Life() peer.Life {
 	if limits := c.limits.Load(); limits != nil {
 		life.Limits = *limits
 	}
-	c.mu.Lock()
-	life.Failures, life.Restarts = c.failures, max(0, c.started-1)
-	c.mu.Unlock()
 	return life
 }
 
@@ -327,17 +325,17 @@ func (c *Capsule) Serve(ctx context.Context) error {
 	helpers.Go(func() { c.wishes.Deliver(ctx) })
 
 	c.recall()
-	restarts := restarts.New(c.tool.Runtime.Restart)
-	for c.goesOn(ctx) || c.awaitStart(ctx, restarts) {
-		end := c.liveUntilHeld(ctx, restarts)
+	c.restarts.Forgive()
+	for c.goesOn(ctx) || c.awaitStart(ctx) {
+		end := c.liveUntilHeld(ctx)
 		if end.given {
 			<-ctx.Done()
 			break
 		}
 		if end.reload {
-			restarts.Forgive() // the files are new, so earlier failures do not count
+			c.restarts.Forgive() // the files are new, so earlier failures do not count
 		}
-		c.pause(ctx, restarts)
+		c.pause(ctx)
 	}
 	return ctx.Err()
 }
@@ -366,11 +364,4 @@ func (c *Capsule) finish(ctx context.Context) {
 	}
 	last.state = Stopped
 	c.become(last)
-}
-
-// count publishes how many times in a row the capsule has failed.
-func (c *Capsule) count(r *restarts.Schedule) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failures = r.Failures()
 }

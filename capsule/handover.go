@@ -60,11 +60,8 @@ func (c *Capsule) giveAway(in *incarnation, answer chan<- json.RawMessage) bool 
 	}
 	s := handover.State{
 		Origin: from.Origin, Connection: given, Began: in.began, Ready: in.ready, Hello: in.hello, Peer: in.conn.State(),
-		Files: c.files.Sum(),
+		Files: c.files.Sum(), Started: int(c.started.Load()),
 	}
-	c.mu.Lock()
-	s.Started = c.started
-	c.mu.Unlock()
 	if c.Offers().Known {
 		s.Offered = handover.OfferedOf(c.offers.Last())
 	}
@@ -81,7 +78,7 @@ func (c *Capsule) take(t *handover.Taken) {
 	if t == nil {
 		return
 	}
-	c.started = t.Started
+	c.started.Store(int64(t.Started))
 	if t.Process == nil {
 		return
 	}
@@ -126,14 +123,4 @@ func (in *incarnation) goOn(t *handover.Taken) {
 	in.began, in.ready, in.hello = t.Began, t.Ready, t.Hello
 	in.handshake.Skip()
 	in.taken = true
-}
-
-// startedWith counts a process, or goes on with the count of the program before.
-func (c *Capsule) startedWith(t *handover.Taken) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.started++
-	if t != nil {
-		c.started = max(t.Started, 1)
-	}
 }

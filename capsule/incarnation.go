@@ -59,7 +59,6 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.startedWith(taken)
 	in := &incarnation{
 		c: c, connection: connection, order: order, began: began,
 		handshake: handshake.New(&c.tool, connection, c.log),
@@ -68,12 +67,14 @@ func (c *Capsule) begin(ctx context.Context, order int) (*incarnation, error) {
 	}
 	pid := in.pid()
 	if taken == nil {
+		c.started.Add(1)
 		about := []any{"tool", c.tool.Name, "pid", pid}
 		if place := in.place(); place != "" {
 			about = append(about, "place", place)
 		}
 		c.log.Info("started", about...) // before it is heard
 	} else {
+		c.started.Store(int64(max(taken.Started, 1)))
 		in.goOn(taken)
 		c.log.Info("taken over", "tool", c.tool.Name, "pid", pid)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/capsule/handshake"
-	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/file/watch"
 	"github.com/orla-project/orla/internal/mcp/rpc"
@@ -28,7 +27,7 @@ type ending struct {
 // live runs one process from its start until nothing of it is left, and returns why it
 // ended. The next state is published before the process is ended, so that no call reaches a
 // process that is ending.
-func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending {
+func (c *Capsule) live(ctx context.Context) ending {
 	before := c.status.Load()
 	reason := c.startReason(before)
 	if c.taken != nil {
@@ -47,7 +46,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	}
 	if err != nil {
 		end := ending{err: err}
-		c.leave(context.Cause(ctx), end, restarts)
+		c.leave(context.Cause(ctx), end)
 		return end
 	}
 	var retired sync.WaitGroup // those that were replaced
@@ -60,7 +59,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	if end.err = in.greet(ctx); end.err != nil {
 		handshake.AwaitLast(in.connection) // its last lines say more than its exit
 	} else {
-		end = c.attend(ctx, &in, restarts, &retired)
+		end = c.attend(ctx, &in, &retired)
 	}
 	if end.given {
 		return end
@@ -71,7 +70,7 @@ func (c *Capsule) live(ctx context.Context, restarts *restarts.Schedule) ending 
 	if cause != nil {
 		end.err = nil
 	}
-	c.leave(cause, end, restarts)
+	c.leave(cause, end)
 	drain := c.tool.Runtime.Drain
 	if end.err != nil {
 		drain = 0
@@ -112,7 +111,7 @@ func (in *incarnation) kill() {
 
 // attend keeps a capsule READY for as long as its process is healthy, and returns why this is
 // over. serving is that process; in mode replace, newer ones take its place there.
-func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *restarts.Schedule, retired *sync.WaitGroup) ending {
+func (c *Capsule) attend(ctx context.Context, serving **incarnation, retired *sync.WaitGroup) ending {
 	in := *serving
 	in.expected = c.offers.Expect() // before: who sees that it is READY may call what it is about to list
 	c.become(status{state: Ready, reason: "handshake complete", run: in.run(), conn: in.conn})
@@ -140,7 +139,7 @@ func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *r
 	look := c.seen // the last order of an operator that was looked at
 	over := func(err error) ending {
 		end := ending{err: err, ready: time.Since(in.ready), run: in.run()}
-		if err != nil && restarts.Healthy(end.ready) && in.expired() { // sooner, it is a failure: the next one might end as soon
+		if err != nil && c.restarts.Healthy(end.ready) && in.expired() { // sooner, it is a failure: the next one might end as soon
 			end.err, end.reload, end.reason = nil, true, err.Error()
 		}
 		return end
@@ -206,8 +205,7 @@ func (c *Capsule) attend(ctx context.Context, serving **incarnation, restarts *r
 		case err := <-waits.Done:
 			request = c.installed(&waits, look.n, err)
 		case <-stable.C:
-			restarts.Forgive()
-			c.count(restarts)
+			c.restarts.Forgive()
 		case <-idle.C:
 			left := c.tool.Runtime.IdleTimeout - in.conn.Unused()
 			if c.waiting.Taken() > 0 { // a call is about to be sent
@@ -275,7 +273,7 @@ func (in *incarnation) help(ctx context.Context) (end func()) {
 
 // leave publishes the state that follows the end of a process (SPEC D1). cause is why it was
 // ended from outside; nil if it was not.
-func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
+func (c *Capsule) leave(cause error, end ending) {
 	next, wait, starts := status{reason: end.reason, run: end.run}, time.Duration(0), false
 	refusal := c.unauthorized(end.err)
 	switch {
@@ -285,9 +283,9 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 		next.state, next.reason, next.starts = Stopping, *c.retired.Load(), byNobody
 	case refusal != nil: // not counted as a failure: somebody has to fix the credentials
 		next.state, next.reason, next.starts, next.cause = Stopping, refusal.Reason, byCall, end.err
-		wait, starts = restarts.Later(), true
+		wait, starts = c.restarts.Later(), true
 	case end.err != nil:
-		wait, starts = restarts.After(end.ready)
+		wait, starts = c.restarts.After(end.ready)
 		next.state, next.reason = Crashed, fault.ReasonOf(end.err)
 		if end.ready == 0 {
 			next.stderr = c.stderr.Load().Short() // the rest is in the log
@@ -298,7 +296,6 @@ func (c *Capsule) leave(cause error, end ending, restarts *restarts.Schedule) {
 	default: // idle
 		next.state, next.starts = Stopping, byCall
 	}
-	c.count(restarts) // before the state, so that who sees the state sees the count
 	next.since = time.Now()
 	if starts {
 		next.next = next.since.Add(wait)
@@ -358,7 +355,7 @@ func (c *Capsule) noteChange(change watch.Change) {
 // pause waits after the end of a process: in CRASHED until the next start is due, in STOPPED
 // until files change (SPEC D9). It returns at once after a reload, and when an operator
 // requests something.
-func (c *Capsule) pause(ctx context.Context, restarts *restarts.Schedule) {
+func (c *Capsule) pause(ctx context.Context) {
 	s := c.status.Load()
 	switch {
 	case s.state == Stopping && s.starts != byNobody:
@@ -371,14 +368,14 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts.Schedule) {
 	var due <-chan time.Time
 	if s.next.IsZero() {
 		why := s.cause
-		if restarts.Failures() > 1 {
-			why = fmt.Errorf("%d failures in a row, the last: %w", restarts.Failures(), s.cause)
+		if c.restarts.Failures() > 1 {
+			why = fmt.Errorf("%d failures in a row, the last: %w", c.restarts.Failures(), s.cause)
 		}
 		stopped := status{state: Stopped, reason: why.Error(), cause: why}
 		if c.far() {
 			stopped.starts = byCall
 			c.forgetWake()
-			stopped.next = time.Now().Add(restarts.AfterLimit())
+			stopped.next = time.Now().Add(c.restarts.AfterLimit())
 			c.become(stopped)
 			return // awaitStart waits: a call tries whether the server is there again, and so does Orla
 		}
@@ -397,8 +394,7 @@ func (c *Capsule) pause(ctx context.Context, restarts *restarts.Schedule) {
 				continue // the process that failed had this change already
 			}
 			c.because = t.reason
-			restarts.Forgive()
-			c.count(restarts)
+			c.restarts.Forgive()
 		case <-c.seen.changed:
 		case <-ctx.Done():
 		}

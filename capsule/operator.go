@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
@@ -168,7 +167,7 @@ func (c *Capsule) notServed() error {
 
 // awaitStart waits until a process has to be started, and reports true then; false when ctx
 // ends. It waits while the capsule is held, and while a lazy capsule has no call.
-func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts.Schedule) bool {
+func (c *Capsule) awaitStart(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		o, s := c.orders.last.Load(), c.status.Load()
 		switch {
@@ -178,8 +177,7 @@ func (c *Capsule) awaitStart(ctx context.Context, restarts *restarts.Schedule) b
 			}
 		case o != c.seen:
 			c.because = o.reason
-			restarts.Forgive()
-			c.count(restarts)
+			c.restarts.Forgive()
 			return true
 		case s.starts != byCall:
 			return true
@@ -228,14 +226,14 @@ func (c *Capsule) rest(o *order) {
 }
 
 // liveUntilHeld runs one process until it ends or the capsule is held.
-func (c *Capsule) liveUntilHeld(ctx context.Context, restarts *restarts.Schedule) ending {
+func (c *Capsule) liveUntilHeld(ctx context.Context) ending {
 	ctx, o, release := c.orders.attach(ctx)
 	defer release()
 	if o.held {
 		return ending{}
 	}
 	c.seen = o
-	return c.live(ctx, restarts)
+	return c.live(ctx)
 }
 
 // follow follows an order while the capsule has a process that was started after the order

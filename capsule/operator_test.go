@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/orla-project/orla/capsule/restarts"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
@@ -156,7 +155,7 @@ func TestStopByHandJustBeforeAStart(t *testing.T) {
 	w := &fakeWorld{t: t, plan: well, most: 1}
 	c := walker(t, w, unchanged)
 	c.give("stopped by an operator", true, true)
-	if end := c.liveUntilHeld(t.Context(), restarts.New(c.tool.Runtime.Restart)); end != (ending{}) || w.started.Load() != 0 {
+	if end := c.liveUntilHeld(t.Context()); end != (ending{}) || w.started.Load() != 0 {
 		t.Errorf("it lived, and ended by %+v", end)
 	}
 }

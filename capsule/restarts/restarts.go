@@ -3,6 +3,7 @@ package restarts
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -15,10 +16,10 @@ import (
 const healthy = time.Second
 
 // Schedule decides when one capsule that failed is started again (SPEC D9). It
-// belongs to one goroutine.
+// belongs to one goroutine, but for Failures.
 type Schedule struct {
 	policy   manifest.Restart
-	failures int // in a row
+	failures atomic.Int64 // in a row
 	pauses   *backoff.ExponentialBackOff
 }
 
@@ -36,8 +37,8 @@ func New(policy manifest.Restart) *Schedule {
 // Healthy reports whether a capsule was READY for long enough to be started again at once.
 func (*Schedule) Healthy(ready time.Duration) bool { return ready >= healthy }
 
-// Failures is how many there were in a row.
-func (s *Schedule) Failures() int { return s.failures }
+// Failures is how many there were in a row. It may be called from any goroutine.
+func (s *Schedule) Failures() int { return int(s.failures.Load()) }
 
 // After counts a failure of a capsule that was READY for some time; 0 if it never was. It
 // returns how long to wait before the next start, or false if there is none.
@@ -48,11 +49,11 @@ func (s *Schedule) After(ready time.Duration) (time.Duration, bool) {
 	if ready >= s.policy.ResetAfter && ready > 0 {
 		s.Forgive()
 	}
-	s.failures++
-	if s.policy.MaxFailures > 0 && s.failures >= s.policy.MaxFailures {
+	failures := int(s.failures.Add(1))
+	if s.policy.MaxFailures > 0 && failures >= s.policy.MaxFailures {
 		return 0, false
 	}
-	if s.failures == 1 && s.Healthy(ready) {
+	if failures == 1 && s.Healthy(ready) {
 		return 0, true
 	}
 	return jittered(s.pauses.NextBackOff()), true
@@ -67,7 +68,7 @@ const mostLater = 2 * time.Minute
 func (s *Schedule) AfterLimit() time.Duration {
 	most := max(mostLater, s.policy.Initial)
 	pause := s.policy.Initial
-	for n := 1; n < s.failures && pause < most; n++ {
+	for n := 1; n < s.Failures() && pause < most; n++ {
 		pause = min(2*pause, most)
 	}
 	return jittered(pause)
@@ -85,6 +86,6 @@ func jittered(pause time.Duration) time.Duration {
 
 // Forgive resets the count of failures.
 func (s *Schedule) Forgive() {
-	s.failures = 0
+	s.failures.Store(0)
 	s.pauses.Reset()
 }

@@ -17,7 +17,7 @@ func TestT35PausesAfterTheLimit(t *testing.T) {
 	for _, want := range []time.Duration{8, 16, 32, 64, 120, 120, 120} {
 		want *= time.Second
 		if got := r.AfterLimit(); got < want || got > want+want/5 {
-			t.Errorf("after %d failures the pause is %s; want %s, and a fifth more at most", r.failures, got, want)
+			t.Errorf("after %d failures the pause is %s; want %s, and a fifth more at most", r.Failures(), got, want)
 		}
 		if _, again := r.After(0); again {
 			t.Error("the limit is not kept")
