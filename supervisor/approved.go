@@ -63,18 +63,18 @@ func (s *Supervisor) settle(ctx context.Context, call *peer.Call) error {
 		fault.New(fault.NotReady, "%s has not said in time what it offers, and the call may run only by that; make the same call again", call.Tool)))
 	defer cancel()
 	for before := (*living)(nil); ; {
-		l := c.serverOf(e)
-		if l == nil {
+		server := c.serverOf(e)
+		if server.Peer == nil {
 			return nil
 		}
-		if p, is := l.peer.(Settler); is && l != before {
+		if p, is := server.Peer.(Settler); is && server.of != before {
 			p.Settle(ctx, call.Owner)
 		}
-		before = l
+		before = server.of
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if c.governed.offers[l] == l.peer.Offers() {
+		if server.offers == server.Offers() {
 			return nil
 		}
 		if c.Wait(ctx) != nil {
@@ -87,12 +87,12 @@ func (s *Supervisor) settle(ctx context.Context, call *peer.Call) error {
 	}
 }
 
-// serverOf returns the provider whose process answers the calls of an entry; nil for one without a process of its own.
-func (c *Catalog) serverOf(e *entry) *living {
+// serverOf returns the provider whose process answers the calls of an entry; none for one without a process of its own.
+func (c *Catalog) serverOf(e *entry) server {
 	if e.of.tool.Kind == manifest.MCP {
-		return c.governed.servers[e.of.tool.Resource.Server]
+		return c.servers[e.of.tool.Resource.Server]
 	}
-	return c.governed.servers[e.of.tool.Name]
+	return c.servers[e.of.tool.Name]
 }
 
 // now returns the tool of a call that has waited, and a context with which the call is made. It may be another tool than

@@ -31,17 +31,21 @@ func (s *Supervisor) publish() {
 		templates: map[string]Peer{},
 		prompts:   map[string]Peer{},
 		held:      map[string]withheldPrompt{},
-		named:     make(map[string]Peer, len(s.living)),
-		unknown:   map[string]bool{},
+		servers:   make(map[string]server, len(s.living)),
 		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
-	next.governed.ruled = &s.ruled
-	next.governed.lent, next.governed.servers, next.governed.offers = map[string]bool{}, make(map[string]*living, len(s.living)), make(map[*living]*peer.Offers, len(s.living))
+	next.governed.ruled, next.governed.lent = &s.ruled, map[string]bool{}
 	claims := s.newClaiming()
 	for name, l := range s.living {
 		if l.peer != nil {
-			next.named[name], next.governed.servers[name] = l.peer, l
+			now := l.shown.Load()
+			l.tools, l.inputs, l.offers = now.offers.Tools, now.inputs, now.offers
+			served := server{l.peer, l, now.offers, l.isLate()}
+			next.servers[name] = served
+			if awaited(now.offers) {
+				next.awaited = append(next.awaited, served)
+			}
 			claims.next[claim.Claim{Sort: claim.Provider, Key: name}] = []string{name}
 		}
 	}
@@ -52,18 +56,6 @@ func (s *Supervisor) publish() {
 		if f, ok := l.provider.(Follower); ok {
 			f.Follow(next.Peer)
 			l.list(served(f))
-		}
-		if l.peer != nil {
-			now := l.shown.Load()
-			offers := now.offers
-			l.tools, l.inputs, l.offers, next.governed.offers[l] = offers.Tools, now.inputs, offers, offers
-			if !offers.Known {
-				next.unknown[name] = !l.isLate()
-			}
-			if offers.Silent {
-				next.silent = append(next.silent, silent{l.peer, offers, l.isLate()})
-			}
-			next.peers = append(next.peers, l.peer)
 		}
 	}
 	next.serveOthers(claims, warn, order)
@@ -313,8 +305,8 @@ func (c *Catalog) Wait(ctx context.Context) error {
 
 // Peer returns the peer of a manifest, by its name.
 func (c *Catalog) Peer(name string) (Peer, bool) {
-	p, ok := c.named[name]
-	return p, ok
+	s, ok := c.servers[name]
+	return s.Peer, ok
 }
 
 // Of returns the name of the manifest of a tool; "" if the tool does not exist.
@@ -328,19 +320,7 @@ func (c *Catalog) Of(tool string) string {
 // Known reports whether, when the catalog was made, every peer had said what it offers, or its time to do
 // so was over (SPEC D7a), and that none of the latter has said it since. Nobody waits for those that are late.
 func (c *Catalog) Known() bool {
-	for _, awaited := range c.unknown {
-		if awaited {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(c.silent, func(s silent) bool { return !s.late && s.peer.Offers() != s.offers })
-}
-
-// silent is a peer that has not said what it offers, with the offers that say so.
-type silent struct {
-	peer   Peer
-	offers *peer.Offers
-	late   bool // see living.isLate
+	return !slices.ContainsFunc(c.awaited, func(s server) bool { return !s.late && (!s.offers.Known || s.Offers() != s.offers) })
 }
 
 // Settle waits until every peer has said what it offers, or its time to do so is over, or ctx ends.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/rules"
-	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor/claim"
 )
@@ -26,11 +25,9 @@ type governed struct {
 	aliases map[original][]string // tools of type mcp, by what they call
 	shown   map[original]string   // the names that clients have for what is listed
 	peers   func() map[Peer]*rules.Target
-	names   func() map[string]bool   // made when it is used
-	ruled   *atomic.Bool             // somebody has asked for peers or names, of this catalog or another
-	number  uint64                   // of the catalog, and of those that differ from it in plain tools alone
-	servers map[string]*living       // that have tools of their own, by their names
-	offers  map[*living]*peer.Offers // of the peers, as they are in the catalog
+	names   func() map[string]bool // made when it is used
+	ruled   *atomic.Bool           // somebody has asked for peers or names, of this catalog or another
+	number  uint64                 // of the catalog, and of those that differ from it in plain tools alone
 	lists   *nameLists
 	naming
 }
@@ -153,7 +150,7 @@ func (c *Catalog) allNames() map[string]bool {
 }
 
 // Told reports whether all peers have said what they offer: none has only let its time to do so pass.
-func (c *Catalog) Told() bool { return len(c.unknown) == 0 && len(c.silent) == 0 }
+func (c *Catalog) Told() bool { return len(c.awaited) == 0 }
 
 // governedEntry is what rules have to know of an entry.
 type governedEntry struct {
@@ -209,13 +206,13 @@ func (c *Catalog) calledBy(e *entry) called {
 	if e.of.tool.Kind != manifest.MCP {
 		return called{nothing: true}
 	}
-	r := e.of.tool.Resource
-	p, isOriginals := c.named[r.Server].(Originals)
+	server := c.serverOf(e)
+	p, isOriginals := server.Peer.(Originals)
 	if !isOriginals {
 		return called{}
 	}
-	tool, known := p.Original(r.ServerTool)
-	return called{tool: tool, of: c.governed.servers[r.Server], nothing: known && tool == nil}
+	tool, known := p.Original(e.of.tool.Resource.ServerTool)
+	return called{tool: tool, of: server.of, nothing: known && tool == nil}
 }
 
 // isKnown reports whether somebody knows what a call does.
@@ -241,9 +238,9 @@ func (c *Catalog) awaits(e *entry) bool {
 	if e.of.tool.Kind != manifest.MCP || c.governedOf(e).calls.isKnown() {
 		return false
 	}
-	p := c.named[e.of.tool.Resource.Server]
-	_, isOriginals := p.(Originals)
-	return isOriginals && (!p.Offers().Known || c.calledBy(e).isKnown()) // then there is another catalog soon
+	server := c.serverOf(e)
+	_, isOriginals := server.Peer.(Originals)
+	return isOriginals && (!server.Offers().Known || c.calledBy(e).isKnown()) // then there is another catalog soon
 }
 
 // anyClass is what a call may do of which nobody knows what it does.
@@ -290,13 +287,13 @@ func classesOf(tool *manifest.Tool, listed *mcp.Tool) []manifest.OperationClass 
 // peerTargets makes the targets of all providers that live, each with those of its tools.
 func (c *Catalog) peerTargets() map[Peer]*rules.Target {
 	c.governed.ruled.Store(true)
-	all := make(map[Peer]*rules.Target, len(c.named))
-	for name, p := range c.named {
+	all := make(map[Peer]*rules.Target, len(c.servers))
+	for name, s := range c.servers {
 		names, own := []string{name}, []string(nil)
 		if served, _ := c.governed.Manifest(rules.Folded(name)); served != name { // another's as well
 			names, own = own, names
 		}
-		all[p] = rules.NewTarget(names, own, []manifest.OperationClass{manifest.ClassRead}, nil)
+		all[s.Peer] = rules.NewTarget(names, own, []manifest.OperationClass{manifest.ClassRead}, nil)
 	}
 	for _, e := range c.entries {
 		if p, ok := e.provider.(Peer); ok && all[p] != nil {

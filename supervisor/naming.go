@@ -22,8 +22,8 @@ type naming struct {
 // own notes whose names are. A name stays that of a manifest that is away: a role for it does not mean what another one has meanwhile.
 func (c *Catalog) own(others others, claims map[claim.Claim][]string) {
 	n := &c.governed.naming
-	n.Names = owner.New(len(claims), len(c.named))
-	for name := range c.named {
+	n.Names = owner.New(len(claims), len(c.servers))
+	for name := range c.servers {
 		n.Serve(name)
 		n.Add(name, true)
 	}
@@ -35,7 +35,7 @@ func (c *Catalog) own(others others, claims map[claim.Claim][]string) {
 		n.Add(others.tools[i].Name, others.tools[i].Kind == manifest.Capsule)
 	}
 	for k, line := range claims {
-		if k.Sort == claim.Provider && c.named[k.Key] != nil {
+		if k.Sort == claim.Provider && c.servers[k.Key].Peer != nil {
 			continue // it is there
 		}
 		if k.Sort == claim.Provider || k.IsManifest(line) {

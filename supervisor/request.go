@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -187,7 +188,13 @@ func (c *Catalog) completer(prompt, uri string) (Peer, bool) {
 
 // Loggers are the peers that are told a log level.
 func (c *Catalog) Loggers() []Peer {
-	return slices.DeleteFunc(slices.Clone(c.peers), func(p Peer) bool { return !p.Offers().Logs })
+	var all []Peer
+	for _, name := range slices.Sorted(maps.Keys(c.servers)) {
+		if p := c.servers[name].Peer; p.Offers().Logs {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // Holder is the peer that a resource belongs to: the one that lists it, or whose template

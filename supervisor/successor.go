@@ -49,8 +49,8 @@ func (s *Supervisor) successor(ctx context.Context, e *entry) (*Catalog, *entry,
 	for {
 		c := s.catalog.Load()
 		next := c.entries[e.listed.Name]
-		_, unknown := c.unknown[e.of.tool.Name]
-		if next != nil || !unknown || c.named[e.of.tool.Name] == e.of.peer {
+		server := c.servers[e.of.tool.Name]
+		if next != nil || server.Peer == nil || server.offers.Known || server.of == e.of {
 			return c, next, nil
 		}
 		if c.Wait(ctx) != nil {

@@ -145,13 +145,19 @@ type Catalog struct {
 	reader    Peer                      // the only one that can be read from; nil if there is none, or more
 	prompts   map[string]Peer           // by name
 	held      map[string]withheldPrompt // by name
-	named     map[string]Peer           // by the name of a manifest
-	peers     []Peer                    // in the order of their manifests' names
-	unknown   map[string]bool           // the manifests of peers that have not said what they offer, and whether all wait for that
-	silent    []silent                  // of these it is known only that they have not said it
+	servers   map[string]server         // that have tools of their own, by the names of their manifests
+	awaited   []server                  // those that have not said what they offer, also where their time to do so is over
 	governed  governed
 	admit     func(context.Context, peer.Request, func() *rules.Target) error // see Options.AdmitRequest
 	log       *slog.Logger
+}
+
+// server is a peer in a catalog, with what it offered when the catalog was made. The zero value is none.
+type server struct {
+	Peer
+	of     *living
+	offers *peer.Offers
+	late   bool // see living.isLate
 }
 
 // entry is one tool that can be called. It is never changed.
