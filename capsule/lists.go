@@ -70,13 +70,6 @@ func (in *incarnation) repeatWishes(ctx context.Context) {
 	})
 }
 
-// waitOnce bounds the wait for the first lists, if it has begun once more.
-func (in *incarnation) waitOnce(ctx context.Context) {
-	if in.expected {
-		in.spawn(func() { in.c.offers.GiveUpAfter(ctx, expectPatience) })
-	}
-}
-
 // awaitRelist waits until the lists are to be requested again: when the capsule says that they have changed, or after unheardPause for
 // a remote server that did not answer, and where what is pinned could not be stored. It reports false if ctx ends before.
 func (in *incarnation) awaitRelist(ctx context.Context) bool {

@@ -122,8 +122,11 @@ func (c *Capsule) attend(ctx context.Context, serving **incarnation, retired *sy
 
 	stable := time.NewTimer(c.tool.Runtime.Restart.ResetAfter)
 	defer stable.Stop()
-	idle := newIdleTimer(c.tool.Runtime.IdleTimeout)
+	idle := time.NewTimer(c.tool.Runtime.IdleTimeout)
 	defer idle.Stop()
+	if c.tool.Runtime.IdleTimeout == 0 { // never
+		idle.Stop()
+	}
 	var coming chan successor // receives the process that is to replace this one; nil for none
 	var later *trigger        // a request for yet another process, which came before that one
 	var waits delayed         // a request that waits for packages
@@ -244,20 +247,13 @@ func (in *incarnation) expired() bool {
 	}
 }
 
-// newIdleTimer returns a timer that fires after d, or never when d is 0.
-func newIdleTimer(d time.Duration) *time.Timer {
-	t := time.NewTimer(d)
-	if d == 0 {
-		t.Stop()
-	}
-	return t
-}
-
 // help starts the goroutines that run while in is READY. end ends them, and waits for that.
 func (in *incarnation) help(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	in.spawn(func() { in.followLists(ctx) })
-	in.waitOnce(ctx)
+	if in.expected {
+		in.spawn(func() { in.c.offers.GiveUpAfter(ctx, expectPatience) })
+	}
 	if in.c.tool.Runtime.Health != nil {
 		in.spawn(func() {
 			if err := in.conn.CheckHealth(ctx); err != nil {

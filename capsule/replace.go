@@ -28,26 +28,24 @@ var errPanicked = errors.New("a message of the new process made Orla panic; the 
 func (c *Capsule) replace(ctx context.Context, why trigger, order int) chan successor {
 	coming := make(chan successor, 1)
 	c.log.Info("replacing", "tool", c.tool.Name, "reason", why.reason)
-	began := time.Now()
+	s := successor{why: why, order: order, began: time.Now()}
 	go func() { // attend receives from coming before it returns
-		var in *incarnation
-		var err error
 		defer recovered.To(c.log, "replace a capsule's process", func(any) {
-			if in != nil {
-				in.kill()
+			if s.in != nil {
+				s.in.kill()
 			}
-			coming <- successor{err: errPanicked, why: why, order: order, began: began}
+			s.in, s.err = nil, errPanicked
+			coming <- s
 		})
-		in, err = c.begin(ctx, order)
-		stderr := ""
-		if err == nil {
-			if err = in.greet(ctx); err != nil {
-				in.kill()
-				stderr = in.stderr.Short()
-				in = nil
+		s.in, s.err = c.begin(ctx, order)
+		if s.err == nil {
+			if s.err = s.in.greet(ctx); s.err != nil {
+				s.in.kill()
+				s.stderr = s.in.stderr.Short()
+				s.in = nil
 			}
 		}
-		coming <- successor{in: in, err: err, why: why, order: order, began: began, stderr: stderr}
+		coming <- s
 	}()
 	return coming
 }
