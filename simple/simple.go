@@ -230,11 +230,10 @@ func (c *Command) spec(ctx context.Context, flags []string) (launch.Spec, error)
 	}
 	spec.ID = id
 	if c.tool.Isolation.Isolated() {
-		wanted := c.tool.Isolation.Resources
 		spec.Expose = append(c.tool.Exposed(), spec.Expose...)
 		spec.Whole = true
 		spec.Cell = c.tool.Name + "." + id
-		spec.Limits = cgroup.Limits{Memory: wanted.Memory, CPUs: wanted.CPUs, Pids: wanted.Pids}
+		spec.Limits = cgroup.Limits(c.tool.Isolation.Resources)
 	}
 	return spec, err
 }

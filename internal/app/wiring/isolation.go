@@ -65,9 +65,8 @@ func (p *Parts) isolated(t manifest.Tool) (launcher launch.Launcher, elsewhere b
 	}
 	switch i.Terms.Backend {
 	case manifest.BackendNative:
-		limits := cgroup.Limits{Memory: i.Resources.Memory, CPUs: i.Resources.CPUs, Pids: i.Resources.Pids}
 		return p.sandboxes.Launcher(sandbox.Options{
-			Limits: limits, Paths: i.Terms.Paths, Hidden: slices.Concat(i.Terms.Hidden, i.Grants.Hides),
+			Limits: cgroup.Limits(i.Resources), Paths: i.Terms.Paths, Hidden: slices.Concat(i.Terms.Hidden, i.Grants.Hides),
 			Reads: i.Grants.Reads, Writes: i.Grants.Writes, Network: i.Grants.Network,
 		}), false
 	case manifest.BackendContainer:

@@ -102,7 +102,7 @@ func ManyCallers(cfg *config.Loaded) bool {
 // guard only while it installs packages and after that.
 //
 // before is what the parts of the program before have given; nil for nothing.
-func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (*Parts, error) {
+func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (_ *Parts, err error) {
 	var root *cgroup.Root
 	if guard != nil {
 		root = openCgroupAfter(before, log) // before any process is started, so that all of them begin in it
@@ -112,16 +112,19 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 		root.Close()
 		return nil, err
 	}
+	var auditLog *audit.Log
+	defer func() {
+		if err != nil {
+			auditLog.Close()
+			launcher.Close()
+			root.Close()
+		}
+	}()
 	cluster, err := openCluster(cfg, guard != nil, log)
 	if err != nil {
-		launcher.Close()
-		root.Close()
 		return nil, err
 	}
-	auditLog, err := openAudit(cfg, log)
-	if err != nil {
-		launcher.Close()
-		root.Close()
+	if auditLog, err = openAudit(cfg, log); err != nil {
 		return nil, err
 	}
 	p := &Parts{
@@ -142,13 +145,8 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 	p.cgroup, p.Launcher = root, launcher
 	if guard != nil {
 		if p.Shared, err = newShared(cfg, log); err != nil {
-			p.Audit.Close()
-			launcher.Close()
-			root.Close()
 			return nil, err
 		}
-	}
-	if guard != nil {
 		p.Governance.Open = p.openApprovals(cfg, log)
 	}
 	p.shutdownGrace.Store(int64(cfg.ShutdownGrace))
