@@ -2,10 +2,7 @@ package clientconf
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"sort"
 	"strconv"
@@ -116,13 +113,11 @@ func (s *source) parse() (node, error) {
 	if rawjson.Deeper(s.data, maxDepth) {
 		return node{}, yamldoc.Faults{s.fault(0, "", "is nested deeper than %d levels", maxDepth)}
 	}
-	data, err := hujson.Standardize(s.data) // of the same length
+	root, err := hujson.Parse(s.data)
 	if err != nil {
 		return node{}, yamldoc.Faults{s.faultOf(err)}
 	}
-	w := walk{data: data, decoder: json.NewDecoder(bytes.NewReader(data))}
-	w.decoder.UseNumber()
-	return w.value(), nil
+	return nodeOf(root), nil
 }
 
 // notJSON says where and why hujson could not read a text.
@@ -143,60 +138,36 @@ func (s *source) faultOf(err error) yamldoc.Fault {
 	return s.fault(s.lines[min(line, len(s.lines))-1]+column-1, "", "is not JSON: %s", why)
 }
 
-// walk makes nodes of valid JSON.
-type walk struct {
-	data    []byte
-	decoder *json.Decoder
-}
+// kinds are the kinds of literals, by what they begin with.
+var kinds = map[hujson.Kind]kind{'"': text, '0': number, 't': boolean, 'f': boolean, 'n': null}
 
-// token returns the next token and where it stands.
-func (w *walk) token() (json.Token, int) {
-	at := int(w.decoder.InputOffset())
-	for at < len(w.data) && bytes.IndexByte([]byte(" \t\r\n,:"), w.data[at]) >= 0 {
-		at++
-	}
-	token, err := w.decoder.Token()
-	if err != nil && !errors.Is(err, io.EOF) {
-		panic(fmt.Sprintf("clientconf: valid JSON cannot be read: %v", err))
-	}
-	return token, at
-}
-
-// value reads the value that comes next.
-func (w *walk) value() node {
-	token, at := w.token()
-	switch t := token.(type) {
-	case string:
-		return node{at: at, kind: text, text: t}
-	case json.Number:
-		return node{at: at, kind: number, text: t.String()}
-	case bool:
-		return node{at: at, kind: boolean, text: fmt.Sprint(t)}
-	case json.Delim:
-		if t == '[' {
-			n := node{at: at, kind: array}
-			for w.decoder.More() {
-				n.items = append(n.items, w.value())
-			}
-			w.token()
-			return n
+// nodeOf returns a value of a file as a node.
+func nodeOf(v hujson.Value) node {
+	n := node{at: v.StartOffset}
+	switch value := v.Value.(type) {
+	case hujson.Literal:
+		if n.kind = kinds[value.Kind()]; n.kind != null {
+			n.text = value.String()
 		}
-		n := node{at: at, kind: object}
+	case *hujson.Array:
+		n.kind = array
+		for _, item := range value.Elements {
+			n.items = append(n.items, nodeOf(item))
+		}
+	case *hujson.Object:
+		n.kind = object
 		indexes := map[string]int{} // in n.members, by name
-		for w.decoder.More() {
-			name, at := w.token()
-			own, _ := name.(string) // valid JSON has nothing else there
-			m := member{name: own, node: w.value()}
-			m.at = at // a fault of a member points at its name
-			if i, again := indexes[own]; again {
+		for _, of := range value.Members {
+			name, _ := of.Name.Value.(hujson.Literal) // nothing else is read there
+			m := member{name: name.String(), node: nodeOf(of.Value)}
+			m.at = of.Name.StartOffset // a fault of a member points at its name
+			if i, again := indexes[m.name]; again {
 				n.members[i] = m // the last one holds, as in the clients
 				continue
 			}
-			indexes[own] = len(n.members)
+			indexes[m.name] = len(n.members)
 			n.members = append(n.members, m)
 		}
-		w.token()
-		return n
 	}
-	return node{at: at, kind: null}
+	return n
 }
