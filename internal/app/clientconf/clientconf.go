@@ -75,7 +75,7 @@ func Parse(file string, data []byte, opts Options) ([]Server, error) {
 	names := map[string]string{}
 	for _, g := range groups {
 		for _, m := range g.at.members {
-			c := conversion{src: src, group: g, own: m.name, key: g.key + "." + m.name}
+			c := conversion{src: src, group: g, Server: Server{Name: allowedName(m.name), Own: m.name, Key: g.key + "." + m.name}}
 			s := c.convert(m)
 			if other, taken := names[strings.ToLower(s.Name)]; taken && s.Err == nil {
 				s.Err = yamldoc.Faults{src.fault(m.at, s.Key, "its name would be %q, which %s has; give one of the two another name", s.Name, other)}
@@ -152,63 +152,48 @@ func inputsOf(holder node) map[string]string {
 
 // conversion is the work on one server.
 type conversion struct {
-	src   *source
-	group group
-	own   string // its name in the file
-	key   string
-
-	spec   spec
-	name   string
-	refs   []string // the variables of those that were given
-	notes  []yamldoc.Fault
+	Server
+	src    *source
+	group  group
+	refs   []string // the variables of the secrets that were given a name
 	faults yamldoc.Faults
 }
 
 func (c *conversion) note(at int, key, format string, args ...any) {
-	c.notes = append(c.notes, c.src.fault(at, c.key+key, format, args...))
+	c.Notes = append(c.Notes, c.src.fault(at, c.Key+key, format, args...))
 }
 
 func (c *conversion) fault(at int, key, format string, args ...any) {
-	c.faults = append(c.faults, c.src.fault(at, c.key+key, format, args...))
+	c.faults = append(c.faults, c.src.fault(at, c.Key+key, format, args...))
 }
 
 // convert makes a server of an entry.
 func (c *conversion) convert(entry member) Server {
-	c.name = allowedName(c.own)
-	s := Server{Name: c.name, Own: c.own, Key: c.key}
 	switch {
-	case c.name == "":
+	case c.Name == "":
 		c.fault(entry.at, "", "its name has no letter and no digit; give it another")
 	case entry.kind != object:
 		c.fault(entry.at, "", "wants an object, got %s", entry.kind)
 	default:
-		if c.name != c.own {
-			c.note(entry.at, "", "is called %s here: a name has letters, digits, _ and -, %d at most", c.name, maxName)
+		if c.Name != c.Own {
+			c.note(entry.at, "", "is called %s here: a name has letters, digits, _ and -, %d at most", c.Name, maxName)
 		}
-		s.Disabled = c.disabled(entry.node)
+		off, _ := entry.member("disabled")
+		on, _ := entry.member("enabled")
+		c.Disabled = off.text == "true" || on.text == "false"
 		c.transport(entry.node)
 		c.rest(entry.node)
 	}
-	s.Notes = c.notes
 	if c.faults != nil {
-		s.Err = c.faults
-		return s
+		c.Err, c.spec = c.faults, spec{}
 	}
-	s.spec = c.spec
-	return s
-}
-
-// disabled reports whether the client would not start the server.
-func (c *conversion) disabled(entry node) bool {
-	off, _ := entry.member("disabled")
-	on, given := entry.member("enabled")
-	return off.text == "true" || given && on.text == "false"
+	return c.Server
 }
 
 // transport converts what a server is reached by.
 func (c *conversion) transport(entry node) {
 	command, hasCommand := entry.member("command")
-	address, key, hasAddress := c.address(entry)
+	address, key, hasAddress := addressOf(entry)
 	kind, at := c.kindOf(entry)
 	switch {
 	case hasCommand && hasAddress:
@@ -229,8 +214,8 @@ func (c *conversion) transport(entry node) {
 	}
 }
 
-// address returns the URL of a server, under whichever name the client has it.
-func (c *conversion) address(entry node) (address node, key string, given bool) {
+// addressOf returns the URL of a server, under whichever name the client has it.
+func addressOf(entry node) (address node, key string, given bool) {
 	for _, name := range []string{"url", "serverUrl", "httpUrl"} {
 		if n, ok := entry.member(name); ok {
 			return n, "." + name, true

@@ -51,7 +51,7 @@ func (c *conversion) stdio(entry, command node) {
 	if !ok {
 		return
 	}
-	if base := strings.TrimSuffix(filepath.Base(line[0]), ".exe"); base == "orla" {
+	if strings.TrimSuffix(filepath.Base(line[0]), ".exe") == "orla" {
 		c.fault(command.at, ".command", "is Orla itself, which would call itself without end")
 		return
 	}
@@ -72,7 +72,11 @@ func (c *conversion) folder(entry, command node, line []string) (dir string, ok 
 	dir = c.group.opts.Dir
 	if cwd, given := entry.member("cwd"); given && cwd.kind != null {
 		path, ok := c.plainText(cwd, ".cwd", cwd.text, nil)
-		dir = absolute(dir, path)
+		if dir == "" || filepath.IsAbs(path) {
+			dir = path
+		} else {
+			dir = filepath.Join(dir, path)
+		}
 		switch {
 		case !ok:
 			return "", false
@@ -97,11 +101,11 @@ func (c *conversion) folder(entry, command node, line []string) (dir string, ok 
 
 // line returns command and args, with what their variables stand for.
 func (c *conversion) line(entry, command node) ([]string, bool) {
-	if command.kind != text || command.text == "" {
+	switch {
+	case command.kind != text || command.text == "":
 		c.fault(command.at, ".command", "wants the name or the path of a program, got %s", command)
 		return nil, false
-	}
-	if strings.ContainsRune(command.text, 0) {
+	case strings.ContainsRune(command.text, 0):
 		c.fault(command.at, ".command", hasNUL)
 		return nil, false
 	}
@@ -126,14 +130,6 @@ func (c *conversion) line(entry, command node) ([]string, bool) {
 		}
 	}
 	return line, len(c.faults) == before
-}
-
-// absolute is path from dir, if there is one.
-func absolute(dir, path string) string {
-	if dir == "" || filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }
 
 // relative finds the first word of a command line that is a path in dir. Of a
@@ -220,7 +216,7 @@ const maxKey = 100
 // nor as a variable.
 func (c *conversion) ref(name string) secret.Ref {
 	key := notInKey().ReplaceAllString(name, "_")
-	ref := secret.Ref{Namespace: secret.DefaultNamespace, Name: c.name, Key: key[:min(len(key), maxKey)]}
+	ref := secret.Ref{Namespace: secret.DefaultNamespace, Name: c.Name, Key: key[:min(len(key), maxKey)]}
 	for slices.Contains(c.refs, ref.Variable()) {
 		ref.Key += "_"
 	}
@@ -233,10 +229,11 @@ func (c *conversion) ref(name string) secret.Ref {
 func (c *conversion) wanted(v reference, ref secret.Ref) string {
 	from := fmt.Sprintf("is %s of the client's environment", v.name)
 	if v.scope == "input" {
-		from = fmt.Sprintf("is asked for by VS Code (%s)", v.name)
+		asked := v.name
 		if says := c.group.inputs[v.name]; says != "" {
-			from = fmt.Sprintf("is asked for by VS Code (%s: %s)", v.name, says)
+			asked += ": " + says
 		}
+		from = fmt.Sprintf("is asked for by VS Code (%s)", asked)
 	}
 	return fmt.Sprintf("%s: give it to Orla as the secret %s, or as the variable %s of Orla's environment", from, ref, ref.Variable())
 }
@@ -317,13 +314,11 @@ func (c *conversion) header(m member, key string) {
 	case strings.EqualFold(scheme, "Bearer"):
 		auth, value = manifest.Auth{Profile: manifest.AuthBearer}, strings.TrimSpace(rest)
 	case strings.EqualFold(scheme, "Basic"):
-		pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
-		switch {
-		case err == nil && len(pair) > 0:
-			c.spec.auth = c.basic(string(pair)) // in which ${…} stands for itself
-			return
-		case err == nil:
-			value = ""
+		if pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest)); err == nil {
+			if value = string(pair); value != "" {
+				c.spec.auth = c.basic(value) // in which ${…} stands for itself
+				return
+			}
 		}
 	}
 	if value == "" {

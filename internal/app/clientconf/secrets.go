@@ -33,13 +33,12 @@ func isSecret(name, value string) bool {
 // secretText reports whether a text looks like a secret whatever it is called,
 // or like a URL with one in it.
 func secretText(value string) bool {
-	if secretValue().MatchString(value) {
+	switch {
+	case secretValue().MatchString(value):
 		return true
-	}
-	if !strings.Contains(value, "://") {
+	case !strings.Contains(value, "://"):
 		return false
-	}
-	if secretQuery(value) {
+	case secretQuery(value):
 		return true
 	}
 	u, err := url.Parse(value)

@@ -24,8 +24,7 @@ type Document struct {
 
 // McpServer returns the server's resource. Its Err is nil.
 func (s Server) McpServer() Document {
-	d := Document{Text: s.spec.yaml(s.Name, false), Shown: s.spec.yaml(s.Name, true), Private: s.spec.private}
-	return d
+	return Document{Text: s.spec.yaml(s.Name, false), Shown: s.spec.yaml(s.Name, true), Private: s.spec.private}
 }
 
 // Secret returns the Secret that the McpServer refers to, and whether there is one.
@@ -36,7 +35,7 @@ func (s Server) Secret() (Document, bool) {
 	write := func(show func(secret.Value) string) []byte {
 		var out bytes.Buffer
 		head(&out, "Secret", s.Name)
-		out.WriteString("spec:\n  stringData:\n")
+		out.WriteString("  stringData:\n")
 		for _, k := range s.spec.secrets {
 			fmt.Fprintf(&out, "    %s: %s\n", scalar(k.key), scalar(show(k.value)))
 		}
@@ -65,36 +64,34 @@ func (s Server) SecretFiles() map[string]Document {
 }
 
 func head(out *bytes.Buffer, kind, name string) {
-	fmt.Fprintf(out, "apiVersion: orloj.dev/v1\nkind: %s\nmetadata:\n  name: %s\n", kind, scalar(name))
+	fmt.Fprintf(out, "apiVersion: orloj.dev/v1\nkind: %s\nmetadata:\n  name: %s\nspec:\n", kind, scalar(name))
 }
 
 // yaml is the McpServer, with or without what is secret.
 func (s spec) yaml(name string, redact bool) []byte {
 	var out bytes.Buffer
 	head(&out, "McpServer", name)
-	out.WriteString("spec:\n")
 	if s.endpoint != "" {
-		endpoint := s.endpoint
-		if redact {
-			endpoint = withoutQuery(endpoint)
-		}
-		fmt.Fprintf(&out, "  transport: http\n  endpoint: %s\n", scalar(endpoint))
-		s.writeAuth(&out)
+		s.writeHTTP(&out, redact)
 	} else {
-		fmt.Fprintf(&out, "  transport: stdio\n  command: %s\n", scalar(s.command))
-		s.writeArgs(&out, redact)
-		s.writeEnv(&out)
+		s.writeStdio(&out, redact)
 	}
 	if s.include != nil {
 		out.WriteString("  tool_filter:\n    include:\n")
-		for _, tool := range s.include {
-			fmt.Fprintf(&out, "      - %s\n", scalar(tool))
-		}
+	}
+	for _, tool := range s.include {
+		fmt.Fprintf(&out, "      - %s\n", scalar(tool))
 	}
 	return out.Bytes()
 }
 
-func (s spec) writeAuth(out *bytes.Buffer) {
+func (s spec) writeHTTP(out *bytes.Buffer, redact bool) {
+	endpoint := s.endpoint
+	if redact && secretQuery(endpoint) {
+		before, _, _ := strings.Cut(endpoint, "?")
+		endpoint = before + "?" + secret.Value{}.String()
+	}
+	fmt.Fprintf(out, "  transport: http\n  endpoint: %s\n", scalar(endpoint))
 	if s.auth.IsZero() {
 		return
 	}
@@ -105,11 +102,11 @@ func (s spec) writeAuth(out *bytes.Buffer) {
 	fmt.Fprintf(out, "    secretRef: %s\n", scalar(s.auth.Secret.String()))
 }
 
-func (s spec) writeArgs(out *bytes.Buffer, redact bool) {
-	if len(s.args) == 0 {
-		return
+func (s spec) writeStdio(out *bytes.Buffer, redact bool) {
+	fmt.Fprintf(out, "  transport: stdio\n  command: %s\n", scalar(s.command))
+	if len(s.args) > 0 {
+		out.WriteString("  args:\n")
 	}
-	out.WriteString("  args:\n")
 	line := []string{s.command}
 	for _, arg := range s.args {
 		line = append(line, arg)
@@ -118,13 +115,9 @@ func (s spec) writeArgs(out *bytes.Buffer, redact bool) {
 		}
 		fmt.Fprintf(out, "    - %s\n", scalar(arg))
 	}
-}
-
-func (s spec) writeEnv(out *bytes.Buffer) {
-	if len(s.env) == 0 {
-		return
+	if len(s.env) > 0 {
+		out.WriteString("  env:\n")
 	}
-	out.WriteString("  env:\n")
 	for _, v := range s.env {
 		fmt.Fprintf(out, "    - name: %s\n", scalar(v.name))
 		if v.secret.IsZero() {
@@ -133,15 +126,6 @@ func (s spec) writeEnv(out *bytes.Buffer) {
 			fmt.Fprintf(out, "      secretRef: %s\n", scalar(v.secret.String()))
 		}
 	}
-}
-
-// withoutQuery hides the values behind a URL's question mark if one looks secret.
-func withoutQuery(endpoint string) string {
-	if !secretQuery(endpoint) {
-		return endpoint
-	}
-	before, _, _ := strings.Cut(endpoint, "?")
-	return before + "?" + secret.Value{}.String()
 }
 
 // plainScalar is what stands in YAML without quotes and cannot be taken for a
