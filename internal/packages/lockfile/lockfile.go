@@ -4,6 +4,7 @@
 package lockfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/keys"
 )
 
 // Name is the name of the lock.
@@ -181,11 +183,11 @@ func Parse(file string, data []byte) (*Lock, error) {
 		p.check(func(key, format string, args ...any) {
 			doc.Faultf(fmt.Sprintf("packages[%d]%s", i, key), format, args...)
 		})
-		if id := p.Name + "@" + p.Version; seen[id] {
+		id := p.Name + "@" + p.Version
+		if seen[id] {
 			doc.Faultf(fmt.Sprintf("packages[%d]", i), "%s is there twice", id)
-		} else {
-			seen[id] = true
 		}
+		seen[id] = true
 		if p.Serves && serves[p.Name] {
 			doc.Faultf(fmt.Sprintf("packages[%d].serves", i), "another version of %s serves already", p.Name)
 		}
@@ -217,6 +219,14 @@ var reserved = []string{
 func ValidName(name string) bool {
 	return manifest.ValidName(name) && !strings.HasPrefix(name, ".") && !slices.Contains(reserved, strings.ToLower(name)) && !strings.HasSuffix(strings.ToLower(name), ".lock") &&
 		!strings.Contains(manifest.Dashed(name)+"-", "--")
+}
+
+// PinImage makes the tool of an installed package run in the image that it was installed with: the tag that the package names may
+// be moved. A lock that was written before it had digests of images leaves the tag as it is.
+func (p *Package) PinImage(t *manifest.Tool) {
+	if t.Isolation.Image != "" && p.Image != "" {
+		t.Isolation.Image = keys.PinnedImage(t.Isolation.Image, p.Image)
+	}
 }
 
 // check calls wrong for each fault of a package.
@@ -275,13 +285,7 @@ func (p *Package) check(wrong func(key, format string, args ...any)) {
 
 func (l *Lock) sort() {
 	slices.SortFunc(l.Packages, func(a, b Package) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		if c := manifest.CompareVersions(b.Version, a.Version); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Version, b.Version)
+		return cmp.Or(strings.Compare(a.Name, b.Name), manifest.CompareVersions(b.Version, a.Version), strings.Compare(a.Version, b.Version))
 	})
 }
 
@@ -307,15 +311,10 @@ func (l *Lock) Versions(name string) (list []*Package) {
 // Serving returns the entry that is to serve: the one that says so, otherwise the highest; nil if there is none.
 func (l *Lock) Serving(name string) *Package {
 	all := l.Versions(name)
-	for _, p := range all {
-		if p.Serves {
-			return p
-		}
+	if len(all) == 0 {
+		return nil
 	}
-	if len(all) > 0 {
-		return all[0]
-	}
-	return nil
+	return all[max(slices.IndexFunc(all, func(p *Package) bool { return p.Serves }), 0)]
 }
 
 // Names lists the packages.
@@ -333,7 +332,7 @@ func (l *Lock) Clone() *Lock { return &Lock{slices.Clone(l.Packages)} }
 
 // Put adds an entry, or replaces that of the same version. If it serves, no other version does.
 func (l *Lock) Put(p Package) {
-	l.Packages = slices.DeleteFunc(l.Packages, func(q Package) bool { return q.Name == p.Name && q.Version == p.Version })
+	l.Remove(p.Name, p.Version)
 	l.Packages = append(l.Packages, p)
 	l.sort()
 	if p.Serves {
@@ -373,15 +372,22 @@ func Path(toolsDir, configFile, home string) string {
 // Nearest returns the orla.yaml of a folder, or of the nearest folder above it that has one; "" if there is none. That of an
 // installed package does not count: strangers wrote it.
 func Nearest(dir string) string {
-	for {
-		file := filepath.Join(dir, "orla.yaml")
-		if _, err := os.Lstat(file); err == nil && Inside(regularfile.Real(dir)) == "" {
-			return file
-		}
-		above := filepath.Dir(dir)
-		if above == dir {
+	found := nearest(dir, func(dir string) bool {
+		_, err := os.Lstat(filepath.Join(dir, "orla.yaml"))
+		return err == nil && Inside(regularfile.Real(dir)) == ""
+	})
+	if found == "" {
+		return ""
+	}
+	return filepath.Join(found, "orla.yaml")
+}
+
+// nearest returns a folder, or the nearest one above it, for which is reports true; "" if there is none.
+func nearest(dir string, is func(dir string) bool) string {
+	for ; !is(dir); dir = filepath.Dir(dir) {
+		if dir == filepath.Dir(dir) {
 			return ""
 		}
-		dir = above
 	}
+	return dir
 }

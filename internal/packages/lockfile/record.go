@@ -66,16 +66,10 @@ func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 // Inside returns the folder of the installed package that a folder is, or is in; "" if there is none. A file with the name of a
 // record that is not in a folder NAME/VERSION is not one: anybody may write it, as in /tmp, and it would hold for all below that.
 func Inside(dir string) string {
-	for {
-		if _, err := os.Lstat(filepath.Join(dir, RecordName)); err == nil && manifest.ValidVersion(filepath.Base(dir)) && ValidName(filepath.Base(filepath.Dir(dir))) {
-			return dir
-		}
-		above := filepath.Dir(dir)
-		if above == dir {
-			return ""
-		}
-		dir = above
-	}
+	return nearest(dir, func(dir string) bool {
+		_, err := os.Lstat(filepath.Join(dir, RecordName))
+		return err == nil && manifest.ValidVersion(filepath.Base(dir)) && ValidName(filepath.Base(filepath.Dir(dir)))
+	})
 }
 
 // Matches reports whether the entry of a lock is about the folder with this record.

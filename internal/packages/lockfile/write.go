@@ -22,8 +22,7 @@ func (l *Lock) Text() []byte {
 	l = l.Clone()
 	l.sort()
 	w := writer{}
-	w.WriteString(head)
-	w.WriteString("version: 1\n")
+	w.WriteString(head + "version: 1\n")
 	if len(l.Packages) > 0 {
 		w.WriteString("packages:\n")
 	}
@@ -102,10 +101,7 @@ func quoted(text string) string {
 	if plain().MatchString(text) && !slices.Contains(words, strings.ToLower(text)) {
 		return text
 	}
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return `""` // no text fails
-	}
+	raw, _ := json.Marshal(text) // a string can always be encoded
 	return strings.ReplaceAll(string(raw), "\x7f", `\x7f`)
 }
 
