@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -80,32 +81,35 @@ func (s *Session) Git(ctx context.Context, from From) (*Candidate, error) {
 			return nil, fmt.Errorf("%s has no tag with a version, such as v1.0.0; a commit can be given in its place", from.URL)
 		}
 	}
-	entry := lockfile.Package{Source: lockfile.Source{Kind: lockfile.Git, URL: from.URL, Registry: from.Registry}}
-	return s.prepare(ctx, entry, from, func(stage string) (origin.Tree, error) {
+	source := lockfile.Source{Kind: lockfile.Git, URL: from.URL, Registry: from.Registry}
+	return s.prepare(ctx, source, from, nil, func(stage string) (origin.Tree, error) {
 		return s.store.Git.Fetch(ctx, from.URL, ref, stage, from.Signers)
 	})
 }
 
 // Local takes a package from a folder or an archive of this machine.
 func (s *Session) Local(ctx context.Context, path string) (*Candidate, error) {
-	info, err := os.Stat(path)
+	if _, err := os.Stat(path); err != nil { // which names the path as it was given
+		return nil, err
+	}
+	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	if path, err = filepath.Abs(path); err != nil {
-		return nil, err
-	}
-	entry := lockfile.Package{Source: lockfile.Source{Kind: lockfile.Local, URL: path}}
-	return s.prepare(ctx, entry, From{}, func(stage string) (origin.Tree, error) {
-		if info.IsDir() {
-			return origin.Tree{}, s.copy(ctx, path, stage)
-		}
-		return origin.Tree{}, origin.Unpack(ctx, path, stage, s.store.Limits)
-	})
+	source := lockfile.Source{Kind: lockfile.Local, URL: path}
+	return s.prepare(ctx, source, From{}, nil, func(stage string) (origin.Tree, error) { return origin.Tree{}, s.local(ctx, path, stage) })
 }
 
-// copy copies the folder of a package into a stage. One that has the folder of tools in it would be copied with all that is installed.
-func (s *Session) copy(ctx context.Context, from, stage string) error {
+// local brings a folder or an archive of this machine into a stage. A folder that has the folder of tools in it would be copied with
+// all that is installed.
+func (s *Session) local(ctx context.Context, from, stage string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return origin.Unpack(ctx, from, stage, s.store.Limits)
+	}
 	if permission.Below(regularfile.Real(s.store.Dir), regularfile.Real(from)) {
 		return fmt.Errorf("%s has the folder of tools in it, %s, which does not belong to a package: install it from another folder, or with --tools-dir", from, s.store.Dir)
 	}
@@ -114,32 +118,24 @@ func (s *Session) copy(ctx context.Context, from, stage string) error {
 
 // Made takes a package that fill writes into a folder, such as that of an MCP bundle. from has its name and version.
 func (s *Session) Made(ctx context.Context, source lockfile.Source, from From, fill func(dir string) error) (*Candidate, error) {
-	return s.prepare(ctx, lockfile.Package{Source: source}, from, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
+	return s.prepare(ctx, source, from, nil, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
 }
 
 // Locked fetches a package again exactly as the lock has it. It gets what the lock grants, which has to be agreed to.
 func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidate, error) {
-	return s.again(ctx, entry, func(stage string) (tree origin.Tree, err error) {
+	return s.prepare(ctx, entry.Source, From{}, &entry, func(stage string) (tree origin.Tree, err error) {
 		switch entry.Source.Kind {
 		case lockfile.Git:
-			ref, signers := entry.Tag, []string(nil)
-			if ref == "" {
-				ref = entry.Commit
-			}
+			var signers []string
 			if entry.Signer != "" {
 				signers = []string{entry.Signer}
 			}
-			if tree, err = s.store.Git.Fetch(ctx, entry.Source.URL, ref, stage, signers); err == nil && tree.Commit != entry.Commit {
+			if tree, err = s.store.Git.Fetch(ctx, entry.Source.URL, cmp.Or(entry.Tag, entry.Commit), stage, signers); err == nil && tree.Commit != entry.Commit {
 				err = moved(entry, tree.Commit)
 			}
 			return tree, err
 		case lockfile.Local:
-			if info, err := os.Stat(entry.Source.URL); err != nil {
-				return tree, err
-			} else if info.IsDir() {
-				return tree, s.copy(ctx, entry.Source.URL, stage)
-			}
-			return tree, origin.Unpack(ctx, entry.Source.URL, stage, s.store.Limits)
+			return tree, s.local(ctx, entry.Source.URL, stage)
 		case lockfile.Bundle, lockfile.Server:
 		}
 		return tree, fmt.Errorf("%s %s came from %s: install it again from there", entry.Name, entry.Version, entry.Source.URL)
@@ -148,30 +144,44 @@ func (s *Session) Locked(ctx context.Context, entry lockfile.Package) (*Candidat
 
 // Remade is Locked for a package that fill writes into a folder, as for Made.
 func (s *Session) Remade(ctx context.Context, entry lockfile.Package, fill func(dir string) error) (*Candidate, error) {
-	return s.again(ctx, entry, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
+	return s.prepare(ctx, entry.Source, From{}, &entry, func(stage string) (origin.Tree, error) { return origin.Tree{}, fill(stage) })
 }
 
-// again makes a Candidate of what has to be the tree that the lock has.
-func (s *Session) again(ctx context.Context, entry lockfile.Package, fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
-	from := From{Name: entry.Name, URL: entry.Source.URL, Version: entry.Version}
-	c, err := s.fill(fetch)
+// prepare makes a Candidate of what fetch brings into a stage. With locked it has to be the tree of that entry of the lock.
+func (s *Session) prepare(ctx context.Context, source lockfile.Source, from From, locked *lockfile.Package, fetch func(stage string) (origin.Tree, error)) (c *Candidate, err error) {
+	made, err := s.stage()
 	if err != nil {
 		return nil, err
 	}
-	c.Entry.Source = entry.Source
-	if err = s.inspect(ctx, c, from, entry.Tag); err == nil && (c.Entry.Digest != entry.Digest || c.Tool.Version != entry.Version) {
-		err = fmt.Errorf("%s %s: the tree is not the one that the lock has: it has digest %s, and the lock %s", entry.Name, entry.Version, c.Entry.Digest, entry.Digest)
+	c = &Candidate{session: s, stage: made, shown: shown{from: from}}
+	defer func() {
+		if err != nil {
+			c.Discard()
+			c = nil
+		}
+	}()
+	if err := s.step("fetch"); err != nil {
+		return c, err
 	}
+	tree, err := fetch(made.dir)
 	if err != nil {
-		c.Discard()
-		return nil, err
+		return c, err
 	}
-	c.Entry, c.shown = entry, shown{again: true}
-	if err := s.compare(ctx, c); err != nil {
-		c.Discard()
-		return nil, err
+	c.Entry = lockfile.Package{Source: source, Tag: tree.Tag, Commit: tree.Commit, Signer: tree.Signer}
+	tag := tree.Tag
+	if locked != nil {
+		from, tag = From{Name: locked.Name, Version: locked.Version}, locked.Tag
 	}
-	return c, nil
+	if err := s.inspect(ctx, c, from, tag); err != nil {
+		return c, err
+	}
+	if locked != nil {
+		if c.Entry.Digest != locked.Digest || c.Tool.Version != locked.Version {
+			return c, fmt.Errorf("%s %s: the tree is not the one that the lock has: it has digest %s, and the lock %s", locked.Name, locked.Version, c.Entry.Digest, locked.Digest)
+		}
+		c.Entry, c.shown = *locked, shown{again: true}
+	}
+	return c, s.compare(ctx, c)
 }
 
 func moved(entry lockfile.Package, commit string) error {
@@ -191,38 +201,15 @@ func (s *Session) IsThere(entry lockfile.Package) bool {
 	return err == nil && record.Matches(&entry)
 }
 
-// fill makes a stage.
-func (s *Session) fill(fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
-	made, err := s.stage()
-	if err != nil {
-		return nil, err
-	}
-	c := &Candidate{session: s, stage: made}
-	if err = s.step("fetch"); err == nil {
-		var tree origin.Tree
-		tree, err = fetch(made.dir)
-		c.Entry.Tag, c.Entry.Commit, c.Entry.Signer = tree.Tag, tree.Commit, tree.Signer
-	}
-	if err != nil {
-		c.Discard()
-		return nil, err
-	}
-	return c, nil
-}
-
 // inspect checks what is in the stage.
 func (s *Session) inspect(ctx context.Context, c *Candidate, from From, tag string) (err error) {
 	if err := s.step("check"); err != nil {
 		return err
 	}
-	display := from.Name
-	if display == "" {
-		display = "package"
-	}
 	if c.Entry.Source.Kind == lockfile.Server && exists(filepath.Join(c.stage.dir, ServerFile)) {
 		c.Content, err = checkServer(c.stage.dir, from.Version, c.Entry.Source.URL)
 	} else {
-		c.Content, err = s.check(c.stage.dir, display)
+		c.Content, err = s.check(c.stage.dir, cmp.Or(from.Name, "package"))
 	}
 	if err != nil {
 		return err
@@ -241,24 +228,6 @@ func (s *Session) inspect(ctx context.Context, c *Candidate, from From, tag stri
 	c.Entry.Tools = definitions(c.Tool)
 	c.Entry.Dependencies, err = dependencies(c.stage.dir)
 	return err
-}
-
-// prepare makes a Candidate of what fetch brings.
-func (s *Session) prepare(ctx context.Context, entry lockfile.Package, from From, fetch func(stage string) (origin.Tree, error)) (*Candidate, error) {
-	c, err := s.fill(fetch)
-	if err != nil {
-		return nil, err
-	}
-	c.Entry.Source, c.shown.from = entry.Source, from
-	if err := s.inspect(ctx, c, from, c.Entry.Tag); err != nil {
-		c.Discard()
-		return nil, err
-	}
-	if err := s.compare(ctx, c); err != nil {
-		c.Discard()
-		return nil, err
-	}
-	return c, nil
 }
 
 // compare compares a Candidate with what is installed. It may be called again when that has changed.
@@ -300,8 +269,11 @@ func (s *Session) compare(ctx context.Context, c *Candidate) error {
 	}
 	c.More = permission.More(c.Asked, before)
 	those, reasons := s.store.Machine.Unenforced(c.Asked)
-	if c.Before != nil {
-		c.Entry.Unenforced = elsewhere(c.Before.Unenforced, c.Entry.Permissions, permission.Texts(those))
+	if c.Before != nil { // those that only another machine with the same lock cannot enforce stay accepted
+		here := permission.Texts(those)
+		c.Entry.Unenforced = slices.DeleteFunc(slices.Clone(c.Before.Unenforced), func(text string) bool {
+			return !slices.Contains(c.Entry.Permissions, text) || slices.Contains(here, text)
+		})
 	}
 	for i, p := range those {
 		if slices.Contains(accepted, p.String()) {
@@ -329,17 +301,6 @@ func (c *Candidate) KnownImage() string {
 func (c *Candidate) FixImage(ctx context.Context, digest string) error {
 	c.Entry.Image = digest
 	return c.session.compare(ctx, c)
-}
-
-// elsewhere are those of accepted permissions that a package asks for still and that this machine can enforce: another machine with
-// the same lock cannot.
-func elsewhere(accepted, asked, those []string) (list []string) {
-	for _, text := range accepted {
-		if slices.Contains(asked, text) && !slices.Contains(those, text) {
-			list = append(list, text)
-		}
-	}
-	return list
 }
 
 // OneVersion is the error for another version of a remote server or an image than that of an entry.
@@ -414,10 +375,7 @@ func fingerprints(keys []string) string {
 
 // granted are the permissions of an entry, which was checked when it was read.
 func granted(entry *lockfile.Package) []permission.Permission {
-	list, err := permission.ParseAll(entry.Permissions)
-	if err != nil {
-		return nil
-	}
+	list, _ := permission.ParseAll(entry.Permissions)
 	return list
 }
 

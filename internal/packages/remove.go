@@ -26,19 +26,14 @@ func (s *Session) Remove(ctx context.Context, name, version string) (removed []s
 // remove is Remove while nobody else changes anything.
 func (s *Session) remove(name, version string) (removed []string, err error) {
 	next := s.Lock.Clone()
-	for _, v := range s.there(name) {
-		if version != "" && v != version {
-			continue
-		}
-		removed = append(removed, v)
-	}
+	removed = slices.DeleteFunc(s.store.there(name), func(v string) bool { return version != "" && v != version })
 	for _, entry := range s.Lock.Versions(name) {
 		if version != "" && entry.Version != version {
 			continue
 		}
 		next.Remove(name, entry.Version)
 		if !slices.Contains(removed, entry.Version) {
-			if dir := s.folder(name, entry.Version); exists(dir) {
+			if dir := s.store.folder(name, entry.Version); exists(dir) {
 				if err := ownFolder(dir, name+" "+entry.Version); err != nil {
 					return nil, err
 				}
@@ -62,14 +57,14 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 	away := func(v string) string { return filepath.Join(s.store.Dir, work, oldStart+name+"@"+v) }
 	back := func() {
 		for _, v := range removed {
-			_ = os.Rename(away(v), s.folder(name, v)) // the next Session tries it too
+			_ = os.Rename(away(v), s.store.folder(name, v)) // the next Session tries it too
 		}
 	}
 	for _, v := range removed {
 		err := s.step("move away")
 		if err == nil {
 			_ = os.RemoveAll(away(v)) // of a process that was killed
-			if err = os.Rename(s.folder(name, v), away(v)); errors.Is(err, fs.ErrNotExist) {
+			if err = os.Rename(s.store.folder(name, v), away(v)); errors.Is(err, fs.ErrNotExist) {
 				err = nil
 			}
 		}
@@ -105,11 +100,11 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 var ErrNotInstalled = errors.New("is not installed")
 
 // there lists the versions of a package that were installed, whatever the lock says.
-func (s *Session) there(name string) (versions []string) {
+func (s Store) there(name string) (versions []string) {
 	if !lockfile.ValidName(name) {
 		return nil
 	}
-	entries, err := os.ReadDir(filepath.Join(s.store.Dir, name))
+	entries, err := os.ReadDir(filepath.Join(s.Dir, name))
 	if err != nil {
 		return nil
 	}
@@ -123,21 +118,18 @@ func (s *Session) there(name string) (versions []string) {
 
 // Use makes an installed version the one that serves.
 func (s *Session) Use(ctx context.Context, name, version string) error {
-	return s.change(ctx, func() error { return s.use(name, version) })
-}
-
-// use is Use while nobody else changes anything.
-func (s *Session) use(name, version string) error {
-	entry := s.Lock.Find(name, version)
-	if entry == nil {
-		return fmt.Errorf("%s %s %w", name, version, ErrNotInstalled)
-	}
-	if !s.IsThere(*entry) {
-		return fmt.Errorf("%s %s is in the lock, but its folder is missing; orla install restores it", name, version)
-	}
-	next := s.Lock.Clone()
-	next.Use(name, version)
-	return s.write(next)
+	return s.change(ctx, func() error {
+		entry := s.Lock.Find(name, version)
+		switch {
+		case entry == nil:
+			return fmt.Errorf("%s %s %w", name, version, ErrNotInstalled)
+		case !s.IsThere(*entry):
+			return fmt.Errorf("%s %s is in the lock, but its folder is missing; orla install restores it", name, version)
+		}
+		next := s.Lock.Clone()
+		next.Use(name, version)
+		return s.write(next)
+	})
 }
 
 // Verified is what Verify found out about one version.
@@ -172,7 +164,7 @@ func (s Store) Verify(ctx context.Context) (list []Verified, err error) {
 
 // grantsMore says what the lock grants an installed package that it does not ask for; "" for nothing.
 func (s Store) grantsMore(entry lockfile.Package) string {
-	dir := filepath.Join(s.Dir, entry.Name, entry.Version)
+	dir := s.folder(entry.Name, entry.Version)
 	var texts []string
 	if entry.Source.Kind == lockfile.Server && exists(filepath.Join(dir, ServerFile)) {
 		c, err := checkServer(dir, entry.Version, entry.Source.URL)
@@ -213,7 +205,7 @@ func (s Store) grantsMore(entry lockfile.Package) string {
 }
 
 func (s Store) differs(ctx context.Context, entry lockfile.Package) string {
-	dir := filepath.Join(s.Dir, entry.Name, entry.Version)
+	dir := s.folder(entry.Name, entry.Version)
 	record, err := s.record(entry.Name, entry.Version)
 	switch {
 	case !exists(dir):
@@ -236,9 +228,8 @@ func (s Store) differs(ctx context.Context, entry lockfile.Package) string {
 // strays lists names and versions of folders that were installed and are not in the lock.
 func (s Store) strays(lock *lockfile.Lock) (list [][2]string) {
 	names, _ := os.ReadDir(s.Dir) // none if it is not there
-	session := &Session{store: s}
 	for _, name := range names {
-		for _, version := range session.there(name.Name()) {
+		for _, version := range s.there(name.Name()) {
 			if lock.Find(name.Name(), version) == nil {
 				list = append(list, [2]string{name.Name(), version})
 			}

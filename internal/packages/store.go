@@ -95,7 +95,7 @@ func (s *Session) sweep() error {
 		path := filepath.Join(dir, entry.Name())
 		if id, ok := strings.CutPrefix(entry.Name(), oldStart); ok {
 			if name, version, ok := strings.Cut(id, "@"); ok {
-				target := s.folder(name, version)
+				target := s.store.folder(name, version)
 				if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) && s.Lock.Find(name, version) != nil && s.isOwn(name) == nil {
 					_ = os.Rename(path, target) // otherwise orla install puts it there
 					continue
@@ -141,7 +141,7 @@ func ownFolder(dir, what string) error {
 
 // record reads the record of a version. A link in the place of its folder has none: nothing is served from there.
 func (s Store) record(name, version string) (lockfile.Record, error) {
-	dir := filepath.Join(s.Dir, name, version)
+	dir := s.folder(name, version)
 	if err := ownFolder(dir, name+" "+version); err != nil {
 		return lockfile.Record{}, err
 	}
@@ -159,9 +159,7 @@ func (s Store) isFolder() error {
 }
 
 // folder is where a version is installed.
-func (s *Session) folder(name, version string) string {
-	return filepath.Join(s.store.Dir, name, version)
-}
+func (s Store) folder(name, version string) string { return filepath.Join(s.Dir, name, version) }
 
 // write writes a changed lock.
 func (s *Session) write(next *lockfile.Lock) error {
