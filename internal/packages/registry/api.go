@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -81,13 +83,8 @@ var errNotJSON = errors.New("the answer is not JSON")
 func (a *api) get(ctx context.Context, path string) (data []byte, age time.Duration, err error) {
 	name := digest(path)
 	kept, age, there := a.cache.read(name, maxAnswer)
-	switch {
-	case there && age < fresh:
+	if there && age < fresh {
 		return kept, 0, nil
-	case a.registries.options.Offline && !there:
-		return nil, 0, errAbsent
-	case a.registries.options.Offline:
-		return kept, age, nil
 	}
 	data, err = a.ask(ctx, path)
 	switch {
@@ -160,9 +157,7 @@ func (a *api) speaks(ctx context.Context) (bool, error) {
 }
 
 func (a *api) find(ctx context.Context, name, version string) (Entry, error) {
-	if version == "" {
-		version = "latest"
-	}
+	version = cmp.Or(version, "latest")
 	data, age, err := a.get(ctx, "/"+url.PathEscape(name)+"/versions/"+url.PathEscape(version))
 	if errors.Is(err, errMissing) {
 		return Entry{}, &NotFoundError{Name: name, Nearest: a.nearest(ctx, name)}
@@ -198,15 +193,9 @@ func (a *api) nearest(ctx context.Context, name string) string {
 
 // search asks for the servers whose name has the longest word of a query, since the API knows no more than names.
 func (a *api) search(ctx context.Context, query string) (found []Entry, oldest time.Duration, err error) {
-	longest := ""
-	for word := range strings.FieldsSeq(query) {
-		if len(word) > len(longest) {
-			longest = word
-		}
-	}
 	ask := url.Values{"limit": {fmt.Sprint(perPage)}, "version": {"latest"}}
-	if longest != "" {
-		ask.Set("search", longest)
+	if words := strings.Fields(query); len(words) > 0 {
+		ask.Set("search", slices.MaxFunc(words, func(a, b string) int { return cmp.Compare(len(a), len(b)) }))
 	}
 	seen := map[string]bool{}
 	for range maxPages {

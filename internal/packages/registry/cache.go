@@ -23,10 +23,7 @@ const (
 	fetching   = "fetch-"
 )
 
-var (
-	errAbsent = errors.New("it is not in the cache, and there is no network")
-	digested  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{32}$`) })
-)
+var digested = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{32}$`) })
 
 // cache is a folder of answers. What goes wrong with it costs a question, and no more.
 type cache struct{ dir string }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -114,36 +115,31 @@ func (t toolText) entry(doc *yamldoc.Doc, at, url string, local bool) Entry {
 // entries returns all entries, with their age: 0 if they are fresh.
 func (x *index) entries(ctx context.Context) ([]Entry, time.Duration, error) {
 	data, age, there := x.cache.read(indexFile, maxIndex)
-	if there && age < fresh || x.registries.options.Offline {
-		if !there {
-			return nil, 0, errAbsent
-		}
-		return x.parse(data, age)
+	if there && age < fresh {
+		entries, err := x.parse(data, 0)
+		return entries, 0, err
 	}
 	got, err := x.fetch(ctx)
 	if err == nil {
 		var entries []Entry
-		if entries, _, err = x.parse(got, 0); err == nil {
+		if entries, err = x.parse(got, 0); err == nil {
 			return entries, 0, x.cache.write(indexFile, got)
 		}
 	}
 	if there && !errors.Is(ctx.Err(), context.Canceled) {
-		if entries, age, kept := x.parse(data, age); kept == nil {
-			return entries, max(age, time.Second), nil
+		if entries, kept := x.parse(data, age); kept == nil {
+			return entries, age, nil
 		}
 	}
 	return nil, 0, err
 }
 
-func (x *index) parse(data []byte, age time.Duration) ([]Entry, time.Duration, error) {
+func (x *index) parse(data []byte, age time.Duration) ([]Entry, error) {
 	entries, err := Parse(indexFile, data, x.url, x.registries.options.Git.Local)
-	if age < fresh {
-		age = 0
-	}
 	for i := range entries {
 		entries[i].Age = age
 	}
-	return entries, age, err
+	return entries, err
 }
 
 // fetch returns the registry.yaml of the repository.
@@ -178,14 +174,10 @@ func (x *index) find(ctx context.Context, name, _ string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	var names []string
-	for _, e := range entries {
-		if e.Name == name {
-			return e, nil
-		}
-		names = append(names, e.Name)
+	if i := slices.IndexFunc(entries, func(e Entry) bool { return e.Name == name }); i >= 0 {
+		return entries[i], nil
 	}
-	return Entry{}, &NotFoundError{Name: name, Nearest: yamldoc.Nearest(name, names)}
+	return Entry{}, &NotFoundError{Name: name, Nearest: yamldoc.Nearest(name, namesOf(entries))}
 }
 
 func (x *index) search(ctx context.Context, _ string) ([]Entry, time.Duration, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/internal/observe/brief"
@@ -39,14 +38,18 @@ func rank(entries []Entry, query string) []Entry {
 	if len(best) > 0 {
 		return best
 	}
-	var names []string
+	nearest := yamldoc.Nearest(query, namesOf(entries))
+	if i := slices.IndexFunc(entries, func(e Entry) bool { return e.Name == nearest }); i >= 0 {
+		return entries[i : i+1]
+	}
+	return nil
+}
+
+func namesOf(entries []Entry) (names []string) {
 	for _, e := range entries {
 		names = append(names, e.Name)
 	}
-	if nearest := yamldoc.Nearest(query, names); nearest != "" {
-		return []Entry{entries[slices.Index(names, nearest)]}
-	}
-	return nil
+	return names
 }
 
 // score says how well an entry matches all of the words.
@@ -83,19 +86,8 @@ func (e Entry) score(words []string) (sum int, ok bool) {
 	return sum, true
 }
 
-// plain returns a text of a registry without line breaks and what a terminal would obey, cut to a length.
-func plain(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\t', r == '\r':
-			return ' '
-		case r != ' ' && unicode.In(r, unicode.C, unicode.Zl, unicode.Zp), r == unicode.ReplacementChar:
-			return -1
-		}
-		return r
-	}, text)
-	return brief.Cut(strings.TrimSpace(text), maxDescription)
-}
+// plain returns a text of a registry as one line, cut to a length.
+func plain(text string) string { return brief.Cut(brief.Plain(text), maxDescription) }
 
 // shown returns the URL of a registry for messages, without what may be secret.
 func shown(url string) string {

@@ -48,8 +48,6 @@ type Options struct {
 	Git       origin.Git
 	UserAgent string        // of requests to MCP registries; if empty, "orla"
 	Timeout   time.Duration // for a registry to answer; if 0, a minute
-	// Offline keeps to the cache.
-	Offline bool
 	// Transport makes the requests to MCP registries. If nil, a new one does.
 	Transport http.RoundTripper
 }
@@ -189,46 +187,44 @@ func (r *Registries) Clear() error { return r.cache.clear() }
 
 // open returns the registry at a URL, and whether it is that of MCP servers.
 func (r *Registries) open(ctx context.Context, url string) (one, bool, error) {
-	at := r.cache.of(url)
-	kind, err := r.kindOf(ctx, url, at)
-	if err != nil {
+	service := &api{registries: r, url: url, base: baseOf(url), cache: r.cache.of(url)}
+	switch isAPI, err := service.isThere(ctx); {
+	case err != nil:
 		return nil, false, err
+	case isAPI:
+		return service, true, nil
 	}
-	if kind == kindAPI {
-		return &api{registries: r, url: url, base: baseOf(url), cache: at}, true, nil
-	}
-	return &index{registries: r, url: url, cache: at}, false, nil
+	return &index{registries: r, url: url, cache: service.cache}, false, nil
 }
 
+// hosts are those of git alone: they are not asked whether they are MCP registries.
+var hosts = []string{"github.com", "gitlab.com", "codeberg.org", "bitbucket.org", "git.sr.ht"}
+
+// What is kept of a registry: whether it is a repository or an API.
 const (
 	kindGit = "git"
 	kindAPI = "mcp"
 )
 
-// hosts are those of git alone: they are not asked whether they are MCP registries.
-var hosts = []string{"github.com", "gitlab.com", "codeberg.org", "bitbucket.org", "git.sr.ht"}
-
-// kindOf returns what is at a URL: the base of an API, or a repository. A URL of https may be either, so it is asked once.
-func (r *Registries) kindOf(ctx context.Context, url string, at cache) (string, error) {
-	u, err := parseHTTP(url)
+// isThere reports whether the API is at its URL, and not a repository. A URL of https may be either, so it is asked once.
+func (a *api) isThere(ctx context.Context) (bool, error) {
+	u, err := parseHTTP(a.url)
 	if err != nil || strings.HasSuffix(u.Path, ".git") || slices.Contains(hosts, u.Hostname()) {
-		return kindGit, origin.CheckURL(url, r.options.Git.Local)
+		return false, origin.CheckURL(a.url, a.registries.options.Git.Local)
 	}
-	if kept, _, there := at.read(kindFile, 16); there && (string(kept) == kindGit || string(kept) == kindAPI) {
-		return string(kept), nil
+	if kept, _, there := a.cache.read(kindFile, 16); there && (string(kept) == kindGit || string(kept) == kindAPI) {
+		return string(kept) == kindAPI, nil
 	}
 	if u.Scheme == "http" && !origin.Loopback(u.Hostname()) {
-		return "", errors.New("http is not encrypted, and only accepted from this machine: use https")
+		return false, errors.New("http is not encrypted, and only accepted from this machine: use https")
 	}
-	if r.options.Offline {
-		return "", errors.New("nothing of it is cached, and there is no network")
+	isAPI, err := a.speaks(ctx)
+	if err != nil {
+		return false, err
 	}
 	kind := kindGit
-	switch is, err := (&api{registries: r, url: url, base: baseOf(url), cache: at}).speaks(ctx); {
-	case err != nil:
-		return "", err
-	case is:
+	if isAPI {
 		kind = kindAPI
 	}
-	return kind, at.write(kindFile, []byte(kind))
+	return isAPI, a.cache.write(kindFile, []byte(kind))
 }
