@@ -16,8 +16,8 @@ import (
 // tarball is a .tar.gz. It is read twice: once to check all of it, and once to write its files.
 type tarball struct{ file *os.File }
 
-// each calls what for each entry of the archive.
-func (t *tarball) each(ctx context.Context, limits Limits, what func(*tar.Header, io.Reader) error) error {
+// each calls what for each entry of the archive but the root, with its path.
+func (t *tarball) each(ctx context.Context, limits Limits, what func(name string, h *tar.Header, content io.Reader) error) error {
 	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -38,25 +38,26 @@ func (t *tarball) each(ctx context.Context, limits Limits, what func(*tar.Header
 		if h.Typeflag == tar.TypeXGlobalHeader {
 			continue // git notes its commit in one
 		}
-		if err := what(h, archive); err != nil {
+		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
+		if h.Typeflag == tar.TypeDir && (name == "" || name == ".") {
+			continue
+		}
+		if err := what(name, h, archive); err != nil {
 			return err
 		}
 	}
 }
 
 func (t *tarball) list(ctx context.Context, limits Limits) (list []entry, err error) {
-	err = t.each(ctx, limits, func(h *tar.Header, _ io.Reader) error {
+	err = t.each(ctx, limits, func(name string, h *tar.Header, _ io.Reader) error {
 		if len(list) >= limits.Files {
 			return fmt.Errorf("%w: there are over %d files and folders", ErrTooLarge, limits.Files)
 		}
-		e := entry{name: strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/"), exec: h.Mode&0o100 != 0}
+		e := entry{name: name, exec: h.Mode&0o100 != 0}
 		switch h.Typeflag {
 		case tar.TypeReg:
 			e.kind, e.size = file, h.Size
 		case tar.TypeDir:
-			if e.name == "" || e.name == "." {
-				return nil // the root itself
-			}
 			e.kind = folder
 		case tar.TypeSymlink:
 			e.kind, e.target = link, h.Linkname
@@ -74,16 +75,12 @@ func (t *tarball) list(ctx context.Context, limits Limits) (list []entry, err er
 func (t *tarball) files(ctx context.Context, entries []entry, put func(int, io.Reader) error) error {
 	i := 0
 	// The size was checked when the archive was listed, and what is written is counted again.
-	return t.each(ctx, Limits{Bytes: 1 << 60}, func(h *tar.Header, content io.Reader) error {
-		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
-		if h.Typeflag == tar.TypeDir && (name == "" || name == ".") {
-			return nil
-		}
+	return t.each(ctx, Limits{Bytes: 1 << 60}, func(name string, _ *tar.Header, content io.Reader) error {
 		if i >= len(entries) || entries[i].name != name {
 			return errors.New("the archive has changed while it was read")
 		}
 		i++
-		if e := entries[i-1]; e.kind != file {
+		if entries[i-1].kind != file {
 			return nil
 		}
 		return put(i-1, content)

@@ -35,6 +35,9 @@ type Git struct {
 	Local bool
 }
 
+// patient is the time limit of git if there is none.
+const patient = 5 * time.Minute
+
 // start checks what is asked for, and returns a git with defaults.
 func (g Git) start(ctx context.Context, url string) (*program, context.Context, context.CancelFunc, error) {
 	g.Limits = g.Limits.orDefault()
@@ -131,17 +134,16 @@ func (g Git) Fetch(ctx context.Context, url, ref, into string, signers []string)
 
 // fetch fetches into a new repository, and checks what came.
 func (p *program) fetch(ctx context.Context, url, ref, dir string, signers []string) (tree Tree, err error) {
-	isCommit, object, commit := commitForm().MatchString(ref), ref, ref
-	from := ref
-	switch {
-	case (isCommit || ref == "HEAD") && len(signers) > 0:
+	isCommit, object, commit, from := commitForm().MatchString(ref), ref, ref, ref
+	isTag := !isCommit && ref != "HEAD"
+	if isTag {
+		from = "refs/tags/" + ref
+	} else if len(signers) > 0 {
 		return tree, &SignerError{Allowed: signers, reason: "it was not asked for by a tag, and only tags can be signed"}
-	case !isCommit:
-		if object, commit, err = p.advertised(ctx, url, ref); err != nil {
+	}
+	if !isCommit {
+		if object, commit, err = p.advertised(ctx, url, from); err != nil {
 			return tree, err
-		}
-		if from = "refs/tags/" + ref; ref == "HEAD" {
-			from = ref
 		}
 	}
 	format := "--object-format=sha1"
@@ -170,9 +172,9 @@ func (p *program) fetch(ctx context.Context, url, ref, dir string, signers []str
 		return tree, nil
 	}
 	if got != object || tree.Commit != commit {
-		return tree, fmt.Errorf("the repository said that %s is %s, and sent %s", ref, cmp.Or(commit, object), tree.Commit)
+		return tree, fmt.Errorf("the repository said that %s is %s, and sent %s", ref, commit, tree.Commit)
 	}
-	if isCommit {
+	if !isTag {
 		return tree, nil
 	}
 	tree.Tag = ref
@@ -180,12 +182,8 @@ func (p *program) fetch(ctx context.Context, url, ref, dir string, signers []str
 	return tree, err
 }
 
-// advertised returns the object of a tag, and the commit that it leads to, as the repository says.
-func (p *program) advertised(ctx context.Context, url, ref string) (object, commit string, err error) {
-	name := "refs/tags/" + ref
-	if ref == "HEAD" {
-		name = ref
-	}
+// advertised returns the object of a tag or of HEAD, and the commit that it leads to, as the repository says.
+func (p *program) advertised(ctx context.Context, url, name string) (object, commit string, err error) {
 	out := &small{most: maxRefs}
 	if err := p.run(ctx, out, "ls-remote", "--", url, name, name+"^{}"); err != nil {
 		return "", "", err
@@ -201,7 +199,7 @@ func (p *program) advertised(ctx context.Context, url, ref string) (object, comm
 		}
 	}
 	if object == "" {
-		return "", "", fmt.Errorf("%w: %s", ErrNotThere, quoted(ref))
+		return "", "", fmt.Errorf("%w: %s", ErrNotThere, quoted(strings.TrimPrefix(name, "refs/tags/")))
 	}
 	return object, cmp.Or(commit, object), nil
 }
@@ -226,13 +224,7 @@ func (o *objects) list(ctx context.Context, limits Limits) ([]entry, error) {
 	if err := o.run(ctx, l, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", o.commit); err != nil {
 		return nil, err
 	}
-	var links []int
-	for i, e := range l.list {
-		if e.kind == link {
-			links = append(links, i)
-		}
-	}
-	err := o.read(ctx, l.list, links, func(i int, content io.Reader) error {
+	err := o.read(ctx, l.list, link, func(i int, content io.Reader) error {
 		target, err := io.ReadAll(io.LimitReader(content, maxTarget+1))
 		l.list[i].target, l.list[i].size = string(target), 0
 		return err
@@ -241,23 +233,19 @@ func (o *objects) list(ctx context.Context, limits Limits) ([]entry, error) {
 }
 
 func (o *objects) files(ctx context.Context, entries []entry, put func(int, io.Reader) error) error {
-	var files []int
-	for i, e := range entries {
-		if e.kind == file {
-			files = append(files, i)
-		}
-	}
-	return o.read(ctx, entries, files, put)
+	return o.read(ctx, entries, file, put)
 }
 
-// read reads objects by one git cat-file.
-func (o *objects) read(ctx context.Context, entries []entry, which []int, put func(int, io.Reader) error) error {
-	if len(which) == 0 {
-		return nil
-	}
+// read reads the objects of a kind by one git cat-file.
+func (o *objects) read(ctx context.Context, entries []entry, of kind, put func(int, io.Reader) error) error {
 	asked := &bytes.Buffer{}
-	for _, i := range which {
-		fmt.Fprintln(asked, entries[i].object)
+	for _, e := range entries {
+		if e.kind == of {
+			fmt.Fprintln(asked, e.object)
+		}
+	}
+	if asked.Len() == 0 {
+		return nil
 	}
 	out, in := io.Pipe()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -267,7 +255,7 @@ func (o *objects) read(ctx context.Context, entries []entry, which []int, put fu
 		in.CloseWithError(cmp.Or(err, io.ErrUnexpectedEOF))
 		ended <- err
 	}()
-	err := readBatch(bufio.NewReaderSize(out, 64<<10), entries, which, put)
+	err := readBatch(bufio.NewReaderSize(out, 64<<10), entries, of, put)
 	if err != nil {
 		cancel(err)
 	}
@@ -279,16 +267,19 @@ func (o *objects) read(ctx context.Context, entries []entry, which []int, put fu
 	return err
 }
 
-func readBatch(from *bufio.Reader, entries []entry, which []int, put func(int, io.Reader) error) error {
-	for _, i := range which {
+func readBatch(from *bufio.Reader, entries []entry, of kind, put func(int, io.Reader) error) error {
+	for i, e := range entries {
+		if e.kind != of {
+			continue
+		}
 		line, err := from.ReadSlice('\n')
 		if err != nil {
 			return err
 		}
 		var id, as string
 		var n int64
-		if _, err := fmt.Sscanf(string(line), "%s %s %d\n", &id, &as, &n); err != nil || id != entries[i].object || as != "blob" || n != entries[i].size {
-			return refused(entries[i].name, "git cannot read it")
+		if _, err := fmt.Sscanf(string(line), "%s %s %d\n", &id, &as, &n); err != nil || id != e.object || as != "blob" || n != e.size {
+			return refused(e.name, "git cannot read it")
 		}
 		content := &io.LimitedReader{R: from, N: n}
 		if err := put(i, content); err != nil {
@@ -310,11 +301,11 @@ func (g Git) NotTracked(ctx context.Context, dir, path string) error {
 	g.Limits = g.Limits.orDefault()
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
-	p := &program{git: g, work: dir}
+	// The folder may belong to another user, such as when root installs: its configuration names no program that this runs.
+	p := &program{git: g, work: dir, set: "safe.directory=*"}
 	out := &small{most: maxRefs}
-	// It is in no repository if git has nothing to say. The folder may belong to another user, such as when root installs: its
-	// configuration names no program that this runs.
-	if err := p.run(ctx, out, "-c", "safe.directory=*", "ls-files", "--cached", "-z", "--", path); err != nil || out.Len() == 0 {
+	// It is in no repository if git has nothing to say.
+	if err := p.run(ctx, out, "ls-files", "--cached", "-z", "--", path); err != nil || out.Len() == 0 {
 		return nil
 	}
 	return fmt.Errorf("git has %s already, and would take the secrets in it: run git rm --cached %[1]s in its folder first, or remove the file and commit that", filepath.Join(dir, path))

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 )
@@ -116,6 +115,3 @@ func write(ctx context.Context, into string, limits Limits, strip bool, from sou
 	}
 	return s.rest(tree, entries)
 }
-
-// patient is the time limit of git if there is none.
-const patient = 5 * time.Minute

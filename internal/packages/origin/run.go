@@ -18,7 +18,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/orla-project/orla/internal/observe/brief"
 )
@@ -61,6 +60,7 @@ type program struct {
 	scheme string // the one protocol that is allowed, or ""
 	dir    string // the repository of Orla's own; "" for none
 	work   string // a folder that may be in a repository of the user's, which is looked at; "" for none
+	set    string // one more of the settings; "" for none
 }
 
 // environ returns the environment of git.
@@ -87,12 +87,16 @@ func (p *program) environ() []string {
 }
 
 func (p *program) command(ctx context.Context, args ...string) *exec.Cmd {
-	var given []string
-	for _, s := range settings {
-		given = append(given, "-c", s)
-	}
+	all := slices.Clone(settings)
 	if p.scheme != "" {
-		given = append(given, "-c", "protocol."+p.scheme+".allow=always")
+		all = append(all, "protocol."+p.scheme+".allow=always")
+	}
+	if p.set != "" {
+		all = append(all, p.set)
+	}
+	var given []string
+	for _, s := range all {
+		given = append(given, "-c", s)
 	}
 	cmd := exec.CommandContext(ctx, "git", append(given, args...)...)
 	cmd.Env = p.environ()
@@ -116,7 +120,7 @@ func (p *program) runWith(ctx context.Context, stdin io.Reader, stdout io.Writer
 	cmd := p.command(ctx, args...)
 	stderr := &messages{progress: p.git.Progress}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-	err := p.failure(ctx, verb(args), cmd.Run(), stderr)
+	err := failure(ctx, args[0], cmd.Run(), stderr)
 	if full, ok := stdout.(interface{ fault() error }); ok && full.fault() != nil {
 		return full.fault() // git was ended by it
 	}
@@ -124,7 +128,7 @@ func (p *program) runWith(ctx context.Context, stdin io.Reader, stdout io.Writer
 }
 
 // failure returns the error of a git that has ended, in git's own last words.
-func (p *program) failure(ctx context.Context, what string, err error, stderr *messages) error {
+func failure(ctx context.Context, what string, err error, stderr *messages) error {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -165,7 +169,7 @@ func (m *messages) Write(p []byte) (int, error) {
 
 // end ends a line.
 func (m *messages) end() {
-	text := words(string(m.line))
+	text := brief.Plain(string(m.line))
 	m.line = m.line[:0]
 	switch {
 	case text == "":
@@ -191,16 +195,6 @@ func (m *messages) last() string {
 		faults = m.kept
 	}
 	return brief.Cut(strings.Join(faults[max(0, len(faults)-3):], "; "), 600)
-}
-
-// words returns a text without what a terminal would obey.
-func words(text string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r != ' ' && (unicode.In(r, unicode.C, unicode.Zl, unicode.Zp) || r == unicode.ReplacementChar) {
-			return -1
-		}
-		return r
-	}, text))
 }
 
 // small is a buffer that holds no more than most bytes.
@@ -252,16 +246,4 @@ func size(dir string) (n int64) {
 		return nil
 	})
 	return n
-}
-
-// verb returns the command of git among its arguments.
-func verb(args []string) string {
-	for i := 0; i < len(args); i++ {
-		if args[i] == "-c" {
-			i++
-			continue
-		}
-		return args[i]
-	}
-	return ""
 }

@@ -131,7 +131,9 @@ func (p *program) signer(ctx context.Context, tag, object, commit string, allowe
 	}
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
-	if err := p.run(ctx, nil, "-c", "gpg.ssh.allowedSignersFile="+file, "verify-tag", object); err != nil {
+	checking := *p
+	checking.set = "gpg.ssh.allowedSignersFile=" + file
+	if err := checking.run(ctx, nil, "verify-tag", object); err != nil {
 		return "", fmt.Errorf("the signature of the tag is wrong: %w", err)
 	}
 	if len(allowed) > 0 && !slices.Contains(allowed, key) {
