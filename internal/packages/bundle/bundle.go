@@ -7,7 +7,7 @@
 package bundle
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,10 +17,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 
+	"github.com/orla-project/orla/internal/observe/brief"
 	"github.com/orla-project/orla/manifest"
-	"github.com/orla-project/orla/manifest/keys"
 )
 
 // Made is a package or a resource, and what has to be known of it.
@@ -83,17 +82,9 @@ func writeFiles(root *os.Root, files map[string]string) error {
 	return nil
 }
 
-// head writes the beginning of an McpServer.
-func head(out *bytes.Buffer, name string) {
-	fmt.Fprintf(out, "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata:\n  name: %s\n", scalar(name))
-}
-
 // scalar returns a text as a scalar of YAML: one of JSON is one.
 func scalar(text string) string {
-	out, err := json.Marshal(text)
-	if err != nil {
-		return `""` // a string can always be encoded
-	}
+	out, _ := json.Marshal(text) // a string can always be encoded
 	return string(out)
 }
 
@@ -145,9 +136,6 @@ func (a about) toolYAML(entrypoint string, secretEnv []string) string {
 	return out.String()
 }
 
-// secretNamespace is where the secrets of packages are.
-const secretNamespace = keys.PackageSecrets
-
 var (
 	severalMarks = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[._-]{2,}`) }) // which no name of a package has
 	notInVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^0-9A-Za-z.-]+`) })
@@ -164,12 +152,7 @@ func semantic(text string) string {
 	if m == nil {
 		return "0.0.0"
 	}
-	number := func(s string) string {
-		if s = strings.TrimLeft(s, "0"); s == "" {
-			return "0"
-		}
-		return s
-	}
+	number := func(s string) string { return cmp.Or(strings.TrimLeft(s, "0"), "0") }
 	version := number(m[1]) + "." + number(m[2]) + "." + number(m[3])
 	if rest := strings.Trim(notInVersion().ReplaceAllString(m[4], "-"), "-."); rest != "" {
 		if with := version + "+" + rest; manifest.ValidVersion(with) {
@@ -191,25 +174,11 @@ func shortName(full string) string {
 		own = space[strings.LastIndex(space, ".")+1:] + "-" + own
 	}
 	name := strings.Trim(severalMarks().ReplaceAllString(manifest.AllowedName(own), "-"), "._-")
-	if len(name) > 40 { // the names of its tools come after it
-		name = strings.Trim(name[:40], "._-")
-	}
-	return name
+	return strings.Trim(name[:min(len(name), 40)], "._-") // the names of its tools come after it
 }
 
 // line returns a text of others as one line, without what a terminal would obey or not show.
 func line(text string, most int) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\r', r == '\t':
-			return ' '
-		case r != ' ' && unicode.In(r, unicode.C, unicode.Zl, unicode.Zp):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, ""))
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
-	}
-	return strings.TrimSpace(text)
+	text = brief.Plain(text)
+	return strings.TrimSpace(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }

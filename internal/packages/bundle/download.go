@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,10 +24,7 @@ const (
 // Fetch writes a bundle into a new file, if its digest is right and it is not larger than a package may be. transport
 // makes the requests; nil is for a new one.
 func Fetch(ctx context.Context, d Download, file string, limits origin.Limits, transport http.RoundTripper) (err error) {
-	most := limits.Bytes
-	if most == 0 {
-		most = 256 << 20
-	}
+	most := cmp.Or(limits.Bytes, 256<<20)
 	ctx, cancel := context.WithTimeoutCause(ctx, downloadTime, fmt.Errorf("the bundle did not come within %s", downloadTime))
 	defer cancel()
 	if transport == nil {

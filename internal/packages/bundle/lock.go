@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/deps/printed"
@@ -157,14 +156,6 @@ func (t *tail) Write(p []byte) (int, error) {
 
 // words returns the last lines, without what a terminal would obey.
 func (t *tail) words() string {
-	text := strings.Map(func(r rune) rune {
-		if r == '\n' {
-			return ' '
-		}
-		if r != ' ' && unicode.In(r, unicode.C) {
-			return -1
-		}
-		return r
-	}, t.String())
-	return brief.Cut(strings.TrimSpace(text[max(0, len(text)-1500):]), 1500)
+	text := brief.Plain(t.String())
+	return brief.Plain(text[max(0, len(text)-1500):])
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/packages/origin"
 	"github.com/orla-project/orla/internal/packages/registry"
+	"github.com/orla-project/orla/manifest/keys"
 )
 
 // imageName is the name of an image in a registry. A first part with a colon is a host with a port: podman would take another one for a
@@ -32,7 +33,7 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	if !m.here && origin.ImageMayBeThisMachine(image) {
 		return nil, fmt.Errorf("its image %q may be on this machine, which a registry elsewhere cannot name", line(image, 100))
 	}
-	made := &Made{Name: m.opts.Name, Version: semantic(m.server.Version), Secrets: map[string]string{}}
+	made := m.made()
 	flags := []string{"run", "--interactive", "--rm", "--init", "--cap-drop=ALL", "--security-opt=no-new-privileges"}
 	var env imageVariables
 	add := func(name string, v value) error {
@@ -70,28 +71,45 @@ func (m maker) image(p registry.Package, a *asker) (*Made, error) {
 	made.Questions = a.questions
 	made.Notes = append(made.Notes, "it runs the image "+image+" by "+m.opts.Engine+", with network")
 	made.Image = image
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Written by Orla: a server of an MCP registry, %s.\n", line(m.server.Name, 200))
-	head(&out, made.Name)
 	command := m.opts.Engine
 	if len(env) > 0 {
 		command, flags = "sh", append([]string{"-c", env.script(), "orla", m.opts.Engine}, flags...)
 	}
-	fmt.Fprintf(&out, "spec:\n  transport: stdio\n  command: %s\n  args: %s\n", scalar(command), list(flags))
+	out := m.resource()
+	fmt.Fprintf(out, "  transport: stdio\n  command: %s\n  args: %s\n", scalar(command), list(flags))
 	if len(env) > 0 {
 		out.WriteString("  env:\n")
 	}
 	for i, v := range env {
+		fmt.Fprintf(out, "    - name: %s\n", scalar(env.key(i)))
 		if v.secret {
-			made.Secrets[v.name] = v.text
-			fmt.Fprintf(&out, "    - name: %s\n      secretRef: %s\n", scalar(env.key(i)), scalar(secretNamespace+"/"+made.Name+":"+v.name))
-			continue
+			fmt.Fprintf(out, "      secretRef: %s\n", made.keep(v.name, v.text))
+		} else {
+			fmt.Fprintf(out, "      value: %s\n", scalar(v.text))
 		}
-		fmt.Fprintf(&out, "    - name: %s\n      value: %s\n", scalar(env.key(i)), scalar(v.text))
 	}
 	out.WriteString("  pin: hold\n")
 	made.Resource = out.Bytes()
 	return made, a.err()
+}
+
+// made returns a Made without content.
+func (m maker) made() *Made {
+	return &Made{Name: m.name, Version: semantic(m.server.Version), Secrets: map[string]string{}}
+}
+
+// resource returns the beginning of the McpServer.
+func (m maker) resource() *bytes.Buffer {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# Written by Orla: a server of an MCP registry, %s.\napiVersion: orloj.dev/v1\nkind: McpServer\nmetadata:\n  name: %s\nspec:\n",
+		line(m.server.Name, 200), scalar(m.name))
+	return &out
+}
+
+// keep puts a value into the Secret of the package, and returns what refers to it.
+func (m *Made) keep(key, value string) (ref string) {
+	m.Secrets[key] = value
+	return scalar(keys.PackageSecrets + "/" + m.Name + ":" + key)
 }
 
 // imageVariables are the variables of an image. They must not be those of its engine, which the server could make run another program
@@ -186,12 +204,8 @@ func (m maker) remote(r registry.Transport, a *asker) (*Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &Made{Name: m.opts.Name, Version: semantic(m.server.Version), Secrets: map[string]string{}}
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Written by Orla: a server of an MCP registry, %s.\n", line(m.server.Name, 200))
-	head(&out, made.Name)
-	fmt.Fprintf(&out, "spec:\n  transport: http\n  endpoint: %s\n", scalar(endpoint))
-	auth := false
+	made, out := m.made(), m.resource()
+	fmt.Fprintf(out, "  transport: http\n  endpoint: %s\n", scalar(endpoint))
 	for _, h := range r.Headers {
 		got, err := a.input(h.Name, h.Input)
 		switch {
@@ -199,20 +213,14 @@ func (m maker) remote(r registry.Transport, a *asker) (*Made, error) {
 			return nil, err
 		case !got.there:
 			continue
-		case auth || !headerName().MatchString(h.Name):
+		case len(made.Secrets) > 0 || !headerName().MatchString(h.Name):
 			return nil, fmt.Errorf("it needs the header %q in addition to another one", line(h.Name, 60))
 		}
-		auth = true
-		key := "header"
-		fmt.Fprintf(&out, "  auth:\n")
+		profile, secret := "api_key_header\n    headerName: "+scalar(h.Name), got.text
 		if bearer, is := bearerToken(h.Name, got.text); is {
-			made.Secrets[key] = bearer
-			fmt.Fprintf(&out, "    profile: bearer\n")
-		} else {
-			made.Secrets[key] = got.text
-			fmt.Fprintf(&out, "    profile: api_key_header\n    headerName: %s\n", scalar(h.Name))
+			profile, secret = "bearer", bearer
 		}
-		fmt.Fprintf(&out, "    secretRef: %s\n", scalar(secretNamespace+"/"+made.Name+":"+key))
+		fmt.Fprintf(out, "  auth:\n    profile: %s\n    secretRef: %s\n", profile, made.keep("header", secret))
 	}
 	out.WriteString("  pin: hold\n")
 	made.Questions = a.questions
@@ -269,9 +277,7 @@ func (a *asker) endpoint(r registry.Transport) (string, error) {
 	if missing {
 		return "https://unanswered.invalid", nil // what is missing is reported with all else that is
 	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" || strings.ContainsAny(text, "{} "):
+	if u, err := url.Parse(text); err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" || strings.ContainsAny(text, "{} ") {
 		return "", fmt.Errorf("%q is not an https URL", line(r.URL, 100))
 	}
 	return text, nil

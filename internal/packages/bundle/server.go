@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -17,7 +18,6 @@ import (
 
 // Options says for what machine a server is made.
 type Options struct {
-	Name   string // of the package or resource; if empty, the last part of the server's name
 	Engine string // runs images: "docker" or "podman"; if empty, docker
 	GOOS   string // if empty, that of this machine
 	GOARCH string
@@ -33,26 +33,14 @@ func Server(entry registry.Entry, answers map[string]string, opts Options) (*Mad
 	if s == nil {
 		return nil, fmt.Errorf("%s is not an MCP server", entry.Name)
 	}
-	if opts.GOOS == "" {
-		opts.GOOS = runtime.GOOS
-	}
-	if opts.GOARCH == "" {
-		opts.GOARCH = runtime.GOARCH
-	}
-	if opts.Engine == "" {
-		opts.Engine = "docker"
-	}
-	if opts.Name == "" {
-		opts.Name = shortName(s.Name)
-	}
-	if opts.Name == "" {
+	opts = Options{Engine: cmp.Or(opts.Engine, "docker"), GOOS: cmp.Or(opts.GOOS, runtime.GOOS), GOARCH: cmp.Or(opts.GOARCH, runtime.GOARCH)}
+	m := maker{server: s, name: shortName(s.Name), opts: opts, here: origin.OnThisMachine(entry.Registry)}
+	if m.name == "" {
 		return nil, fmt.Errorf("%s cannot be the name of a package", s.Name)
 	}
-	m := maker{server: s, opts: opts, here: origin.OnThisMachine(entry.Registry)}
 	var reasons []string
 	try := func(what string, err error, made *Made) (*Made, error, bool) {
-		var unanswered *UnansweredError
-		if err == nil || errors.As(err, &unanswered) {
+		if _, unanswered := errors.AsType[*UnansweredError](err); err == nil || unanswered {
 			if s.Deprecated {
 				made.Notes = append(made.Notes, strings.TrimSuffix("the registry says that the server is deprecated: "+s.Message, ": "))
 			}
@@ -61,7 +49,8 @@ func Server(entry registry.Entry, answers map[string]string, opts Options) (*Mad
 		reasons = append(reasons, what+": "+err.Error())
 		return nil, nil, false
 	}
-	for _, kind := range []string{"npm", "pypi", "mcpb", "oci"} {
+	kinds := []string{"npm", "pypi", "mcpb", "oci"}
+	for _, kind := range kinds {
 		for _, p := range s.Packages {
 			if strings.ToLower(p.RegistryType) != kind {
 				continue
@@ -73,7 +62,7 @@ func Server(entry registry.Entry, answers map[string]string, opts Options) (*Mad
 		}
 	}
 	for _, p := range s.Packages {
-		if !slices.Contains([]string{"npm", "pypi", "mcpb", "oci"}, strings.ToLower(p.RegistryType)) {
+		if !slices.Contains(kinds, strings.ToLower(p.RegistryType)) {
 			reasons = append(reasons, fmt.Sprintf("Orla does not run packages of %q", line(p.RegistryType, 40)))
 		}
 	}
@@ -92,6 +81,7 @@ func Server(entry registry.Entry, answers map[string]string, opts Options) (*Mad
 // maker makes one server.
 type maker struct {
 	server *registry.Server
+	name   string // of the package or resource
 	opts   Options
 	here   bool // the registry is on this machine
 }
@@ -112,15 +102,11 @@ func (m maker) pack(kind string, p registry.Package, a *asker) (*Made, error) {
 
 func (m maker) about() about {
 	s := m.server
-	a := about{
-		name: m.opts.Name, version: semantic(s.Version), description: line(s.Description, 1000),
+	return about{
+		name: m.name, version: semantic(s.Version), description: cmp.Or(line(s.Description, 1000), line(s.Name, 200)),
 		repository: webURL(s.Repository.URL), homepage: webURL(s.WebsiteURL), permissions: []string{"network"},
 		more: "a server of an MCP registry, " + line(s.Name, 200) + ".",
 	}
-	if a.description == "" {
-		a.description = line(s.Name, 200)
-	}
-	return a
 }
 
 // webURL returns a URL if it is one of https.
@@ -161,14 +147,15 @@ func (m maker) fromIndex(kind string, p registry.Package, a *asker) (*Made, erro
 	if err != nil {
 		return nil, err
 	}
-	made := &Made{Name: m.opts.Name, Secrets: map[string]string{}}
+	made := m.made()
 	secrets, err := m.configure(p, a, &s, made)
 	if err != nil {
 		return nil, err
 	}
 	about := m.about()
-	about.permissions = append(about.permissions, filePermissions(a.paths)...)
-	made.Version = about.version
+	for _, file := range a.paths {
+		about.permissions = append(about.permissions, "filesystem:read:"+path.Clean(file))
+	}
 	made.Questions = a.questions
 	made.Notes = append(made.Notes, fmt.Sprintf("it installs %s %s of %s", p.Identifier, version, kind))
 	if made.index, err = indexOf(p, m.here); err != nil {
@@ -177,7 +164,7 @@ func (m maker) fromIndex(kind string, p registry.Package, a *asker) (*Made, erro
 	made.Files = map[string]string{}
 	if kind == "npm" {
 		made.Files[packageFile] = fmt.Sprintf("{\n  \"name\": %s,\n  \"version\": %s,\n  \"private\": true,\n  \"dependencies\": {\n    %s: %s\n  }\n}\n",
-			scalar("orla-"+strings.ToLower(m.opts.Name)), scalar(about.version), scalar(p.Identifier), scalar(version))
+			scalar("orla-"+strings.ToLower(m.name)), scalar(about.version), scalar(p.Identifier), scalar(version))
 		if made.index != "" {
 			made.Files[".npmrc"] = "registry=" + made.index + "\n"
 		}
@@ -252,9 +239,6 @@ func runtimeArguments(kind string, p registry.Package, s *start) (extra []string
 		default:
 			return nil, fmt.Errorf("its argument %q is for %s, which Orla does not use", line(words[i], 60), line(p.RuntimeHint, 30))
 		}
-	}
-	if s.module != "" {
-		s.packaged = ""
 	}
 	return extra, nil
 }
@@ -331,15 +315,7 @@ func (m maker) configure(p registry.Package, a *asker, s *start, made *Made) (se
 	return secrets, nil
 }
 
-// filePermissions are those of paths that somebody has named.
-func filePermissions(paths []string) (list []string) {
-	for _, p := range paths {
-		list = append(list, "filesystem:read:"+path.Clean(p))
-	}
-	return list
-}
-
-var sha256Form = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var sha256Form = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
 
 // platforms are the words for platforms in the names of files.
 var platforms = map[string][]string{
@@ -355,12 +331,14 @@ func (m maker) bundle(p registry.Package) (*Made, error) {
 		return nil, errors.New("its bundle is not at an https URL")
 	case !m.here && origin.MayBeThisMachine(p.Identifier):
 		return nil, errors.New("its bundle may be on this machine, which a registry elsewhere cannot name")
-	case !sha256Form.MatchString(sum):
+	case !sha256Form().MatchString(sum):
 		return nil, errors.New("the registry has no digest of its bundle")
 	case !forPlatform(path.Base(u.Path), m.opts.GOOS, m.opts.GOARCH):
 		return nil, fmt.Errorf("its bundle %s is for another platform", line(path.Base(u.Path), 100))
 	default:
-		return &Made{Name: m.opts.Name, Version: semantic(m.server.Version), Bundle: &Download{URL: p.Identifier, SHA256: sum}}, nil
+		made := m.made()
+		made.Bundle = &Download{URL: p.Identifier, SHA256: sum}
+		return made, nil
 	}
 }
 
