@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -73,13 +74,10 @@ func (a *asker) ask(q Question) []string {
 	if q.Secret || len(q.Default) > 4096 {
 		q.Default = "" // whatever the default of a secret is, it is not one
 	}
-	if slices.IndexFunc(a.questions, func(other Question) bool { return other.Key == q.Key }) < 0 {
+	if !slices.ContainsFunc(a.questions, func(other Question) bool { return other.Key == q.Key }) {
 		a.questions = append(a.questions, q)
 	}
-	answer, given := a.answers[q.Key]
-	if !given || answer == "" {
-		answer = q.Default
-	}
+	answer := cmp.Or(a.answers[q.Key], q.Default)
 	if answer == "" {
 		if q.Required {
 			a.missing.Questions = append(a.missing.Questions, q)

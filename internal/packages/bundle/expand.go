@@ -1,12 +1,14 @@
 package bundle
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -19,10 +21,10 @@ const mostReferences = 1000
 // expand replaces ${…} in a text of mcp_config. There are no words if a value was not given, and several for a value that
 // has several and is all of the text. In a variable a secret stays a part with its key as text.
 func (i *importer) expand(from string, inVariable bool) ([]word, error) {
-	if from == "" {
-		if inVariable {
-			return []word{text("")}, nil
-		}
+	switch {
+	case from == "" && inVariable:
+		return []word{text("")}, nil
+	case from == "":
 		return nil, nil
 	}
 	if strings.ContainsRune(from, 0) || len(from) > 16<<10 {
@@ -121,24 +123,17 @@ func known(name string) (part, error) {
 // question returns the question of a key of user_config.
 func (c userConfig) question(key string) (Question, error) {
 	q := Question{
-		Key: line(key, 150), Title: line(c.Title, 200), Description: line(c.Description, 500), Type: c.Type, Required: c.Required,
+		Key: line(key, 150), Title: line(c.Title, 200), Description: line(c.Description, 500), Type: cmp.Or(c.Type, String), Required: c.Required,
 		Secret: c.Sensitive, Multiple: c.Multiple, min: c.Min, max: c.Max,
 	}
-	switch c.Type {
-	case String, Number, Boolean, File, Directory:
-	case "":
-		q.Type = String
-	default:
+	if !slices.Contains([]string{String, Number, Boolean, File, Directory}, q.Type) {
 		return q, fmt.Errorf("the bundle asks for %q of the type %q, which Orla does not know", line(key, 60), line(c.Type, 30))
 	}
 	var list []any
-	var one any
-	if len(c.Default) > 0 {
-		if json.Unmarshal(c.Default, &list) != nil {
-			if err := json.Unmarshal(c.Default, &one); err != nil {
-				return q, err
-			}
-			list = []any{one}
+	if len(c.Default) > 0 && json.Unmarshal(c.Default, &list) != nil {
+		list = make([]any, 1)
+		if err := json.Unmarshal(c.Default, &list[0]); err != nil {
+			return q, err
 		}
 	}
 	var values []string

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,7 +69,7 @@ func (a *asker) values(key string, in registry.Input, multiple bool) (values []s
 	if err != nil {
 		return nil, secret, fmt.Errorf("the value of %q %w", line(key, 60), err)
 	}
-	if strings.ContainsAny(text, "\x00") {
+	if strings.Contains(text, "\x00") {
 		return nil, secret, fmt.Errorf("the value of %q has a NUL", line(key, 60))
 	}
 	return []string{text}, secret, nil
@@ -123,14 +124,10 @@ func (a *asker) arguments(list []registry.Argument) (args []value, err error) {
 		return nil, errors.New("it has too many arguments")
 	}
 	for i, arg := range list {
-		key := arg.Name
-		if arg.Type != "named" {
-			key = arg.ValueHint
-		}
-		if key == "" {
-			key = fmt.Sprintf("argument %d", i+1)
-		}
-		if arg.Type == "named" {
+		named := arg.Type == "named"
+		key := arg.ValueHint
+		if named {
+			key = arg.Name
 			if !strings.HasPrefix(arg.Name, "-") || line(arg.Name, 100) != arg.Name {
 				return nil, fmt.Errorf("its argument %q has no valid name", line(arg.Name, 60))
 			}
@@ -139,12 +136,12 @@ func (a *asker) arguments(list []registry.Argument) (args []value, err error) {
 				continue
 			}
 		}
-		values, secret, err := a.values(key, arg.Input, arg.IsRepeated)
+		values, secret, err := a.values(cmp.Or(key, fmt.Sprintf("argument %d", i+1)), arg.Input, arg.IsRepeated)
 		if err != nil {
 			return nil, err
 		}
 		for _, v := range values {
-			if arg.Type == "named" {
+			if named {
 				args = append(args, value{text: arg.Name, there: true})
 			}
 			args = append(args, value{v, true, secret})

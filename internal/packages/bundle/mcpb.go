@@ -1,7 +1,7 @@
 package bundle
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,11 +97,8 @@ func Import(ctx context.Context, file, into string, answers map[string]string, l
 	if _, err := root.Lstat("tool.yaml"); err == nil {
 		return &Made{Name: shortName(m.Name), Version: semantic(m.Version)}, nil
 	}
-	i := &importer{manifest: m, asker: asker{answers: answers}, root: root, goos: runtime.GOOS, read: map[string]Question{}}
+	i := &importer{manifest: m, asker: asker{answers: answers}, root: root, read: map[string]Question{}}
 	made, err := i.make()
-	if made == nil {
-		return nil, err
-	}
 	if err != nil {
 		return made, err
 	}
@@ -126,7 +123,6 @@ type importer struct {
 	manifest bundleManifest
 	asker    asker
 	root     *os.Root
-	goos     string
 	made     *Made
 	secrets  []string // variables
 	pinned   string   // a requirement that stands for the project itself
@@ -137,10 +133,7 @@ type importer struct {
 
 func (i *importer) make() (*Made, error) {
 	m := i.manifest
-	version := m.ManifestVersion
-	if version == "" {
-		version = m.DXTVersion
-	}
+	version := cmp.Or(m.ManifestVersion, m.DXTVersion)
 	if !slices.Contains([]string{"0.1", "0.2", "0.3", "0.4"}, version) {
 		return nil, fmt.Errorf("the bundle has manifest version %q, and Orla reads 0.1 to 0.4", line(version, 20))
 	}
@@ -148,15 +141,11 @@ func (i *importer) make() (*Made, error) {
 	if name == "" || m.Version == "" {
 		return nil, errors.New("the bundle has no name or no version")
 	}
-	if list := m.Compatibility.Platforms; len(list) > 0 && !slices.Contains(list, platformName(i.goos)) {
-		return nil, fmt.Errorf("the bundle is for %s, and not for %s", line(strings.Join(list, ", "), 100), i.goos)
+	if list := m.Compatibility.Platforms; len(list) > 0 && !slices.Contains(list, runtime.GOOS) {
+		return nil, fmt.Errorf("the bundle is for %s, and not for %s", line(strings.Join(list, ", "), 100), runtime.GOOS)
 	}
 	i.made = &Made{Name: name, Version: semantic(m.Version), Secrets: map[string]string{}, Files: map[string]string{}}
-	config := m.Server.Config
-	if other, ok := config.Platforms[platformName(i.goos)]; ok {
-		config = merged(config, other)
-	}
-	s, file, err := i.start(config)
+	s, file, err := i.start(merged(m.Server.Config, m.Server.Config.Platforms[runtime.GOOS]))
 	if err != nil {
 		return nil, err
 	}
@@ -190,36 +179,30 @@ func (i *importer) make() (*Made, error) {
 
 // executable makes a program of the bundle executable: archives of some systems do not say that it is.
 func (i *importer) executable(name string) error {
-	info, err := i.root.Stat(name)
-	if err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("the bundle has no file %q, which it runs", line(name, 100))
+	if err := i.isFile(name); err != nil {
+		return err
 	}
 	return i.root.Chmod(name, 0o755)
 }
 
-func platformName(goos string) string {
-	if goos == "windows" {
-		return "win32"
+// isFile returns an error if the bundle has no such file.
+func (i *importer) isFile(name string) error {
+	if info, err := i.root.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return fmt.Errorf("the bundle has no file %q, which it runs", line(name, 100))
 	}
-	return goos
+	return nil
 }
 
 // merged returns a command with what is different on a platform.
 func merged(c, other mcpConfig) mcpConfig {
-	if other.Command != "" {
-		c.Command = other.Command
-	}
+	c.Command = cmp.Or(other.Command, c.Command)
 	if other.Args != nil {
 		c.Args = other.Args
 	}
-	if other.Env != nil {
-		env := maps.Clone(c.Env)
-		if env == nil {
-			env = map[string]registry.Text{}
-		}
-		maps.Copy(env, other.Env)
-		c.Env = env
-	}
+	env := map[string]registry.Text{}
+	maps.Copy(env, c.Env)
+	maps.Copy(env, other.Env)
+	c.Env = env
 	return c
 }
 
@@ -251,9 +234,9 @@ func (i *importer) start(c mcpConfig) (s start, by string, err error) {
 	program, _ := command[0].plain()
 	switch base := strings.TrimSuffix(path.Base(program), ".exe"); {
 	case base == "node":
-		return i.node(s, command[0], args)
+		return i.interpreted(nodeFile, s, command[0], args)
 	case base == "python" || strings.HasPrefix(base, "python3"):
-		return i.python(s, command[0], args)
+		return i.interpreted(pythonFile, s, command[0], args)
 	case base == "uv" || base == "uvx":
 		s, err := i.uv(s, base, args)
 		return s, pythonFile, err
@@ -275,48 +258,37 @@ func (i *importer) start(c mcpConfig) (s start, by string, err error) {
 	return s, shellFile, nil
 }
 
+// file returns an error if a name is not that of a file in the bundle, or leads out of it.
 func (i *importer) file(name string) error {
 	if name == "" || name == "." || path.IsAbs(name) || strings.HasPrefix(name, "..") {
 		return errors.New("the bundle names no file to run")
 	}
-	if info, err := i.root.Stat(name); err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("the bundle has no file %q, which it runs", line(name, 100))
-	}
-	return nil
+	return i.isFile(name)
 }
 
-func (i *importer) node(s start, command word, args []word) (start, string, error) {
+// interpreted returns how a command of Node or Python is run: its file or module by Orla's program for the language, or else the
+// command as it is, with its options.
+func (i *importer) interpreted(by string, s start, command word, args []word) (start, string, error) {
 	if len(args) > 0 {
 		if below, ok := args[0].below(); ok {
 			s.file, s.args = path.Clean(below), args[1:]
-			return s, nodeFile, i.file(s.file)
+			return s, by, i.file(s.file)
 		}
-	}
-	s.command, s.args = command, args // with options of node
-	return s, shellFile, nil
-}
-
-func (i *importer) python(s start, command word, args []word) (start, string, error) {
-	if len(args) > 0 {
-		if below, ok := args[0].below(); ok {
-			s.file, s.args = path.Clean(below), args[1:]
-			return s, pythonFile, i.file(s.file)
-		}
-		if flag, _ := args[0].plain(); flag == "-m" && len(args) > 1 {
+		if flag, _ := args[0].plain(); by == pythonFile && flag == "-m" && len(args) > 1 {
 			if module, ok := args[1].plain(); ok && moduleName().MatchString(module) {
 				s.module, s.args = module, args[2:]
-				return s, pythonFile, nil
+				return s, by, nil
 			}
 		}
 	}
-	s.command, s.args = command, args // with options of Python
+	s.command, s.args = command, args
 	return s, shellFile, nil
 }
 
 // uv reads the arguments of uv run and uvx: what they run, and from which package.
 func (i *importer) uv(s start, program string, args []word) (start, error) {
 	var words []string
-	for n, a := range args {
+	for _, a := range args {
 		text, ok := a.plain()
 		if below, is := a.below(); !ok && is {
 			text, ok = path.Clean(below), true
@@ -326,8 +298,7 @@ func (i *importer) uv(s start, program string, args []word) (start, error) {
 			text, ok = a[0].text+".", true
 		}
 		if !ok {
-			s.args = args[n:] // those of the server itself
-			break
+			break // an argument of the server itself
 		}
 		words = append(words, text)
 	}
@@ -336,11 +307,11 @@ func (i *importer) uv(s start, program string, args []word) (start, error) {
 	}
 	from := ""
 	n := 0
-	if program == "uv" {
+	switch {
+	case program == "uv" && words[0] == "tool":
+		n = 2
+	case program == "uv":
 		n = 1
-		if words[0] == "tool" {
-			n = 2
-		}
 	}
 	for ; n < len(words) && strings.HasPrefix(words[n], "-"); n++ {
 		switch flag, value, has := strings.Cut(words[n], "="); flag {
@@ -362,12 +333,7 @@ func (i *importer) uv(s start, program string, args []word) (start, error) {
 	if n >= len(words) {
 		return s, errors.New("the bundle runs uv without a program")
 	}
-	if s.args == nil {
-		s.args = args[n+1:]
-	} else {
-		rest := args[n+1 : len(args)-len(s.args)]
-		s.args = slices.Concat(rest, s.args)
-	}
+	s.args = args[n+1:]
 	return i.uvTarget(s, words[n], from)
 }
 
@@ -378,15 +344,13 @@ func (i *importer) uvTarget(s start, target, from string) (start, error) {
 		return s, i.file(s.file)
 	}
 	if target == "python" || strings.HasPrefix(target, "python3") {
-		s, by, err := i.python(s, nil, s.args)
+		s, by, err := i.interpreted(pythonFile, s, nil, s.args)
 		if err == nil && by != pythonFile {
 			err = errors.New("the bundle runs Python with options that Orla does not know")
 		}
 		return s, err
 	}
-	if from == "" {
-		from = target
-	}
+	from = cmp.Or(from, target)
 	name, version, _ := strings.Cut(strings.Replace(from, "@", "==", 1), "==")
 	name, _, _ = strings.Cut(name, "[")
 	if !pypiName().MatchString(name) {
@@ -424,12 +388,9 @@ func (i *importer) about() about {
 		return plain
 	}
 	a := about{
-		name: i.made.Name, version: i.made.Version, description: line(m.Description, 1000),
+		name: i.made.Name, version: i.made.Version, description: cmp.Or(line(m.Description, 1000), line(m.DisplayName+" "+m.Name, 200)),
 		author: line(text(m.Author, "name"), 200), license: line(m.License, 100), repository: webURL(text(m.Repository, "url")), homepage: webURL(m.Homepage),
 		permissions: []string{"network"}, more: "an MCP bundle, " + line(m.Name, 200) + ".",
-	}
-	if a.description == "" {
-		a.description = line(m.DisplayName+" "+m.Name, 200)
 	}
 	for _, k := range m.Keywords {
 		if k = line(k, 50); k != "" && len(a.keywords) < 20 {
@@ -452,49 +413,45 @@ var runtimeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // variables adds the environment of the server.
 func (i *importer) variables(env map[string]registry.Text, s *start) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		switch ignore, err := checkVariable(name); {
-		case err != nil:
+		ignore, err := checkVariable(name)
+		if err != nil {
 			return err
-		case ignore:
+		}
+		if ignore {
 			continue
 		}
 		words, err := i.expand(string(env[name]), true)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case len(words) == 0:
+		}
+		if len(words) == 0 {
 			continue
 		}
-		if value, secret, err := i.revealed(words[0]); err != nil {
-			return err
-		} else if secret {
-			i.made.Secrets[name] = value
-			i.secrets = append(i.secrets, name)
+		w := words[0]
+		if !slices.ContainsFunc(w, func(p part) bool { return p.env != "" }) {
+			s.env = append(s.env, variable{name, w})
 			continue
 		}
-		s.env = append(s.env, variable{name, words[0]})
+		if i.made.Secrets[name], err = i.revealed(w); err != nil {
+			return err
+		}
+		i.secrets = append(i.secrets, name)
 	}
 	return nil
 }
 
 // revealed returns the text of a word with secrets in it.
-func (i *importer) revealed(w word) (text string, secret bool, err error) {
-	for _, p := range w {
-		secret = secret || p.env != ""
-	}
-	if !secret {
-		return "", false, nil
-	}
-	var all bytes.Buffer
+func (i *importer) revealed(w word) (string, error) {
+	var text strings.Builder
 	for _, p := range w {
 		switch {
 		case p.dir:
-			return "", true, errors.New("the bundle has a variable with a secret and a path")
+			return "", errors.New("the bundle has a variable with a secret and a path")
 		case p.env != "":
-			all.WriteString(i.asker.answers[strings.TrimPrefix(p.text, "user_config.")])
+			text.WriteString(i.asker.answers[strings.TrimPrefix(p.text, "user_config.")])
 		default:
-			all.WriteString(p.text)
+			text.WriteString(p.text)
 		}
 	}
-	return all.String(), true, nil
+	return text.String(), nil
 }

@@ -180,7 +180,7 @@ func (o *tarOut) Close() error { return errors.Join(o.tar.Close(), o.zip.Close()
 
 type zipOut struct{ *zip.Writer }
 
-func (o *zipOut) write(name string, mode fs.FileMode, content []byte) error {
+func (o *zipOut) file(name string, mode fs.FileMode, content []byte) error {
 	h := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: packedAt}
 	h.SetMode(mode)
 	f, err := o.CreateHeader(h)
@@ -191,12 +191,8 @@ func (o *zipOut) write(name string, mode fs.FileMode, content []byte) error {
 	return err
 }
 
-func (o *zipOut) file(name string, mode fs.FileMode, content []byte) error {
-	return o.write(name, mode, content)
-}
-
 func (o *zipOut) link(name, target string) error {
-	return o.write(name, fs.ModeSymlink|0o777, []byte(target))
+	return o.file(name, fs.ModeSymlink|0o777, []byte(target))
 }
 
 // bundleOf returns the manifest.json of a package.
