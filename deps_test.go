@@ -250,15 +250,16 @@ var imports = map[string][]string{
 
 	// The command line. It asks a running Orla, or looks at files itself.
 	"internal/app/cli/author": {
-		"internal/app/exit", "internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/call/callid", "internal/app/clientconf", "internal/service/contract", "internal/app/doctor", "internal/call/fault",
+		"internal/app/cli/usage", "internal/app/exit", "internal/app/terminal", "internal/app/config", "internal/app/discovery", "internal/call/callid", "internal/app/clientconf", "internal/service/contract", "internal/app/doctor", "internal/call/fault",
 		"internal/deps/versions", "internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
-	"internal/app/cli/running": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/call/fault", "internal/file/yamldoc", "manifest"},                                                    // the Orla that a command asks
-	"internal/app/cli/approve": {"manifest", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
-	"internal/app/cli/logins":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
-	"internal/app/cli/pinned":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
+	"internal/app/cli/usage":   {"internal/app/exit"},                                                                                                                                                                                                                   // the words of command lines, and how they are completed
+	"internal/app/cli/running": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/call/fault", "internal/file/yamldoc", "manifest"},                                                                              // the Orla that a command asks
+	"internal/app/cli/approve": {"internal/app/cli/usage", "manifest", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
+	"internal/app/cli/logins":  {"internal/app/cli/usage", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
+	"internal/app/cli/pinned":  {"internal/app/cli/usage", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
 	"internal/app/cli/packaged": {
-		"internal/app/cli/running", "internal/deps/versions", "internal/file/regularfile", "internal/file/yamldoc",
+		"internal/app/cli/usage", "internal/app/cli/running", "internal/deps/versions", "internal/file/regularfile", "internal/file/yamldoc",
 		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version", "internal/app/wiring",
 		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/keys", "manifest/toolfile",
 	},
@@ -267,6 +268,7 @@ var imports = map[string][]string{
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
 	"internal/app/cli/top":        {"internal/app/cli/running", "internal/app/config", "internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
+		"internal/app/cli/usage",
 		"internal/deps/versions", "internal/deps/printed",
 		"internal/app/cli/running", "internal/app/cli/upgrading", "internal/app/upgrade", "internal/cluster/crd",
 		"internal/app/cli/statuspage", "internal/file/wholefile", "internal/file/regularfile",
@@ -314,7 +316,7 @@ var owners = map[string][]string{
 	"github.com/prometheus/client_golang":      {"internal/observe/telemetry"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"internal/mcp/schema"},
 	"github.com/segmentio/encoding":            {"internal/mcp/rawjson"},
-	"github.com/spf13/cobra":                   {"internal/app/cli/running", "internal/app/cli/packaged", "internal/app/cli/upgrading", "internal/app/cli", "internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned"},
+	"github.com/spf13/cobra":                   {"internal/app/cli/usage", "internal/app/cli/running", "internal/app/cli/packaged", "internal/app/cli/upgrading", "internal/app/cli", "internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/pinned"},
 	"github.com/spf13/pflag":                   {"internal/app/config", "internal/app/cli"},
 	"github.com/thejerf/suture/v4":             {"supervisor", "supervisor/services", "internal/app/daemon"},
 	"github.com/yosida95/uritemplate/v3":       {"internal/mcp/urimatch"}, // what the SDK matches templates with

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/cli/running"
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -31,12 +32,7 @@ func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"A caller is the name of a token, oauth: and the subject of an access token, or stdio,\n" +
 			"cli or anonymous.",
 		Example: "  orla can ci deploy\n  orla can ann fetch --group staff\n  orla can ci deploy --agent release-bot --json",
-		Args: func(_ *cobra.Command, words []string) error {
-			if len(words) != 2 {
-				return errors.New("wants a caller and the name of a tool")
-			}
-			return nil
-		},
+		Args:    usage.Words(2, "wants a caller and the name of a tool"),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			cfg, l, err := flags.LoadTools(cmd.Flags())
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/orla-project/orla/internal/app/cli/author"
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -28,7 +28,7 @@ func newDev(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"started again when you save a change. Everything else is as with orla serve: the\n" +
 			"client's session stays open.",
 		Example: "  orla dev tools/notes\n  orla dev tools/hello.sh --port 9000\n  orla dev tools/notes --stdio",
-		Args:    author.One("the path of a tool"),
+		Args:    usage.One("the path of a tool"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l := flags.Loader(cmd.Flags())
 			path, err := packageOf(args[0])

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/cli/running"
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -39,26 +40,15 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"with approvals.same_user, since an agent with a shell is that user too.",
 		Example: "  orla approvals list --watch\n  orla approvals show ap-x2\n  sudo orla approvals approve ap-x2\n  orla approvals deny ap-x2 --reason 'not on a Friday'",
 	}
-	cmd.AddCommand(
-		c.list(), c.show(), c.approve(), c.deny(), c.extend(),
-	)
+	cmd.AddCommand(c.list(), c.show(), c.approve(), c.deny(), c.extend())
 	return cmd
 }
 
-const (
-	// timeout bounds what only asks.
-	timeout = 10 * time.Second
-	// completionTimeout bounds a completion.
-	completionTimeout = 400 * time.Millisecond
-)
+// timeout bounds what only asks.
+const timeout = 10 * time.Second
 
-// oneApproval is for cobra.Command.Args.
-func oneApproval(_ *cobra.Command, words []string) error {
-	if len(words) != 1 {
-		return errors.New("wants the id of an approval, or its beginning; orla approvals list shows them")
-	}
-	return nil
-}
+// oneApproval requires the id of an approval.
+var oneApproval = usage.Words(1, "wants the id of an approval, or its beginning; orla approvals list shows them")
 
 func (c *commands) list() *cobra.Command {
 	var all, watch, asJSON bool
@@ -304,25 +294,15 @@ func withSudo(cmd *cobra.Command, client *control.Client, err error) error {
 
 // complete completes the id of a record in a phase; "" for any.
 func (c *commands) complete(phase string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		cmd.SetContext(ctx)
+	return usage.Complete(1, func(cmd *cobra.Command, _ []string) (ids []string) {
 		client, err := running.Any(c.flags, cmd)
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
-		list, err := client.Approvals(ctx, control.ApprovalQuery{Phase: phase})
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var ids []string
+		list, _ := client.Approvals(cmd.Context(), control.ApprovalQuery{Phase: phase}) // none if it cannot be asked
 		for _, a := range list {
 			ids = append(ids, a.ID+"\t"+terminal.Printable(a.Tool+" by "+a.Caller))
 		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
-	}
+		return ids
+	})
 }

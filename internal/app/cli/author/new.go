@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/doctor"
@@ -49,7 +50,7 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"call, or with --capsule a folder for one that keeps running. It is made in the tools\n" +
 			"folder, unless --dir names another. Existing files are never overwritten.",
 		Example: "  orla new report --lang python\n  orla new notes --lang node --capsule\n  orla new search --lang go --dir ~/.orla/tools",
-		Args:    One("the name of the new tool"),
+		Args:    usage.One("the name of the new tool"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := flags.Load(cmd.Flags())
 			if err != nil {

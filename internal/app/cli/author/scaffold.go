@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -37,7 +38,7 @@ func newScaffold(std terminal.Streams) *cobra.Command {
 			"answers. It builds and passes its tests without downloads, and Orla serves it when it\n" +
 			"is in the tools folder. Existing files are never overwritten.",
 		Example: "  orla wasm scaffold greet --lang go\n  orla wasm scaffold greet --lang rust --dir ~/src",
-		Args:    One("the name of the new tool"),
+		Args:    usage.One("the name of the new tool"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			p.name = args[0]

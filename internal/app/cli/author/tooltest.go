@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -73,7 +74,7 @@ A fixture is a file NAME.json:
 All of it may be left out: an empty object calls the module without arguments, and
 expects the status ok.`,
 		Example: "  orla wasm test greet.wasm\n  orla wasm test greet.wasm --fixtures more --json\n  orla wasm test build/greet.wasm --wasi --fuel 50000 --max-memory 16MiB",
-		Args:    One("the path of a module"),
+		Args:    usage.One("the path of a module"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, _, err := flags.Load(cmd.Flags())
 			if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/cli/running"
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
@@ -84,7 +85,7 @@ func (c command) login() *cobra.Command {
 			}
 			return c.notify(ctx, cfg, l, t.Name)
 		},
-		ValidArgsFunction: c.complete,
+		ValidArgsFunction: usage.Complete(1, c.servers),
 	}
 	cmd.Flags().BoolVar(&g.noBrowser, "no-browser", false, "print the address and open no browser")
 	cmd.Flags().StringVar(&g.clientID, "client-id", "", "`ID` of a client that is registered at the issuer (default: clientID of spec.auth)")
@@ -103,12 +104,7 @@ func (c command) logout() *cobra.Command {
 		Long: "Remove the tokens of a remote McpServer from state_dir, and ask the issuer to revoke\n" +
 			"them. A running Orla stops using them at its next call.",
 		Example: "  orla logout github",
-		Args: func(_ *cobra.Command, words []string) error {
-			if len(words) != 1 {
-				return errors.New("wants the name of a remote McpServer; orla login lists them")
-			}
-			return nil
-		},
+		Args:    usage.Words(1, "wants the name of a remote McpServer; orla login lists them"),
 		RunE: func(cmd *cobra.Command, words []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
@@ -137,7 +133,7 @@ func (c command) logout() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: c.complete,
+		ValidArgsFunction: usage.Complete(1, c.servers),
 	}
 }
 
@@ -339,20 +335,16 @@ func (c command) notify(ctx context.Context, cfg *config.Loaded, l *config.Loade
 	return nil
 }
 
-// complete completes the names of servers.
-func (c command) complete(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(words) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
+// servers lists the servers that take a login.
+func (c command) servers(cmd *cobra.Command, _ []string) (names []string) {
 	cfg, l, err := c.flags.LoadTools(cmd.Flags())
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
-	var names []string
 	for _, t := range discovery.Find(cfg, l.Home).Tools {
 		if wiring.TakesLogin(t) {
 			names = append(names, t.Name)
 		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/file/yamldoc"
@@ -215,13 +216,8 @@ func (c command) printInfo(a about, asJSON bool) error {
 	return c.print(text.String())
 }
 
-// oneName refuses any other number of arguments.
-func oneName(_ *cobra.Command, words []string) error {
-	if len(words) != 1 {
-		return errors.New("wants the name of a package; orla list lists those that are installed")
-	}
-	return nil
-}
+// oneName requires the name of a package.
+var oneName = usage.Words(1, "wants the name of a package; orla list lists those that are installed")
 
 func (c command) uninstall() *cobra.Command {
 	var global, asJSON bool
@@ -257,8 +253,8 @@ func (c command) use() *cobra.Command {
 		Short:   "Choose which installed version of a package serves",
 		Long:    "Choose which installed version of a package serves. Without a choice it is the highest one.",
 		Example: "  orla use fetch@1.2.0",
-		Args: func(cmd *cobra.Command, words []string) error {
-			if err := oneName(cmd, words); err != nil || !strings.Contains(words[0], "@") {
+		Args: func(_ *cobra.Command, words []string) error {
+			if len(words) != 1 || !strings.Contains(words[0], "@") {
 				return errors.New("wants NAME@VERSION; orla list lists what is installed")
 			}
 			return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/cli/running"
+	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -141,13 +142,8 @@ func newDiff(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-// oneName refuses any other number of arguments.
-func oneName(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return errors.New("wants the name of a server, or of one of its tools or prompts")
-	}
-	return nil
-}
+// oneName requires a name.
+var oneName = usage.Words(1, "wants the name of a server, or of one of its tools or prompts")
 
 func printDiff(out io.Writer, name string, p *control.PinnedProvider) error {
 	var text strings.Builder
