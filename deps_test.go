@@ -257,7 +257,7 @@ var imports = map[string][]string{
 	"internal/app/cli/running": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/call/fault", "internal/file/yamldoc", "manifest"},                                                                              // the Orla that a command asks
 	"internal/app/cli/approve": {"internal/app/cli/usage", "manifest", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/logins":  {"internal/app/cli/usage", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
-	"internal/app/cli/pinned":  {"internal/app/cli/usage", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
+	"internal/app/cli/pinned":  {"internal/app/doctor", "internal/app/cli/usage", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
 	"internal/app/cli/packaged": {
 		"internal/app/cli/usage", "internal/app/cli/running", "internal/deps/versions", "internal/file/regularfile", "internal/file/yamldoc",
 		"internal/app/doctor", "internal/deps", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/version", "internal/app/wiring",

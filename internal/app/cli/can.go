@@ -12,7 +12,6 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/daemon"
-	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
@@ -67,9 +66,9 @@ func isKnown(cfg *config.Loaded, name string) bool {
 }
 
 func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) error {
-	var denied error // printed already
+	var denied error
 	if said.Verdict != manifest.Allow {
-		denied = &exit.Error{Code: exit.Failed, Err: errors.New("")}
+		denied = errors.New("") // printed already
 	}
 	if asJSON {
 		return errors.Join(terminal.WriteJSON(std.Out, said), denied)
@@ -84,7 +83,7 @@ func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) 
 	}
 	fmt.Fprintf(&text, "\n  what a call does: %s\n", strings.Join(said.Classes, ", "))
 	for _, p := range said.Problems {
-		text.WriteString("  " + p.Err.Error() + "\n")
+		fmt.Fprintf(&text, "  %v\n", p.Err)
 	}
 	for _, s := range said.Steps {
 		verdict := string(s.Verdict)
@@ -96,8 +95,5 @@ func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) 
 		}
 		fmt.Fprintf(&text, "  %s: %s\n", s.Rule, verdict)
 	}
-	if _, err := fmt.Fprint(std.Out, terminal.PrintableLines(text.String())); err != nil {
-		return err
-	}
-	return denied
+	return errors.Join(terminal.WriteLines(std.Out, text.String()), denied)
 }

@@ -27,11 +27,7 @@ func newConsole(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"and calls, and can start, stop, restart and call them. console: off in orla.yaml removes it.",
 		Example: "  orla console\n  orla console --no-browser",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := running.Any(flags, cmd)
-			if err != nil {
-				return err
-			}
+		RunE: running.Show(flags, func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			link, err := client.ConsoleLink(cmd.Context())
 			if err != nil {
 				return running.Explain(err)
@@ -46,7 +42,7 @@ func newConsole(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			}
 			_, err = fmt.Fprintln(std.Err, "a browser was asked to open it; if it does not, open it yourself within a minute")
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "only print the link")
 	return cmd

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -21,13 +19,10 @@ import (
 
 // logFlags are the flags of `orla logs` and `orla events`.
 type logFlags struct {
-	follow bool
-	last   int
-	since  string
-	json   bool
-	level  string
-	stream string
-	grep   string
+	control.Query
+	last  int
+	since string
+	json  bool
 }
 
 // newLogs shows what a running Orla logged last.
@@ -45,21 +40,21 @@ func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes mail --grep timeout\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
 		ValidArgsFunction: completeManifests(flags, 0, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return showLines(cmd, flags, args, f, control.Query{Follow: f.follow}, std)
+			return showLines(cmd, flags, args, f, std)
 		},
 	}
 	const usual = 100 // without --since, which shows all lines since then
 	f.add(cmd, usual)
-	cmd.Flags().StringVar(&f.level, "level", "", "lines of this `LEVEL` and above: info, warn, error or fatal")
-	cmd.Flags().StringVar(&f.grep, "grep", "", "lines with this `TEXT`, in upper or lower case, in the message, the tool, or key=value")
-	cmd.Flags().StringVar(&f.stream, "stream", "", "what tools printed to this `STREAM` only: stderr")
-	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on with new lines until interrupted")
+	cmd.Flags().StringVar(&f.Level, "level", "", "lines of this `LEVEL` and above: info, warn, error or fatal")
+	cmd.Flags().StringVar(&f.Grep, "grep", "", "lines with this `TEXT`, in upper or lower case, in the message, the tool, or key=value")
+	cmd.Flags().StringVar(&f.Stream, "stream", "", "what tools printed to this `STREAM` only: stderr")
+	cmd.Flags().BoolVarP(&f.Follow, "follow", "f", false, "go on with new lines until interrupted")
 	return cmd
 }
 
 // newEvents shows what happens in a running Orla.
 func newEvents(flags *config.Flags, std terminal.Streams) *cobra.Command {
-	var f logFlags
+	f := logFlags{Query: control.Query{Follow: true, Events: control.Events()}}
 	cmd := &cobra.Command{
 		Use:   "events [NAME...]",
 		Short: "Show what happens in a running Orla, as it happens",
@@ -69,7 +64,7 @@ func newEvents(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Example:           "  orla events\n  orla events notes --since 1h\n  orla events --json | jq -r 'select(.msg == \"call\") | .tool'",
 		ValidArgsFunction: completeManifests(flags, 0, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return showLines(cmd, flags, args, f, control.Query{Follow: true, Events: control.Events()}, std)
+			return showLines(cmd, flags, args, f, std)
 		},
 	}
 	f.add(cmd, 0)
@@ -86,7 +81,8 @@ func (f *logFlags) add(cmd *cobra.Command, usual int) {
 }
 
 // showLines prints lines of the log.
-func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFlags, q control.Query, std terminal.Streams) error {
+func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFlags, std terminal.Streams) error {
+	q := f.Query
 	if f.since != "" && !cmd.Flags().Changed("lines") {
 		f.last = all
 	}
@@ -102,7 +98,7 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 	if q.Since, err = terminal.ParseSince(f.since, time.Now()); err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	if q.Level, q.Stream, q.Grep = f.level, f.stream, f.grep; q.Level != "" && !slices.Contains(control.Levels(), q.Level) {
+	if q.Level != "" && !slices.Contains(control.Levels(), q.Level) {
 		return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("--level %s: wants one of %s", q.Level, strings.Join(control.Levels(), ", "))}
 	}
 	if q.Stream != "" && q.Stream != "stdout" && q.Stream != "stderr" {
@@ -113,30 +109,19 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 	if err != nil {
 		return err
 	}
-	write := writeRaw
-	if !f.json {
-		write = (&lineWriter{colours: terminal.Colourful(std.Out), onlySome: q.Level != "" || q.Grep != "" || len(q.Events) > 0}).write
-	}
-	err = pour(cmd.Context(), client, q, func(line []byte) error { return write(std.Out, line) })
-	return running.NearName(cmd.Context(), client, names, err)
-}
-
-// pour passes on lines as they come, until Orla ends.
-func pour(ctx context.Context, client *control.Client, q control.Query, write func([]byte) error) error {
-	for line, err := range client.Logs(ctx, q) {
+	people := &lineWriter{colours: terminal.Colourful(std.Out), onlySome: q.Level != "" || q.Grep != "" || len(q.Events) > 0}
+	for line, err := range client.Logs(cmd.Context(), q) {
 		if err != nil {
-			return running.Explain(err)
+			return running.NearName(cmd.Context(), client, names, running.Explain(err))
 		}
-		if err := write(line); err != nil {
+		if !f.json {
+			line = []byte(people.text(line))
+		}
+		if _, err := std.Out.Write(append(line, '\n')); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func writeRaw(w io.Writer, line []byte) error {
-	_, err := w.Write(append(line, '\n'))
-	return err
 }
 
 // lineWriter writes lines of the JSON log for people: time, level, tool,
@@ -152,23 +137,17 @@ var levelWords = map[string]struct{ word, colour string }{
 	"debug": {"DBG", terminal.Faint}, "info": {"INF", terminal.Green}, "warn": {"WRN", terminal.Yellow}, "error": {"ERR", terminal.Red}, "fatal": {"FTL", terminal.Red},
 }
 
-func (l *lineWriter) write(w io.Writer, line []byte) error {
-	text, err := l.readable(line)
-	if err != nil { // it is no line of ours
-		text = terminal.Printable(string(line))
+// text returns a line of the log for people.
+func (l *lineWriter) text(line []byte) string {
+	list, err := members(line)
+	if err != nil { // it is not a line of ours
+		return terminal.Printable(string(line))
 	}
-	_, err = fmt.Fprintln(w, text)
-	return err
+	return l.readable(list)
 }
 
 // readableLine returns a line of the log as one line for people.
-func readableLine(line []byte) string {
-	text, err := (&lineWriter{}).readable(line)
-	if err != nil {
-		text = terminal.Printable(string(line))
-	}
-	return terminal.OneLine(text)
-}
+func readableLine(line []byte) string { return terminal.OneLine((&lineWriter{}).text(line)) }
 
 // pair is one member of a JSON object.
 type pair struct {
@@ -198,11 +177,7 @@ func members(object []byte) ([]pair, error) {
 	return list, nil
 }
 
-func (l *lineWriter) readable(line []byte) (string, error) {
-	list, err := members(line)
-	if err != nil {
-		return "", err
-	}
+func (l *lineWriter) readable(list []pair) string {
 	first := map[string]string{} // what stands before the rest
 	for _, p := range list {
 		switch p.key {
@@ -216,7 +191,7 @@ func (l *lineWriter) readable(line []byte) (string, error) {
 	}
 	at = l.paint(terminal.Faint, terminal.Printable(at))
 	if text, ok := first["text"]; ok && first["msg"] == "stderr" {
-		return at + " " + terminal.Labelled(first["tool"], text), nil
+		return at + " " + terminal.Labelled(first["tool"], text)
 	}
 	level, known := levelWords[first["level"]]
 	if !known {
@@ -243,7 +218,7 @@ func (l *lineWriter) readable(line []byte) (string, error) {
 		}
 		parts = append(parts, l.paint(terminal.Faint, terminal.Printable(p.key)+"=")+quoted(value))
 	}
-	return strings.Join(parts, " ") + below, nil
+	return strings.Join(parts, " ") + below
 }
 
 func (l *lineWriter) paint(colour, text string) string {

@@ -13,7 +13,6 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
-	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
@@ -46,35 +45,23 @@ func operateCommand(flags *config.Flags, std terminal.Streams, action control.Ac
 			return nil
 		},
 		ValidArgsFunction: completeManifests(flags, 0, func(t control.ToolStatus) bool { return t.State != "" }),
-		RunE: func(cmd *cobra.Command, names []string) error {
-			client, err := running.Here(flags, cmd)
-			if err != nil {
-				return err
-			}
+		RunE: running.Change(flags, func(cmd *cobra.Command, client *control.Client, names []string) error {
 			if all {
-				if names, err = capsulesOf(cmd.Context(), client); err != nil {
+				status, err := client.Status(cmd.Context())
+				if err != nil {
 					return running.Explain(err)
+				}
+				for _, t := range status.Tools {
+					if t.State != "" {
+						names = append(names, t.Name)
+					}
 				}
 			}
 			return operateAll(cmd.Context(), client, action, names, std.Out)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every capsule")
 	return cmd
-}
-
-func capsulesOf(ctx context.Context, client *control.Client) ([]string, error) {
-	status, err := client.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, t := range status.Tools {
-		if t.State != "" {
-			names = append(names, t.Name)
-		}
-	}
-	return names, nil
 }
 
 // operateAll applies an action to capsules, in parallel, and prints the state of each afterwards. A failure
@@ -106,11 +93,8 @@ func operateAll(ctx context.Context, client *control.Client, action control.Acti
 		}
 	}
 	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	switch len(failed) {
-	case 0:
-		return nil
-	case 1:
+	if len(failed) == 1 {
 		return running.NearName(ctx, client, names, running.Explain(failed[0]))
 	}
-	return &exit.Error{Code: exit.Failed, Err: errors.Join(failed...)}
+	return errors.Join(failed...)
 }

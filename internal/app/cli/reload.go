@@ -26,11 +26,7 @@ func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"faults changes nothing, and the exit code is 4. SIGHUP does the same.",
 		Example: "  orla reload\n  orla reload --json",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := running.Here(flags, cmd)
-			if err != nil {
-				return err
-			}
+		RunE: running.Change(flags, func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			diff, err := client.Reload(cmd.Context(), asked)
 			if err != nil {
 				return running.Explain(err)
@@ -40,7 +36,7 @@ func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			}
 			discovery.PrintReported(std.Err, diff.Problems)
 			return printReload(std.Out, diff)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&asked.AcceptNoRules, "accept-no-rules", false, "rules that are gone are to be gone: deny calls for that no more")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,20 +31,14 @@ func newStatus(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Example:           "  orla status\n  orla status notes\n  orla status --watch\n  orla status --json | jq '.tools[] | select(.state == \"CRASHED\")'",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeManifests(flags, 1, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := running.Any(flags, cmd)
-			if err != nil {
-				return err
-			}
-			v := view{client: client, asJSON: asJSON, out: std.Out, colours: terminal.Colourful(std.Out), width: terminal.Width(std.Out)}
-			if len(args) == 1 {
-				v.name = args[0]
-			}
+		RunE: running.Show(flags, func(cmd *cobra.Command, client *control.Client, args []string) error {
+			style := statuspage.Style{Width: terminal.Width(std.Out), Colours: terminal.Colourful(std.Out)}
+			v := view{client: client, name: strings.Join(args, ""), asJSON: asJSON, out: std.Out, style: style}
 			if watch {
 				return v.watch(cmd.Context())
 			}
 			return v.show(cmd.Context())
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again every two seconds")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
@@ -52,12 +47,11 @@ func newStatus(flags *config.Flags, std terminal.Streams) *cobra.Command {
 
 // view shows the status of one Orla, or of one of its tools.
 type view struct {
-	client  *control.Client
-	name    string // of the one tool; "" for all
-	asJSON  bool
-	out     io.Writer
-	colours bool
-	width   int
+	client *control.Client
+	name   string // of the one tool; "" for all
+	asJSON bool
+	out    io.Writer
+	style  statuspage.Style
 }
 
 // statusTimeout bounds a request for the status.
@@ -76,7 +70,6 @@ func (v *view) show(ctx context.Context) error {
 func (v *view) text(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	style := statuspage.Style{Width: v.width, Colours: v.colours}
 	var shown any
 	var page string
 	if v.name != "" {
@@ -84,15 +77,13 @@ func (v *view) text(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		shown = tool
-		page = statuspage.Tool(tool, style)
+		shown, page = tool, statuspage.Tool(tool, v.style)
 	} else {
 		status, err := v.client.Status(ctx)
 		if err != nil {
 			return nil, err
 		}
-		shown = status
-		page = statuspage.Status(status, style)
+		shown, page = status, statuspage.Status(status, v.style)
 	}
 	if !v.asJSON {
 		return []byte(page), nil

@@ -92,11 +92,21 @@ func isASCII(text []byte) bool {
 func FirstLine(text string) string {
 	const most = 72
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	line = Printable(strings.ReplaceAll(line, "\t", " "))
-	if runes := []rune(line); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+	return Cut(Printable(strings.ReplaceAll(line, "\t", " ")), most)
+}
+
+// WriteLines writes text that has lines of its own, escaped as PrintableLines does.
+func WriteLines(w io.Writer, text string) error {
+	_, err := io.WriteString(w, PrintableLines(text))
+	return err
+}
+
+// Cut returns as much of a text as width characters have room for.
+func Cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
 	}
-	return line
+	return string([]rune(text)[:max(width-1, 0)]) + "…"
 }
 
 // WriteJSON writes v as indented JSON, escaped where w is a terminal.

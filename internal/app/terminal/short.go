@@ -90,3 +90,11 @@ func ShortCPU(seconds float64) string {
 	}
 	return ShortAge(time.Duration(seconds * float64(time.Second)))
 }
+
+// Moment is a time, and how long ago that is; "" for none.
+func Moment(at, now time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Local().Format(time.DateTime) + ", " + ShortAge(now.Sub(at)) + " ago"
+}

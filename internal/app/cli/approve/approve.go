@@ -102,11 +102,7 @@ func (c *commands) show() *cobra.Command {
 		Example:           "  orla approvals show ap-x2\n  orla approvals show ap-x2 --json | jq .arguments",
 		Args:              oneApproval,
 		ValidArgsFunction: c.complete(""),
-		RunE: func(cmd *cobra.Command, words []string) error {
-			client, err := running.Any(c.flags, cmd)
-			if err != nil {
-				return err
-			}
+		RunE: running.Show(c.flags, func(cmd *cobra.Command, client *control.Client, words []string) error {
 			a, err := c.find(cmd.Context(), client, words[0])
 			if err != nil {
 				return err
@@ -118,7 +114,7 @@ func (c *commands) show() *cobra.Command {
 			p.approval(a)
 			_, err = fmt.Fprint(c.std.Out, p.text.String())
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
 	return cmd

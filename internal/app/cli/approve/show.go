@@ -106,28 +106,7 @@ type page struct {
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
 
-// moment returns a time, and how long ago that is; "" for none.
-func (p *page) moment(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-	return at.Local().Format(time.DateTime) + ", " + terminal.ShortAge(p.now.Sub(at)) + " ago"
-}
-
-// The colours of differences.
-const (
-	red        = "\x1b[31m"
-	green      = "\x1b[32m"
-	yellow     = "\x1b[33m"
-	uncoloured = "\x1b[0m"
-)
-
-func (p *page) paint(colour, text string) string {
-	if !p.colours {
-		return text
-	}
-	return colour + text + uncoloured
-}
+func (p *page) paint(colour, text string) string { return terminal.Paint(p.colours, colour, text) }
 
 // phaseOf is the phase of a record for people, to whom a call that ran is not one that may run.
 func phaseOf(a *control.Approval) string {
@@ -195,15 +174,15 @@ func (p *page) approval(a *control.Approval) {
 	fact("rule", terminal.Printable(a.Rule))
 	fact("why", terminal.Printable(a.Why))
 	fact("may decide", terminal.Printable(strings.Join(a.Approvers, ", ")))
-	fact("asked", p.moment(a.Created))
+	fact("asked", terminal.Moment(a.Created, p.now))
 	if u := until(a, p.now); u != "-" {
 		fact("until", a.Expires.Local().Format(time.DateTime)+", in "+u)
 	}
 	if a.By != "" {
-		fact("decided", p.moment(a.Decided)+", by "+terminal.Printable(a.By))
+		fact("decided", terminal.Moment(a.Decided, p.now)+", by "+terminal.Printable(a.By))
 	}
 	fact("reason", terminal.Printable(a.Reason))
-	fact("went on", p.moment(a.Used))
+	fact("went on", terminal.Moment(a.Used, p.now))
 	p.printf("  arguments, %s:\n%s", terminal.Count(a.Size, "byte"), indentedJSON(a.Arguments, "    "))
 	if a.Input != nil {
 		p.printf("  input that the client adds:\n%s", indentedJSON(a.Input, "    "))
@@ -212,9 +191,9 @@ func (p *page) approval(a *control.Approval) {
 		p.printf("  no call of this tool by this caller was approved before\n")
 		return
 	}
-	p.printf("  against the last approved call, %s, by %s, %s:\n", terminal.Printable(a.Last.ID), terminal.Printable(a.Last.By), p.moment(a.Last.Decided))
+	p.printf("  against the last approved call, %s, by %s, %s:\n", terminal.Printable(a.Last.ID), terminal.Printable(a.Last.By), terminal.Moment(a.Last.Decided, p.now))
 	if a.Last.Defined != a.Defined {
-		p.printf("    %s\n", p.paint(yellow, "the tool has another description, other schemas or other hints than then"))
+		p.printf("    %s\n", p.paint(terminal.Yellow, "the tool has another description, other schemas or other hints than then"))
 	}
 	if len(a.Last.Changes) == 0 {
 		p.printf("    the arguments are the same\n")
@@ -223,11 +202,11 @@ func (p *page) approval(a *control.Approval) {
 		path := terminal.Printable(cmp.Or(c.Path, "all arguments"))
 		switch {
 		case c.Was == nil:
-			p.printf("    %s\n", p.paint(green, "+ "+path+": "+terminal.Printable(string(c.Is))))
+			p.printf("    %s\n", p.paint(terminal.Green, "+ "+path+": "+terminal.Printable(string(c.Is))))
 		case c.Is == nil:
-			p.printf("    %s\n", p.paint(red, "- "+path+": "+terminal.Printable(string(c.Was))))
+			p.printf("    %s\n", p.paint(terminal.Red, "- "+path+": "+terminal.Printable(string(c.Was))))
 		default:
-			p.printf("    %s\n", p.paint(yellow, "~ "+path+": "+terminal.Printable(string(c.Was))+" -> "+terminal.Printable(string(c.Is))))
+			p.printf("    %s\n", p.paint(terminal.Yellow, "~ "+path+": "+terminal.Printable(string(c.Was))+" -> "+terminal.Printable(string(c.Is))))
 		}
 	}
 	if a.Last.More > 0 {

@@ -69,7 +69,7 @@ func each(paths []string, std terminal.Streams, read func(path string, r io.Read
 		}
 		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait
 		if err != nil {
-			return &exit.Error{Code: exit.Failed, Err: err}
+			return err
 		}
 		err = read(path, f)
 		_ = f.Close() // it was only read
@@ -136,39 +136,35 @@ func show(ctx context.Context, paths []string, which audit.Selection, asJSON boo
 		if odd > 0 {
 			fmt.Fprintf(std.Err, "orla: %s: %s not JSON; orla audit verify says more\n", terminal.Printable(path), terminal.Count(odd, "line"))
 		}
-		return failed(err)
+		return err
 	})
-}
-
-// failed returns an error of reading or writing, with its exit code.
-func failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &exit.Error{Code: exit.Failed, Err: err}
 }
 
 // text is the line of a call, or of a decision about one, for people.
 func text(l *audit.Line) string {
-	if l.IsPin() {
-		words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Decider, l.Tool, "accepted", "kind=" + l.Kind, "target=" + l.Target, l.Digest}
-		return terminal.Printable(strings.Join(words, "  "))
-	}
-	if l.IsNoRules() {
-		words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Decider, "accepted that rules are gone", "target=" + l.Target, "reason=" + l.Reason}
-		return terminal.Printable(strings.Join(words, "  "))
-	}
-	if l.IsArguments() {
-		words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Decider, l.Tool, "arguments " + l.Change}
+	words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000")}
+	switch {
+	case l.IsPin():
+		words = append(words, l.Decider, l.Tool, "accepted", "kind="+l.Kind, "target="+l.Target, l.Digest)
+	case l.IsNoRules():
+		words = append(words, l.Decider, "accepted that rules are gone", "target="+l.Target, "reason="+l.Reason)
+	case l.IsArguments():
+		words = append(words, l.Decider, l.Tool, "arguments "+l.Change)
 		if l.Until != "" {
 			words = append(words, "until="+l.Until)
 		}
-		return terminal.Printable(strings.Join(words, "  "))
+	case l.IsApproval():
+		words = append(words, l.Caller, l.Tool, l.Phase, cmp.Or(l.Change, "decided"))
+		words = append(words, details(l)...)
+	default:
+		words = append(words, l.Caller, l.Tool, l.Verdict, l.Outcome, fmt.Sprintf("%.1fms", l.DurationMS))
+		words = append(words, details(l)...)
 	}
-	words := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Caller, l.Tool, l.Verdict, l.Outcome, fmt.Sprintf("%.1fms", l.DurationMS)}
-	if l.IsApproval() {
-		words = append(words[:3], l.Phase, cmp.Or(l.Change, "decided"))
-	}
+	return terminal.Printable(strings.Join(words, "  "))
+}
+
+// details are what else a line says of a call, as key=value.
+func details(l *audit.Line) (words []string) {
 	for _, m := range []struct{ key, value string }{
 		{"agent", l.Agent},
 		{"task", l.Task},
@@ -186,5 +182,5 @@ func text(l *audit.Line) string {
 			words = append(words, m.key+"="+m.value)
 		}
 	}
-	return terminal.Printable(strings.Join(words, "  "))
+	return words
 }

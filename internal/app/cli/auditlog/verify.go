@@ -47,7 +47,7 @@ func newVerify(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return err
 			}
 			err = each(paths, std, func(path string, r io.Reader) error {
-				return failed(v.File(cmd.Context(), path, r, path == cfg.AuditPath()))
+				return v.File(cmd.Context(), path, r, path == cfg.AuditPath())
 			})
 			if err != nil {
 				return err
@@ -55,7 +55,7 @@ func newVerify(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			report := v.Report()
 			tell(std.Out, report, append(hints, unknown(report, v)...))
 			if !report.OK() {
-				return &exit.Error{Code: exit.Failed, Err: errors.New("the audit log is not as Orla wrote it")}
+				return errors.New("the audit log is not as Orla wrote it")
 			}
 			return nil
 		},
@@ -80,12 +80,12 @@ func verifier(cfg *config.Loaded, paths []string, key, head string) (v *audit.Ve
 		if key, err = audit.PublicKey(cfg.StateDir); errors.Is(err, fs.ErrNotExist) {
 			hints = append(hints, "no key was found, so no signature was checked: give one with --key")
 		} else if err != nil {
-			return nil, nil, failed(err)
+			return nil, nil, err
 		}
 	} else if !strings.Contains(key, "+") {
 		text, err := config.ReadRegular(key, maxKey)
 		if err != nil {
-			return nil, nil, failed(err)
+			return nil, nil, err
 		}
 		key = strings.TrimSpace(string(text))
 	}
@@ -98,12 +98,12 @@ func verifier(cfg *config.Loaded, paths []string, key, head string) (v *audit.Ve
 	case head != "":
 		text, err := config.ReadRegular(head, maxKey)
 		if err != nil {
-			return nil, nil, failed(err)
+			return nil, nil, err
 		}
 		v.Head, v.Whole = []byte(strings.TrimSuffix(string(text), "\n")), true
 	case last == own && own != "":
 		if v.Head, err = audit.LastHead(cfg.StateDir, own); err != nil {
-			return nil, nil, failed(err)
+			return nil, nil, err
 		}
 		v.Whole = v.Head != nil
 	}

@@ -233,10 +233,7 @@ func globalFlag(cmd *cobra.Command, global *bool) {
 }
 
 // print writes text for a person.
-func (c command) print(text string) error {
-	_, err := io.WriteString(c.std.Out, terminal.PrintableLines(text))
-	return err
-}
+func (c command) print(text string) error { return terminal.WriteLines(c.std.Out, text) }
 
 // versioned splits NAME@VERSION.
 func versioned(word string) (name, version string) {

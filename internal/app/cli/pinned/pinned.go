@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
@@ -43,11 +44,7 @@ func newList(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Long:    "List the tools and prompts of each provider whose definitions are pinned, whether each is\naccepted, since when and by whom, and what to look at. That is advice: nothing is refused for it.",
 		Example: "  orla pins list\n  orla pins list --json | jq '.providers[].items[] | select(.state != \"accepted\")'",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := running.Any(flags, cmd)
-			if err != nil {
-				return err
-			}
+		RunE: running.Show(flags, func(cmd *cobra.Command, client *control.Client, _ []string) error {
 			list, err := client.Pins(cmd.Context())
 			if err != nil {
 				return running.Explain(err)
@@ -56,7 +53,7 @@ func newList(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return terminal.WriteJSON(std.Out, list)
 			}
 			return printList(std.Out, list)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
 	return cmd
@@ -77,8 +74,7 @@ func printList(out io.Writer, list *control.PinList) error {
 			text.WriteString(findings(i))
 		}
 	}
-	_, err := io.WriteString(out, terminal.PrintableLines(text.String()))
-	return err
+	return terminal.WriteLines(out, text.String())
 }
 
 // ofKind marks a prompt.
@@ -118,11 +114,7 @@ func newDiff(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Long:    "Show how the definitions that a provider lists now differ from the accepted ones. NAME is a\nprovider, or one of its tools or prompts. The exit code is 1 if something differs.",
 		Example: "  orla pins diff github\n  orla pins diff github--create-issue",
 		Args:    oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := running.Any(flags, cmd)
-			if err != nil {
-				return err
-			}
+		RunE: running.Show(flags, func(cmd *cobra.Command, client *control.Client, args []string) error {
 			p, err := client.Pinned(cmd.Context(), args[0])
 			if err != nil {
 				return running.Explain(err)
@@ -133,10 +125,10 @@ func newDiff(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				err = printDiff(std.Out, args[0], p)
 			}
 			if err == nil && (len(p.Items) > 0 || p.Trouble != "") {
-				err = &exit.Error{Code: exit.Failed, Err: errors.New("")} // printed already
+				err = errors.New("") // printed already
 			}
 			return err
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
 	return cmd
@@ -156,20 +148,9 @@ func printDiff(out io.Writer, name string, p *control.PinnedProvider) error {
 	if len(p.Items) == 0 && p.Trouble == "" {
 		text.WriteString("all that is listed is accepted\n")
 	} else {
-		fmt.Fprintf(&text, "\nto accept this: orla pins approve %s --digest %s\n", quoted(name), p.Digest)
+		fmt.Fprintf(&text, "\nto accept this: orla pins approve %s --digest %s\n", doctor.Quote(name), p.Digest)
 	}
-	_, err := io.WriteString(out, terminal.PrintableLines(text.String()))
-	return err
-}
-
-// quoted is an argument as a shell takes it.
-func quoted(name string) string {
-	if strings.ContainsFunc(name, func(c rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/", c)
-	}) {
-		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
-	}
-	return name
+	return terminal.WriteLines(out, text.String())
 }
 
 // changed is how one definition differs.
@@ -182,28 +163,22 @@ func changed(i control.PinnedItem) string {
 	for _, c := range i.Changes {
 		text.WriteString("  " + c.Path + "\n")
 		if c.Before != nil {
-			text.WriteString("    - " + string(c.Before) + "\n")
+			fmt.Fprintf(&text, "    - %s\n", c.Before)
 		}
 		if c.After != nil {
-			text.WriteString("    + " + string(c.After) + "\n")
+			fmt.Fprintf(&text, "    + %s\n", c.After)
 		}
 		text.WriteString(whereLongTextsDiffer(c.Before, c.After))
 	}
 	if i.More > 0 {
-		fmt.Fprintf(&text, "  and %s that %s not shown; --json has all of the definition\n", terminal.Count(i.More, "more difference"), are(i.More))
+		are := map[bool]string{true: "is", false: "are"}[i.More == 1]
+		fmt.Fprintf(&text, "  and %s that %s not shown; --json has all of the definition\n", terminal.Count(i.More, "more difference"), are)
 	}
 	text.WriteString(findings(i))
 	if i.Digest != "" {
 		text.WriteString("  digest " + i.Digest + "\n")
 	}
 	return text.String()
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
 }
 
 // long is from how many bytes on the place is shown where two texts differ first, and excerpt how much of them.
@@ -236,11 +211,7 @@ func newApprove(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"nothing is accepted if something has changed since then.",
 		Example: "  orla pins approve github\n  orla pins approve github--create-issue --digest sha256:…",
 		Args:    oneName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := running.Here(flags, cmd)
-			if err != nil {
-				return err
-			}
+		RunE: running.Change(flags, func(cmd *cobra.Command, client *control.Client, args []string) error {
 			p, err := client.ApprovePins(cmd.Context(), args[0], asked)
 			if err != nil {
 				return running.Explain(err)
@@ -249,7 +220,7 @@ func newApprove(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return terminal.WriteJSON(std.Out, p)
 			}
 			return printAccepted(std.Out, p)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&asked.Digest, "digest", "", "the `DIGEST` of what you have looked at, as orla pins diff prints it")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as the control API has it")
@@ -265,8 +236,7 @@ func printAccepted(out io.Writer, p *control.PinnedProvider) error {
 		fmt.Fprintf(&text, "accepted %s%s (%s), %s\n", i.Name, ofKind(i), i.State, i.Digest)
 		text.WriteString(findings(i))
 	}
-	_, err := io.WriteString(out, terminal.PrintableLines(text.String()))
-	return err
+	return terminal.WriteLines(out, text.String())
 }
 
 // Held returns why a tool that is not listed is not served, if that is because nobody has accepted its definition; nil

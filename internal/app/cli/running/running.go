@@ -28,6 +28,29 @@ func Here(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
 	return find(flags, cmd, config.BelongsHere)
 }
 
+// Show returns the function of a command that shows something of the Orla that Any finds.
+func Show(flags *config.Flags, run func(cmd *cobra.Command, client *control.Client, words []string) error) func(*cobra.Command, []string) error {
+	return with(Any, flags, run)
+}
+
+// Change returns the function of a command that changes something of the Orla that Here finds.
+func Change(flags *config.Flags, run func(cmd *cobra.Command, client *control.Client, words []string) error) func(*cobra.Command, []string) error {
+	return with(Here, flags, run)
+}
+
+func with(
+	which func(*config.Flags, *cobra.Command) (*control.Client, error), flags *config.Flags,
+	run func(*cobra.Command, *control.Client, []string) error,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, words []string) error {
+		client, err := which(flags, cmd)
+		if err != nil {
+			return err
+		}
+		return run(cmd, client, words)
+	}
+}
+
 func find(flags *config.Flags, cmd *cobra.Command, may func(*control.Running) bool) (*control.Client, error) {
 	cfg, l, err := Load(flags, cmd)
 	if err != nil {

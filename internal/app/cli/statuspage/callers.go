@@ -38,7 +38,7 @@ func (p *page) callers(all []control.CallerStatus) {
 	}
 	_ = table.Flush() // to a strings.Builder
 	for line := range strings.Lines(text.String()) {
-		p.printf("%s\n", shortened(strings.TrimRight(line, " \n"), p.width))
+		p.printf("%s\n", terminal.Cut(strings.TrimRight(line, " \n"), p.width))
 	}
 	if len(all) > len(shown) {
 		p.printf("and %d more; orla status --json shows all\n", len(all)-len(shown))
@@ -78,7 +78,7 @@ func (p *page) callerRow(c *control.CallerStatus) string {
 	}
 	const others = 64 // characters of the other columns
 	return strings.Join([]string{
-		shortened(name, max(p.width-others, 12)), tools, of(c.InFlight, limits.CallsInFlight), of(c.Sessions, limits.Sessions), of(c.Subscriptions, limits.Subscriptions), kept, may(c, limits),
+		terminal.Cut(name, max(p.width-others, 12)), tools, of(c.InFlight, limits.CallsInFlight), of(c.Sessions, limits.Sessions), of(c.Subscriptions, limits.Subscriptions), kept, may(c, limits),
 	}, "\t")
 }
 

@@ -59,7 +59,7 @@ func (p *page) status(s *control.Status) {
 		p.printf("%s for %s more, asked for by %s; the console shows them\n", p.paint(terminal.Yellow, "arguments of "+terminal.Printable(kept.Tool)+" are kept"), terminal.ShortAge(kept.Until.Sub(p.now)), terminal.Printable(kept.By))
 	}
 	if len(s.Tools) > 0 {
-		p.printf("%s\n\n", summary(s.Tools))
+		p.printf("%s\n\n", Summary(s.Tools))
 		p.table(s.Tools)
 	} else {
 		p.printf("no tools\n")
@@ -78,8 +78,8 @@ func (p *page) status(s *control.Status) {
 	}
 }
 
-// summary counts the tools by what they are.
-func summary(tools []control.ToolStatus) string {
+// Summary counts the tools by what they are.
+func Summary(tools []control.ToolStatus) string {
 	states := map[string]int{}
 	for i := range tools {
 		states[StateOf(&tools[i])]++
@@ -152,8 +152,8 @@ func (p *page) table(tools []control.ToolStatus) {
 	p.row(rows[0], widths)
 	for i, row := range rows[1:] {
 		p.row(row, widths)
-		if why := p.why(&tools[i]); why != "" {
-			p.printf("  %s\n", shortened(why, p.width-len("  ")))
+		if why := Why(&tools[i], p.now); why != "" {
+			p.printf("  %s\n", terminal.Cut(why, p.width-len("  ")))
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (p *page) widths(rows [][]string) []int {
 func (p *page) row(cells []string, widths []int) {
 	line := make([]string, len(cells))
 	for j, c := range columns {
-		cell := shortened(cells[j], widths[j])
+		cell := terminal.Cut(cells[j], widths[j])
 		pad := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell))
 		if c.head == "STATE" {
 			cell = p.paint(stateColours[cells[j]], cell)
@@ -211,8 +211,8 @@ func (p *page) row(cells []string, widths []int) {
 	p.printf("%s\n", strings.TrimRight(strings.Join(line, gap), " "))
 }
 
-// why returns the reason why a capsule is not READY, for an operator.
-func (p *page) why(t *control.ToolStatus) string {
+// Why returns the reason why a capsule is not READY, for an operator; "" if it is, and for other tools.
+func Why(t *control.ToolStatus, now time.Time) string {
 	switch {
 	case t.State == "READY" && t.NeedLogin:
 		return "its login: " + terminal.Printable(t.Login)
@@ -227,17 +227,9 @@ func (p *page) why(t *control.ToolStatus) string {
 		if t.Failures > 1 {
 			why += fmt.Sprintf("; failure %d in a row", t.Failures)
 		}
-		why += "; starts again in " + terminal.ShortAge(t.Next.Sub(p.now).Round(time.Second))
+		why += "; starts again in " + terminal.ShortAge(t.Next.Sub(now).Round(time.Second))
 	}
 	return why
-}
-
-// shortened is as much of a text as there is room for.
-func shortened(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:max(most-1, 0)]) + "…"
 }
 
 // tool writes the status of one tool.
@@ -254,7 +246,7 @@ func (p *page) tool(t *control.ToolStatus) {
 	}
 	fact("source", terminal.Printable(t.Source))
 	if t.State != "" {
-		fact("since", p.moment(t.Since))
+		fact("since", terminal.Moment(t.Since, p.now))
 		fact("reason", terminal.Printable(t.Reason))
 		if t.Held {
 			fact("", "stopped by an operator, until orla start or orla restart")
@@ -265,7 +257,7 @@ func (p *page) tool(t *control.ToolStatus) {
 		}
 		fact("place", terminal.Printable(t.Place))
 		if t.Pid != 0 || t.Place != "" {
-			fact("started", p.moment(t.Started))
+			fact("started", terminal.Moment(t.Started, p.now))
 		}
 		fact("last exit", terminal.Printable(t.LastExit))
 		fact("restarts", fmt.Sprint(t.Restarts))
@@ -297,14 +289,6 @@ func (p *page) tool(t *control.ToolStatus) {
 	for _, line := range t.Stderr {
 		p.printf("    %s\n", terminal.Printable(line))
 	}
-}
-
-// moment returns a time, and how long ago that is.
-func (p *page) moment(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-	return at.Local().Format(time.DateTime) + ", " + terminal.ShortAge(p.now.Sub(at)) + " ago"
 }
 
 func (p *page) ahead(at time.Time) string {

@@ -25,12 +25,6 @@ func Rows(tools []control.ToolStatus, style Style) (head string, lines []string)
 	return lines[0], lines[1:]
 }
 
-// Why returns the reason why a capsule is not READY, for an operator; "" if it is, and for other tools.
-func Why(t *control.ToolStatus) string {
-	p := &page{now: time.Now()}
-	return p.why(t)
-}
-
 // Head returns what the Orla is, in a line.
 func Head(s *control.Status) string {
 	text := fmt.Sprintf("Orla %s, pid %d, up %s, %s in flight", s.Version, s.Pid, terminal.ShortAge(time.Since(s.Started)), terminal.Count(s.InFlight, "call"))
@@ -39,9 +33,6 @@ func Head(s *control.Status) string {
 	}
 	return text
 }
-
-// Summary counts the tools by their states.
-func Summary(tools []control.ToolStatus) string { return summary(tools) }
 
 // Orders are the columns by which SortBy can sort.
 func Orders() []string { return []string{"NAME", "STATE", "CALLS", "ERRORS", "P99", "MEM", "CPU"} }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/app/cli/statuspage"
@@ -295,7 +296,7 @@ func (s *screen) note(at int) string {
 	case s.said != "":
 		return s.said
 	case at >= 0:
-		return statuspage.Why(&s.tools[at])
+		return statuspage.Why(&s.tools[at], time.Now())
 	}
 	return ""
 }
@@ -331,12 +332,6 @@ func (s *screen) logLines() []string {
 }
 
 // cut returns as much of a text without colours as the screen is wide.
-func (s *screen) cut(text string) string {
-	if utf8.RuneCountInString(text) <= s.width {
-		return text
-	}
-	runes := []rune(text)
-	return string(runes[:max(s.width-1, 0)]) + "…"
-}
+func (s *screen) cut(text string) string { return terminal.Cut(text, s.width) }
 
 func (s *screen) paint(colour, text string) string { return terminal.Paint(s.colours, colour, text) }
