@@ -65,13 +65,15 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if client == nil && err == nil {
 				client = running.Developing(cmd.Context(), cfg, l, args[0])
 			}
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case client != nil:
-				return callRunning(cmd.Context(), client, cfg, l.Home, args[0], &f, std)
 			}
-			return callOnce(cmd.Context(), cfg, l.Home, args[0], &f, std)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			if client != nil {
+				return callRunning(ctx, client, cfg, l.Home, args[0], &f, std)
+			}
+			return callOnce(ctx, cfg, l.Home, args[0], &f, std)
 		},
 		ValidArgsFunction: completeTools(flags),
 	}
@@ -99,14 +101,11 @@ func argumentHint(word string) string {
 		return "write arguments as JSON behind --json"
 	}
 	name, value, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	value = cmp.Or(value, "VALUE")
-	return fmt.Sprintf("write an argument of the tool as --arg %s=%s", cmp.Or(name, "NAME"), value)
+	return fmt.Sprintf("write an argument of the tool as --arg %s=%s", cmp.Or(name, "NAME"), cmp.Or(value, "VALUE"))
 }
 
 // callOnce runs one call without a server.
 func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	err := daemon.Once{
 		Tool:      name,
 		Arguments: func(inputSchema any) (json.RawMessage, error) { return f.arguments(inputSchema, std.In) },
@@ -125,8 +124,6 @@ const answerTime = 2 * time.Second
 // callRunning lets a running Orla make the call, with its own timeouts. A timeout of the command bounds
 // the wait for the answer.
 func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	tools, err := client.Tools(ctx)
 	if err != nil {
 		return running.Explain(err)
@@ -156,7 +153,7 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 	raw, err := client.Call(ctx, name, asked)
 	switch {
 	case err != nil && ctx.Err() != nil: // Orla cancels the call when this client leaves
-		return &exit.Error{Code: exit.Failed, Err: context.Cause(ctx)}
+		return context.Cause(ctx)
 	case err != nil:
 		return running.Explain(err)
 	}
@@ -169,19 +166,16 @@ func (f *callFlags) finish(tool string, raw json.RawMessage, std terminal.Stream
 	err := json.Unmarshal(raw, answer)
 	switch {
 	case err != nil:
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the answer of %s: %w", tool, err)}
+		return fmt.Errorf("the answer of %s: %w", tool, err)
 	case f.result:
 		err = terminal.WriteJSON(std.Out, raw) // with every digit of its numbers
 	default:
 		err = printAnswer(answer, std)
 	}
-	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: err}
+	if err == nil && answer.IsError {
+		return errors.New("") // the answer has said why
 	}
-	if answer.IsError {
-		return &exit.Error{Code: exit.Failed, Err: errors.New("")} // the answer has said why
-	}
-	return nil
+	return err
 }
 
 // orForgotten returns err. If err does not explain why the tool does not exist, it adds which script
@@ -248,11 +242,7 @@ func (f *callFlags) arguments(inputSchema any, stdin io.Reader) (json.RawMessage
 		}
 		raw := json.RawMessage(text)
 		if isText(schema.Properties[name].Type) || !json.Valid(raw) {
-			quoted, err := json.Marshal(text)
-			if err != nil {
-				return nil, err
-			}
-			raw = quoted
+			raw, _ = json.Marshal(text) // a string can always be encoded
 		}
 		args[name] = raw
 	}

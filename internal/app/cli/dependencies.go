@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/orla-project/orla/internal/deps/versions"
-
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/deps"
 	"github.com/orla-project/orla/internal/deps/printed"
+	"github.com/orla-project/orla/internal/deps/versions"
 	"github.com/orla-project/orla/internal/launch/environ"
 	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest"
@@ -42,7 +42,7 @@ func dependenciesOf(tools []manifest.Tool) (list []dependency, problems []manife
 		}
 		need, err := files.Detect(source)
 		if err != nil {
-			problems = append(problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Fault, Err: fmt.Errorf("cannot read its dependencies: %w", err)})
+			problems = append(problems, problemOf(t, manifest.Fault, fmt.Errorf("cannot read its dependencies: %w", err)))
 		} else if !need.IsZero() {
 			program, there := need.Installer(clean)
 			list = append(list, dependency{t, need, program, there})
@@ -57,19 +57,21 @@ func warnOfDependencies(found *manifest.Result) []dependency {
 	found.Problems = append(found.Problems, problems...)
 	for _, d := range list {
 		if !d.there {
-			found.Problems = append(found.Problems, manifest.Problem{Path: d.tool.Source, Tool: d.tool.Name, Severity: manifest.Warning, Err: fmt.Errorf(
-				"%s installs what %s declares, and is not in PATH; orla doctor says how to install it", d.installer, d.declared())})
+			found.Problems = append(found.Problems, problemOf(d.tool, manifest.Warning, fmt.Errorf(
+				"%s installs what %s declares, and is not in PATH; orla doctor says how to install it", d.installer, d.declared())))
 		}
 	}
 	return list
 }
 
+// problemOf returns a problem of a tool.
+func problemOf(t manifest.Tool, severity manifest.Severity, err error) manifest.Problem {
+	return manifest.Problem{Path: t.Source, Tool: t.Name, Severity: severity, Err: err}
+}
+
 // declared names the file that decides about versions.
 func (d dependency) declared() string {
-	if d.need.Lock != "" {
-		return filepath.Base(d.need.Lock)
-	}
-	return filepath.Base(d.need.File)
+	return filepath.Base(cmp.Or(d.need.Lock, d.need.File))
 }
 
 // printDependencies prints what tools need.
@@ -122,7 +124,7 @@ func warnOfRequirements(ctx context.Context, found *manifest.Result) {
 			if f.Fix != "" {
 				text += "; to install it: " + f.Fix
 			}
-			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: errors.New(text)})
+			found.Problems = append(found.Problems, problemOf(t, manifest.Warning, errors.New(text)))
 		}
 	}
 }
@@ -145,7 +147,7 @@ func warnOfPermissions(found *manifest.Result) {
 			}
 		}
 		if err != nil && filepath.Base(t.Source) == toolfile.ManifestFile {
-			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: err})
+			found.Problems = append(found.Problems, problemOf(t, manifest.Warning, err))
 		}
 	}
 }

@@ -56,14 +56,9 @@ func newDoctor(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			} else if err := printFindings(std, findings); err != nil {
 				return err
 			}
-			failed := 0
-			for _, f := range findings {
-				if f.Level == doctor.Fail {
-					failed++
-				}
-			}
-			if failed > 0 {
-				return fmt.Errorf("%s", terminal.Count(failed, "failure"))
+			findings = slices.DeleteFunc(findings, func(f doctor.Finding) bool { return f.Level != doctor.Fail })
+			if len(findings) > 0 {
+				return errors.New(terminal.Count(len(findings), "failure"))
 			}
 			return nil
 		},
@@ -91,23 +86,24 @@ func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doct
 		found := doctor.Finding{Check: "configuration", Level: doctor.Fail, Text: text, Fix: validating(l)}
 		return append([]doctor.Finding{found}, examineMachine(ctx, &config.Loaded{Config: config.Defaults()})...)
 	}
-	file := cmp.Or(cfg.File, "no file, and none is needed")
-	findings := []doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: file}}
 	found := discovery.Find(cfg, l.Home)
-	findings = append(findings, examineTools(found, l)...)
-	findings = append(findings, wiring.ExamineRules(cfg, found, validating(l))...)
-	findings = append(findings, examineDependencies(ctx, found.Tools)...)
-	findings = append(findings, doctor.Git(ctx))
-	findings = append(findings, examineFolders(cfg, l)...)
 	running, pids := examineSockets(ctx, cfg, l)
-	findings = append(findings, wiring.Examine(ctx, cfg, found.Tools, len(pids) > 0, func(what string) {
-		if terminal.IsTerminal(std.Err) {
-			fmt.Fprintf(std.Err, "%s …\n", what)
-		}
-	})...)
-	findings = append(findings, wiring.ExamineIssuer(ctx, cfg)...)
-	findings = append(findings, wiring.ExamineLogins(cfg, found.Tools)...)
-	findings = append(findings, running)
+	findings := slices.Concat(
+		[]doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: cmp.Or(cfg.File, "no file, and none is needed")}},
+		examineTools(found, l),
+		wiring.ExamineRules(cfg, found, validating(l)),
+		examineDependencies(ctx, found.Tools),
+		[]doctor.Finding{doctor.Git(ctx)},
+		examineFolders(cfg, l),
+		wiring.Examine(ctx, cfg, found.Tools, len(pids) > 0, func(what string) {
+			if terminal.IsTerminal(std.Err) {
+				fmt.Fprintf(std.Err, "%s …\n", what)
+			}
+		}),
+		wiring.ExamineIssuer(ctx, cfg),
+		wiring.ExamineLogins(cfg, found.Tools),
+		[]doctor.Finding{running},
+	)
 	if !cfg.Stdio {
 		findings = append(findings, doctor.Machine{}.Port(ctx, cfg.Address(), pids...))
 	}
@@ -146,7 +142,7 @@ func examineTools(found manifest.Result, l *config.Loader) []doctor.Finding {
 	tools := doctor.Finding{Check: "tools", Level: doctor.OK, Text: terminal.Count(len(found.Tools), "tool") + " in order"}
 	if faults > 0 {
 		tools.Level, tools.Fix = doctor.Fail, validating(l)
-		tools.Text += fmt.Sprintf(", %s", terminal.Count(faults, "fault"))
+		tools.Text += ", " + terminal.Count(faults, "fault")
 	}
 	return append([]doctor.Finding{tools}, doctor.Programs(needed, missing)...)
 }

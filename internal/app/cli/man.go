@@ -43,9 +43,6 @@ func writeMan(w io.Writer, root *cobra.Command, date string) error {
 	}
 	for _, s := range manSections {
 		m.macro("SH", s.heading)
-		if s.intro != "" {
-			m.paragraphs(s.intro)
-		}
 		for _, e := range s.entries {
 			m.term(e.term, e.text)
 		}
@@ -63,22 +60,22 @@ type manEntry struct{ term, text string }
 
 // manSections are the sections that do not come from the help of commands.
 var manSections = []struct {
-	heading, intro string
-	entries        []manEntry
+	heading string
+	entries []manEntry
 }{
-	{"FILES", "", []manEntry{
+	{"FILES", []manEntry{
 		{"./tools", "The tools: executables, and folders with a tool.yaml. The key tools_dir names another folder."},
 		{"~/.orla/tools", "The user's own tools. A tool of the same name in the folder above hides one of these."},
 		{"./orla.yaml, ~/.orla/config.yaml", "The configuration file; the first one there is, unless --config names another."},
 		{"/etc/orla/orla.yaml, /var/lib/orla/tools", "Configuration and tools of the service orla.service."},
 		{"$STATE_DIRECTORY, $XDG_STATE_HOME/orla, ~/.local/state/orla", "What Orla remembers between two starts. It may be removed while Orla does not run."},
 	}},
-	{"SIGNALS", "", []manEntry{
+	{"SIGNALS", []manEntry{
 		{"SIGHUP", "Read the configuration and the folders again, and apply the changes; reopen the log file. If the terminal that Orla was started on is gone: the same as SIGTERM."},
 		{"SIGTERM, SIGINT", "Let calls in flight end, then stop. A second one ends Orla at once."},
 		{"SIGUSR1", "Log the state of every capsule."},
 	}},
-	{"EXIT STATUS", "", []manEntry{
+	{"EXIT STATUS", []manEntry{
 		{"0", "Done."},
 		{"1", "It was tried and did not work."},
 		{"2", "The command line is off."},
@@ -176,12 +173,11 @@ func (m *manPage) commands(parent *cobra.Command) {
 			continue
 		}
 		m.macro("SS", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
-		if cmd.Name() == "help" || cmd.HasParent() && cmd.Parent().Name() == "completion" {
-			m.text(cmd.Short + ".") // the long text is cobra's, about shells
-		} else if cmd.Long != "" {
-			m.paragraphs(cmd.Long)
-		} else {
+		isCobras := cmd.Name() == "help" || cmd.HasParent() && cmd.Parent().Name() == "completion" // its long text is about shells
+		if cmd.Long == "" || isCobras {
 			m.text(cmd.Short + ".")
+		} else {
+			m.paragraphs(cmd.Long)
 		}
 		m.flags(cmd.LocalNonPersistentFlags())
 		m.example(cmd.Example)

@@ -36,11 +36,10 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return f
 			}
 			for i := range args {
-				path, err := config.PathOf(args[i])
-				if err != nil {
-					return &exit.Error{Code: exit.Usage, Err: err}
+				var wrong error
+				if args[i], wrong = config.PathOf(args[i]); wrong != nil {
+					return &exit.Error{Code: exit.Usage, Err: wrong}
 				}
-				args[i] = path
 			}
 			found := check(cfg, l.Home, args, err)
 			warnOfRules(cmd.Context(), &found)
@@ -68,8 +67,8 @@ func warnOfRules(ctx context.Context, found *manifest.Result) {
 			continue
 		}
 		if file := files.RulesLeftOut(ctx, t); file != "" {
-			found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: fmt.Errorf(
-				"%s: not all rules are read, as there are too many: what the rest names makes the capsule reload", file)})
+			found.Problems = append(found.Problems, problemOf(t, manifest.Warning, fmt.Errorf(
+				"%s: not all rules are read, as there are too many: what the rest names makes the capsule reload", file)))
 		}
 	}
 }

@@ -25,11 +25,7 @@ import (
 
 // Import makes McpServers of what other MCP clients are configured with.
 func Import(flags *config.Flags, std terminal.Streams) *cobra.Command {
-	var opts struct {
-		out   string
-		names []string
-		write bool
-	}
+	i := importer{std: std, taken: map[string]string{}, takenSecrets: map[string]string{}}
 	cmd := &cobra.Command{
 		Use:   "import [FILE...]",
 		Short: "Convert another client's MCP servers",
@@ -47,10 +43,7 @@ func Import(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if len(args) == 0 {
 				return nameClientFiles(clientFiles(l.Home), l.Home, std)
 			}
-			i := importer{out: cfg.ToolsDir, secretsDir: cfg.SecretsDir, home: l.Home, names: opts.names, write: opts.write, std: std, taken: map[string]string{}, takenSecrets: map[string]string{}}
-			if opts.out != "" {
-				i.out = opts.out
-			}
+			i.out, i.secretsDir, i.home = cmp.Or(i.out, cfg.ToolsDir), cfg.SecretsDir, l.Home
 			found := discovery.Find(&config.Loaded{Config: config.Config{ToolsDir: i.out}}, "")
 			for _, t := range found.Tools {
 				i.taken[t.Name] = cmp.Or(t.Path, t.Source)
@@ -65,9 +58,9 @@ func Import(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		},
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
-	cmd.Flags().BoolVar(&opts.write, "write", false, "make the files, in place of showing them")
-	cmd.Flags().StringVar(&opts.out, "out", "", "`FOLDER` to make them in (default the tools folder)")
-	cmd.Flags().StringArrayVar(&opts.names, "name", nil, "only the server of this `NAME`, disabled or not; may be repeated")
+	cmd.Flags().BoolVar(&i.write, "write", false, "make the files, in place of showing them")
+	cmd.Flags().StringVar(&i.out, "out", "", "`FOLDER` to make them in (default the tools folder)")
+	cmd.Flags().StringArrayVar(&i.names, "name", nil, "only the server of this `NAME`, disabled or not; may be repeated")
 	_ = cmd.MarkFlagDirname("out") // the flag is there
 	return cmd
 }
@@ -140,11 +133,7 @@ func (i *importer) file(name string) {
 		i.fail(err)
 		return
 	}
-	at, err := filepath.Abs(name)
-	if err != nil {
-		i.fail(err)
-		return
-	}
+	at := config.Absolute(name)
 	servers, err := clientconf.Parse(name, data, clientconf.Options{Dir: clientconf.DirOf(at, i.home), Home: i.home})
 	if err != nil {
 		i.say("error", err)
@@ -332,11 +321,12 @@ func (i *importer) end() error {
 	case len(i.secrets) > 0:
 		fmt.Fprintf(i.std.Err, "Keep out of version control: %s\n", terminal.Printable(strings.Join(i.secrets, " ")))
 	}
-	switch {
-	case i.faulty > 0:
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s not imported; see above", terminal.Count(i.faulty+i.failed, "server or file"))}
-	case i.failed > 0:
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s not imported; see above", terminal.Count(i.failed, "server or file"))}
+	if i.faulty+i.failed == 0 {
+		return nil
 	}
-	return nil
+	code := exit.Failed
+	if i.faulty > 0 {
+		code = exit.Invalid
+	}
+	return &exit.Error{Code: code, Err: fmt.Errorf("%s not imported; see above", terminal.Count(i.faulty+i.failed, "server or file"))}
 }

@@ -111,16 +111,19 @@ func checkNewName(name string) error {
 	switch {
 	case !newName.MatchString(name) || len(name) > 48:
 		return fmt.Errorf("%q is not a name for a tool: use a letter, then letters, digits, _ and -, 48 at most", name)
-	case slices.Contains([]string{"node_modules", "venv"}, name):
+	case name == "node_modules" || name == "venv":
 		return fmt.Errorf("a tools folder ignores names such as %q", name)
 	}
 	return nil
 }
 
-// wrongLanguage says what is wrong with --lang.
-func wrongLanguage(got string, languages []string) error {
+// checkLanguage returns what is wrong with --lang, or nil.
+func checkLanguage(got string, languages []string) error {
 	list := strings.Join(languages, ", ")
-	if got == "" {
+	switch {
+	case slices.Contains(languages, got):
+		return nil
+	case got == "":
 		return fmt.Errorf("--lang is missing: it is one of %s", list)
 	}
 	text := fmt.Sprintf("--lang: wants one of %s, got %q", list, got)
@@ -134,13 +137,10 @@ func (t *newTool) check() error {
 	if err := checkNewName(t.name); err != nil {
 		return err
 	}
-	switch {
-	case t.lang == "python" && !t.capsule && slices.Contains(pythonsOwn, t.name):
+	if t.lang == "python" && !t.capsule && slices.Contains(pythonsOwn, t.name) {
 		return fmt.Errorf("a file %s.py would hide Python's own module %s, which tools need", t.name, t.name)
-	case !slices.Contains(languages, t.lang):
-		return wrongLanguage(t.lang, languages)
 	}
-	return nil
+	return checkLanguage(t.lang, languages)
 }
 
 // stripsTypes returns an error if the machine's Node does not run TypeScript. It does by default since 22.18 and 23.6.
@@ -171,8 +171,12 @@ func (t *newTool) make() (files []string, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(draft)) }()
-	if !slices.Contains(names, "tool.yaml") {
-		return t.moveFile(draft, names[0])
+	if !slices.Contains(names, "tool.yaml") { // it is one file
+		file := filepath.Join(t.dir, names[0])
+		if err := os.Link(filepath.Join(draft, names[0]), file); err != nil { // a link, unlike a rename, replaces nothing
+			return nil, takenOr(file, err)
+		}
+		return []string{file}, nil
 	}
 	return moveFolder(draft, filepath.Join(t.dir, t.name), names)
 }
@@ -229,15 +233,6 @@ func madeName(file, tool string) string {
 		return bare
 	}
 	return made
-}
-
-// moveFile moves the one file of a draft to the folder of tools. A link, unlike a rename, replaces nothing.
-func (t *newTool) moveFile(draft, name string) ([]string, error) {
-	file := filepath.Join(t.dir, name)
-	if err := os.Link(filepath.Join(draft, name), file); err != nil {
-		return nil, takenOr(file, err)
-	}
-	return []string{file}, nil
 }
 
 // moveFolder renames a draft to dir, where nothing may be yet.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -73,10 +72,7 @@ func (p *moduleProject) check(languages []string) error {
 	if err := checkNewName(p.name); err != nil {
 		return err
 	}
-	if !slices.Contains(languages, p.lang) {
-		return wrongLanguage(p.lang, languages)
-	}
-	return nil
+	return checkLanguage(p.lang, languages)
 }
 
 // folder is where the project comes to stand.

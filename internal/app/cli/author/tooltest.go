@@ -117,16 +117,20 @@ func (f *moduleFlags) run(ctx context.Context, cmd *cobra.Command, cfg *config.L
 	}
 	tested, err := newTested(ctx, cfg, tool, data)
 	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %s", module, fault.From(err).Reason)}
+		return fmt.Errorf("%s: %s", module, fault.From(err).Reason)
 	}
 	defer tested.runtime.Close()
-	report := testReport{Module: module, Tool: tool.Name, Limits: tested.limits()}
+	w := tool.Resource.WASM
+	report := testReport{Module: module, Tool: tool.Name, Limits: testLimits{w.Fuel, w.MaxMemory, tool.Run.Timeout.String(), w.WASI, w.Entrypoint}}
 	for _, file := range files {
 		one := tested.fixture(ctx, file)
 		if ctx.Err() != nil {
-			return &exit.Error{Code: exit.Failed, Err: errors.New("interrupted")}
+			return errors.New("interrupted")
 		}
-		report.add(one)
+		report.Fixtures = append(report.Fixtures, one)
+		if !one.Passed {
+			report.Failed++
+		}
 		if !f.asJSON {
 			if err := one.print(std.Out); err != nil {
 				return err
@@ -238,11 +242,6 @@ type testLimits struct {
 	Timeout    string `json:"timeout"`
 	WASI       bool   `json:"wasi"`
 	Entrypoint string `json:"entrypoint"`
-}
-
-func (m *testedModule) limits() testLimits {
-	w := m.tool.Resource.WASM
-	return testLimits{w.Fuel, w.MaxMemory, m.tool.Run.Timeout.String(), w.WASI, w.Entrypoint}
 }
 
 // tried is a fixture, and what came of it.
@@ -368,13 +367,6 @@ type testReport struct {
 	Failed   int        `json:"failed"`
 }
 
-func (r *testReport) add(v tried) {
-	r.Fixtures = append(r.Fixtures, v)
-	if !v.Passed {
-		r.Failed++
-	}
-}
-
 // finish prints the end of the report, and fails as it says.
 func (r *testReport) finish(asJSON bool, std terminal.Streams) error {
 	var err error
@@ -383,11 +375,8 @@ func (r *testReport) finish(asJSON bool, std terminal.Streams) error {
 	} else if r.Failed == 0 {
 		_, err = fmt.Fprintf(std.Out, "%s passed\n", terminal.Count(len(r.Fixtures), "fixture"))
 	}
-	switch {
-	case err != nil:
-		return err
-	case r.Failed > 0:
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%d of %s failed", r.Failed, terminal.Count(len(r.Fixtures), "fixture"))}
+	if err == nil && r.Failed > 0 {
+		return fmt.Errorf("%d of %s failed", r.Failed, terminal.Count(len(r.Fixtures), "fixture"))
 	}
-	return nil
+	return err
 }

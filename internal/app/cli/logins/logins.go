@@ -45,9 +45,9 @@ func New(flags *config.Flags, std terminal.Streams) []*cobra.Command {
 
 // given is what the command line of a login says.
 type given struct {
-	noBrowser, elsewhere                   bool
-	clientID, secretFile, redirect, issuer string
-	scopes                                 []string
+	login.Options
+	noBrowser  bool
+	secretFile string
 }
 
 func (c command) login() *cobra.Command {
@@ -88,12 +88,12 @@ func (c command) login() *cobra.Command {
 		ValidArgsFunction: usage.Complete(1, c.servers),
 	}
 	cmd.Flags().BoolVar(&g.noBrowser, "no-browser", false, "print the address and open no browser")
-	cmd.Flags().StringVar(&g.clientID, "client-id", "", "`ID` of a client that is registered at the issuer (default: clientID of spec.auth)")
+	cmd.Flags().StringVar(&g.ClientID, "client-id", "", "`ID` of a client that is registered at the issuer (default: clientID of spec.auth)")
 	cmd.Flags().StringVar(&g.secretFile, "client-secret-file", "", "`FILE` with the secret of that client, if it has one")
-	cmd.Flags().StringVar(&g.redirect, "redirect", "", "redirect `URL` of that client on this machine (default http://127.0.0.1/callback with any port)")
-	cmd.Flags().StringArrayVar(&g.scopes, "scope", nil, "a `SCOPE` to ask for in place of those that the server names; may be repeated")
-	cmd.Flags().StringVar(&g.issuer, "issuer", "", "which of the server's issuers to use: its `URL`; --client-id needs it (default: issuer of spec.auth)")
-	cmd.Flags().BoolVar(&g.elsewhere, "endpoints-elsewhere", false, "log in although the page, the tokens and the issuer are at several hosts; the error without it names them")
+	cmd.Flags().StringVar(&g.Redirect, "redirect", "", "redirect `URL` of that client on this machine (default http://127.0.0.1/callback with any port)")
+	cmd.Flags().StringArrayVar(&g.Scopes, "scope", nil, "a `SCOPE` to ask for in place of those that the server names; may be repeated")
+	cmd.Flags().StringVar(&g.Issuer, "issuer", "", "which of the server's issuers to use: its `URL`; --client-id needs it (default: issuer of spec.auth)")
+	cmd.Flags().BoolVar(&g.Elsewhere, "endpoints-elsewhere", false, "log in although the page, the tokens and the issuer are at several hosts; the error without it names them")
 	return cmd
 }
 
@@ -120,13 +120,13 @@ func (c command) logout() *cobra.Command {
 			if err != nil {
 				return failed(ctx, err)
 			}
-			text := t.Name + ": nobody was logged in"
+			text := "nobody was logged in"
 			if was {
-				text = t.Name + ": logged out"
+				text = "logged out"
 			}
-			c.say("%s", text)
+			c.say("%s: %s", t.Name, text)
 			if revoked != nil {
-				c.say("%s", revoked.Error())
+				c.say("%v", revoked)
 			}
 			for _, file := range others {
 				c.say("a login at another endpoint is still in %s", file)
@@ -145,34 +145,29 @@ func (c command) say(format string, args ...any) {
 // failed returns the error of a command.
 func failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
+		return errors.New("interrupted")
 	}
-	return &exit.Error{Code: exit.Failed, Err: err}
+	return err
 }
 
 // serverOf returns the server with a name.
 func serverOf(found manifest.Result, name string) (manifest.Tool, error) {
 	var names []string
 	for _, t := range found.Tools {
-		if !wiring.TakesLogin(t) {
-			if t.Name == name {
-				return t, noLogin(t)
-			}
-			continue
-		}
-		if t.Name == name {
+		takes := wiring.TakesLogin(t)
+		switch {
+		case t.Name == name && takes:
 			return t, nil
+		case t.Name == name:
+			return t, noLogin(t)
+		case takes:
+			names = append(names, t.Name)
 		}
-		names = append(names, t.Name)
 	}
 	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no McpServer %q", name)}
-	for _, p := range found.Problems {
-		if p.Tool == name {
-			f.Hint = "its file has faults; orla validate shows them"
-		}
-	}
 	switch near := yamldoc.Nearest(name, names); {
-	case f.Hint != "":
+	case slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Tool == name }):
+		f.Hint = "its file has faults; orla validate shows them"
 	case near != "":
 		f.Hint = fmt.Sprintf("did you mean %q?", near)
 	case len(names) > 0:
@@ -184,9 +179,9 @@ func serverOf(found manifest.Result, name string) (manifest.Tool, error) {
 // noLogin is the error for a tool that nobody can log in to.
 func noLogin(t manifest.Tool) error {
 	if t.Runtime.Remote != nil {
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s has credentials in spec.auth (%s); remove them to log in", t.Name, t.Runtime.Remote.Auth.Profile)}
+		return fmt.Errorf("%s has credentials in spec.auth (%s); remove them to log in", t.Name, t.Runtime.Remote.Auth.Profile)
 	}
-	return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s is not a remote McpServer (transport http), so nobody can log in to it", t.Name)}
+	return fmt.Errorf("%s is not a remote McpServer (transport http), so nobody can log in to it", t.Name)
 }
 
 // list shows who is logged in where.
@@ -205,21 +200,20 @@ func (c command) list(cfg *config.Loaded, tools []manifest.Tool) error {
 
 // run logs in to a server.
 func (c command) run(ctx context.Context, cfg *config.Loaded, found manifest.Result, t manifest.Tool, g given) error {
-	opts := login.Options{ClientID: g.clientID, Redirect: g.redirect, Scopes: g.scopes, Issuer: g.issuer, Elsewhere: g.elsewhere}
-	if g.redirect != "" {
-		if _, err := login.CheckRedirect(g.redirect); err != nil {
+	opts := g.Options
+	if opts.Redirect != "" {
+		if _, err := login.CheckRedirect(opts.Redirect); err != nil {
 			return err
 		}
 	}
-	if g.secretFile != "" {
-		if g.clientID == "" {
-			return errors.New("--client-secret-file goes with --client-id")
-		}
-		text, err := secretIn(g.secretFile)
-		if err != nil {
+	switch {
+	case g.secretFile != "" && opts.ClientID == "":
+		return errors.New("--client-secret-file goes with --client-id")
+	case g.secretFile != "":
+		var err error
+		if opts.ClientSecret, err = secretIn(g.secretFile); err != nil {
 			return err
 		}
-		opts.ClientSecret = text
 	}
 	opts.Hosts = func(page, tokens string) { c.say("log in at %s; the tokens come from %s", page, tokens) }
 	opts.Show = func(open, _ string) {
@@ -329,7 +323,7 @@ func (c command) notify(ctx context.Context, cfg *config.Loaded, l *config.Loade
 	}
 	now, err := client.Operate(ctx, name, control.Start)
 	if err != nil {
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the login is stored, and the running Orla cannot use the server: %w", err)}
+		return fmt.Errorf("the login is stored, and the running Orla cannot use the server: %w", err)
 	}
 	c.say("%s: %s", name, now.State)
 	return nil

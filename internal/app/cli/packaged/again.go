@@ -124,7 +124,7 @@ func (w wanted) given(ctx context.Context, s *packages.Session) (answers map[str
 }
 
 // finish adds to a Candidate what Orla made it with, so that the same can be made again.
-func (c command) finish(candidate *packages.Candidate, s *packages.Session, made *bundle.Made, answers map[string]string, kept bool, at time.Time) error {
+func (c command) finish(candidate *packages.Candidate, s *packages.Session, made *bundle.Made, answers map[string]string, kept bool, at time.Time) (*packages.Candidate, error) {
 	with := &lockfile.Made{Answers: map[string]string{}}
 	for _, q := range made.Questions {
 		answer := answers[q.Key]
@@ -133,7 +133,8 @@ func (c command) finish(candidate *packages.Candidate, s *packages.Session, made
 		case !q.Secret:
 			with.Answers[q.Key] = answer
 		case kept && answer != bundle.Kept:
-			return fmt.Errorf("it asks for the further secret %q: --set has to answer all secrets again", q.Key)
+			candidate.Discard()
+			return nil, fmt.Errorf("it asks for the further secret %q: --set has to answer all secrets again", q.Key)
 		default:
 			with.Secrets = append(with.Secrets, q.Key)
 		}
@@ -151,7 +152,7 @@ func (c command) finish(candidate *packages.Candidate, s *packages.Session, made
 	if candidate.Secret = made.Secrets; kept {
 		candidate.Secret = nil
 	}
-	return nil
+	return candidate, nil
 }
 
 // make makes a Candidate of what fill writes.

@@ -42,22 +42,31 @@ func (c command) fromBundle(ctx context.Context, s *packages.Session, source loc
 	if err != nil {
 		return nil, err
 	}
-	for {
-		var made *bundle.Made
-		candidate, err := w.make(ctx, s, source, packages.From{Name: name}, func(dir string) (err error) {
+	var made *bundle.Made
+	var candidate *packages.Candidate
+	err = c.answering(ctx, answers, func() (err error) {
+		candidate, err = w.make(ctx, s, source, packages.From{Name: name}, func(dir string) (err error) {
 			made, err = bundle.Import(ctx, file, dir, answers, s.Limits())
 			return err
 		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.notes(made.Notes)
+	return c.finish(candidate, s, made, answers, kept, time.Time{})
+}
+
+// answering repeats make, and asks for the answers that it lacks.
+func (c command) answering(ctx context.Context, answers map[string]string, make func() error) error {
+	for {
+		err := make()
 		if err == nil {
-			c.notes(made)
-			if err := c.finish(candidate, s, made, answers, kept, time.Time{}); err != nil {
-				candidate.Discard()
-				return nil, err
-			}
-			return candidate, nil
+			return nil
 		}
 		if err := c.answer(ctx, err, answers); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -70,16 +79,13 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	}
 	engine := engineOf(p.cfg)
 	var made *bundle.Made
-	for {
+	if err := c.answering(ctx, answers, func() (err error) {
 		made, err = bundle.Server(entry, answers, bundle.Options{Engine: engine})
-		if err == nil {
-			break
-		}
-		if err := c.answer(ctx, err, answers); err != nil {
-			return nil, err
-		}
+		return err
+	}); err != nil {
+		return nil, err
 	}
-	c.notes(made)
+	c.notes(made.Notes)
 	source := lockfile.Source{Kind: lockfile.Server, URL: entry.Registry, Registry: entry.Registry, Server: entry.Name}
 	if made.Bundle != nil {
 		dir, err := os.MkdirTemp("", "orla-bundle-")
@@ -101,7 +107,7 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 		if _, err := exec.LookPath(engine); err != nil {
 			return nil, fmt.Errorf("the image %s is run by %s, by its name alone, and that is not in PATH", made.Image, cmp.Or(engine, "podman or docker"))
 		}
-		if err := c.pull(ctx, made, puller{engine, int64(p.cfg.MaxEnvironment)}, w); err != nil {
+		if err := c.pull(ctx, made, engine, int64(p.cfg.MaxEnvironment), w); err != nil {
 			return nil, err
 		}
 	}
@@ -124,9 +130,7 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 		defer end()
 		known := len(made.Notes)
 		locked, err := made.Lock(ctx, dir, until, locker)
-		for _, note := range made.Notes[known:] {
-			c.say("%s", note)
-		}
+		c.notes(made.Notes[known:])
 		if err == nil && !locked {
 			c.say("there is no uv in PATH: only the version of the package itself is fixed, not those of what it needs")
 		}
@@ -135,23 +139,13 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.finish(candidate, s, made, answers, kept, at); err != nil {
-		candidate.Discard()
-		return nil, err
-	}
 	candidate.Tool.Description = cmp.Or(candidate.Tool.Description, entry.Description) // an McpServer has none of its own
-	return candidate, nil
-}
-
-// puller is an engine, and the bytes that an image may have.
-type puller struct {
-	engine string
-	most   int64
+	return c.finish(candidate, s, made, answers, kept, at)
 }
 
 // pull asks whether the image of a server may be pulled, and pulls it, which has to be before its permissions are shown: its digest is
 // among what is agreed to. An image that is too large is refused, and so is one whose size is not known, unless the engine has it.
-func (c command) pull(ctx context.Context, made *bundle.Made, by puller, w wanted) error {
+func (c command) pull(ctx context.Context, made *bundle.Made, engine string, most int64, w wanted) error {
 	image := made.Image
 	if !w.yes && !c.asks() {
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the image %s has to be pulled, and there is no terminal to ask on; nothing was changed", image), Hint: "--yes agrees to that, and to the permissions of the server"}
@@ -161,23 +155,23 @@ func (c command) pull(ctx context.Context, made *bundle.Made, by puller, w wante
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		if made.Pin(ctx, by.engine) == nil {
-			c.say("the image %s is the one that %s has: %v", image, by.engine, err)
+		if made.Pin(ctx, engine) == nil {
+			c.say("the image %s is the one that %s has: %v", image, engine, err)
 			return nil
 		}
-		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the size of the image %s is not known, so it is not pulled: %w", image, err), Hint: by.engine + " pull " + image + " pulls it without a bound; then Orla takes that one"}
-	case size > by.most:
-		return tooLarge(image, size, by.most)
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the size of the image %s is not known, so it is not pulled: %w", image, err), Hint: engine + " pull " + image + " pulls it without a bound; then Orla takes that one"}
+	case size > most:
+		return tooLarge(image, size, most)
 	case !w.yes && !c.ask(ctx, "Pull the image "+image+" ("+bundle.InMiB(size)+")? [y/N] ", "y", "yes"):
 		return fmt.Errorf("%w that the image is pulled", packages.ErrConsent)
 	}
 	c.say("pulling the image %s (%s)", made.Image, bundle.InMiB(size))
-	return made.Pull(ctx, by.engine, by.most)
+	return made.Pull(ctx, engine, most)
 }
 
 // notes prints what somebody should know.
-func (c command) notes(made *bundle.Made) {
-	for _, note := range made.Notes {
+func (c command) notes(list []string) {
+	for _, note := range list {
 		c.say("%s", note)
 	}
 }

@@ -86,7 +86,11 @@ func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
 	p.store.Limits = origin.Limits{Bytes: int64(cfg.MaxPackage)}
 	p.store.Git.Limits = p.store.Limits
 	p.store.Waiting = func(process int) {
-		c.say("waiting for another orla that changes what is installed%s; it can be ended without harm", byProcess(process))
+		by := ""
+		if process != 0 {
+			by = fmt.Sprintf(" (process %d)", process)
+		}
+		c.say("waiting for another orla that changes what is installed%s; it can be ended without harm", by)
 	}
 	if terminal.IsTerminal(c.std.Err) {
 		p.store.Git.Progress = func(line string) { fmt.Fprintf(c.std.Err, "\r\x1b[K%s", terminal.Printable(line)) }
@@ -108,13 +112,6 @@ func (p *place) open(ctx context.Context) (*packages.Session, error) {
 		}
 	}
 	return p.store.Open(ctx)
-}
-
-func byProcess(process int) string {
-	if process == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (process %d)", process)
 }
 
 // clearProgress removes the last line of the progress of git.
@@ -172,24 +169,17 @@ func (c command) session(global *bool, run func(context.Context, *place, *packag
 
 // failed returns the error of a command.
 func failed(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted; nothing was changed")
-	}
-	f, ok := errors.AsType[*exit.Error](err)
-	if ok {
-		return f
-	}
-	f = &exit.Error{Code: exit.Failed, Err: err}
+	_, hasCode := errors.AsType[*exit.Error](err)
 	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return errors.New("interrupted; nothing was changed")
+	case hasCode:
 	case errors.Is(err, packages.ErrNotInstalled):
-		f.Hint = "orla list lists what is installed"
+		return &exit.Error{Code: exit.Failed, Err: err, Hint: "orla list lists what is installed"}
 	case errors.Is(err, packages.ErrConsent):
-		f.Hint = "nothing was changed"
+		return &exit.Error{Code: exit.Failed, Err: err, Hint: "nothing was changed"}
 	}
-	return f
+	return err
 }
 
 // reload has the running Orla notice what has changed. It returns nil without one.
@@ -222,7 +212,7 @@ func notServed(done *control.Reload, name string) string {
 	return ""
 }
 
-// jsonFlag adds --json, and -o json as some commands of others have it.
+// jsonFlag adds --json.
 func jsonFlag(cmd *cobra.Command, asJSON *bool) {
 	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
 }

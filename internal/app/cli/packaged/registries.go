@@ -43,19 +43,14 @@ func (c command) fromRegistry(ctx context.Context, p *place, s *packages.Session
 	if err != nil {
 		return nil, err
 	}
-	c.old(entry.Age.Seconds() > 0, "the registry did not answer; what it said %s ago counts", terminal.ShortAge(entry.Age))
+	if entry.Age > 0 {
+		c.say("the registry did not answer; what it said %s ago counts", terminal.ShortAge(entry.Age))
+	}
 	if entry.Server != nil {
 		return c.fromServer(ctx, p, s, entry, w)
 	}
 	from.URL, from.Name, from.Registry, from.Signers = entry.Repository, entry.Name, entry.Registry, entry.Signers
 	return s.Git(ctx, from)
-}
-
-// old says how old an answer is.
-func (c command) old(is bool, format string, args ...any) {
-	if is {
-		c.say(format, args...)
-	}
 }
 
 // lookUp returns what a registry says of a name.
@@ -108,7 +103,9 @@ func (c command) search() *cobra.Command {
 			for _, problem := range asked.Problems {
 				c.say("%v", problem)
 			}
-			c.old(asked.Age > 0, "a registry did not answer; what it said %s ago counts", terminal.ShortAge(asked.Age))
+			if asked.Age > 0 {
+				c.say("a registry did not answer; what it said %s ago counts", terminal.ShortAge(asked.Age))
+			}
 			list := []found{}
 			for _, e := range asked.Entries {
 				list = append(list, found{e.Name, e.Description, e.Keywords, e.Repository, e.Registry})
@@ -145,13 +142,13 @@ func (c command) cache() *cobra.Command {
 		Long:    "Clear the cache of registries. The next command that needs one asks the registry again.",
 		Example: "  orla cache clear",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			folder, err := registry.Folder()
 			if err == nil {
 				err = registry.New(folder, nil, registry.Options{}).Clear()
 			}
 			if err != nil {
-				return failed(cmd.Context(), err)
+				return err
 			}
 			if asJSON {
 				return terminal.WriteJSON(c.std.Out, map[string]string{"cleared": folder})

@@ -48,7 +48,7 @@ func describe(candidate offer, cfg *config.Loaded) string {
 			line("  %s: %s", key, made.Answers[key])
 		}
 	}
-	asked(&text, "It asks for:", candidate.Asked, candidate.More)
+	asked(&text, candidate.Asked, candidate.More)
 	if isSecret := func(p permission.Permission) bool { return p.Kind == permission.Secret }; slices.ContainsFunc(candidate.Asked, isSecret) {
 		line("Its secrets are those of the Secret packages/%s, and no others.", e.Source.SecretName(e.Name))
 	}
@@ -86,22 +86,18 @@ func signature(e lockfile.Package) string {
 }
 
 // asked writes permissions, and marks the new ones.
-func asked(text *strings.Builder, title string, list, more []permission.Permission) {
+func asked(text *strings.Builder, list, more []permission.Permission) {
 	if len(list) == 0 {
 		text.WriteString("It asks for no permissions.\n")
 		return
 	}
-	text.WriteString(title + "\n")
-	isNew := map[permission.Permission]bool{}
-	for _, p := range more {
-		isNew[p] = len(more) < len(list)
-	}
+	text.WriteString("It asks for:\n")
 	forAll := func(p permission.Permission) bool { return p.Target == "" }
 	one := func(p permission.Permission) bool { return p.Target != "" }
 	list = append(slices.DeleteFunc(slices.Clone(list), one), slices.DeleteFunc(slices.Clone(list), forAll)...) // the widest come first
 	for _, p := range list {
 		mark := ""
-		if isNew[p] {
+		if len(more) < len(list) && slices.Contains(more, p) {
 			mark = " (new)"
 		}
 		text.WriteString(terminal.Printable(fmt.Sprintf("  %s: %s%s", p, p.Explain(), mark)) + "\n")
