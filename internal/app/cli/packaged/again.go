@@ -1,6 +1,7 @@
 package packaged
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,11 +40,7 @@ func (c command) locked(ctx context.Context, p *place, s *packages.Session, entr
 	if entry.Source.Server == "" {
 		return c.fromBundle(ctx, s, entry.Source, entry.Source.URL, entry.Name, w)
 	}
-	all, err := c.registries(p, entry.Source.Registry)
-	if err != nil {
-		return nil, err
-	}
-	found, err := all.FindVersion(ctx, entry.Source.Server, entry.Version)
+	found, err := c.find(ctx, p, entry.Source.Registry, entry.Source.Server, entry.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -56,11 +53,7 @@ func (c command) newerMade(ctx context.Context, p *place, s *packages.Session, b
 	if before.Source.Server == "" {
 		return c.fromBundle(ctx, s, lockfile.Source{Kind: lockfile.Bundle, URL: before.Source.URL}, before.Source.URL, before.Name, w)
 	}
-	all, err := c.registries(p, before.Source.Registry)
-	if err != nil {
-		return nil, err
-	}
-	found, err := all.Find(ctx, before.Source.Server)
+	found, err := c.find(ctx, p, before.Source.Registry, before.Source.Server, "")
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +104,7 @@ func (w wanted) given(ctx context.Context, s *packages.Session) (answers map[str
 	isGiven := func(key string) bool { return answers[key] != "" }
 	kept = len(made.Secrets) > 0 && !slices.ContainsFunc(made.Secrets, isGiven) && s.HasSecret(ctx, w.again.entry)
 	for key, answer := range made.Answers {
-		if !isGiven(key) {
-			answers[key] = answer
-		}
+		answers[key] = cmp.Or(answers[key], answer)
 	}
 	for _, key := range made.Secrets {
 		if kept {
@@ -187,25 +178,22 @@ func (c command) outdated(ctx context.Context, p *place, e lockfile.Package) (ne
 
 // newestServer is outdated for what a registry of MCP servers names.
 func (c command) newestServer(ctx context.Context, p *place, e lockfile.Package) (string, error) {
-	all, err := c.registries(p, e.Source.Registry)
-	if err != nil {
-		return "", err
-	}
-	latest, err := all.Find(ctx, e.Source.Server)
+	latest, err := c.find(ctx, p, e.Source.Registry, e.Source.Server, "")
 	if err != nil {
 		return "", err // such as that it was deleted
 	}
 	version := latest.Server.Version
-	if isNewer(version, e.Version) {
-		if latest, err = all.FindVersion(ctx, e.Source.Server, e.Version); err != nil {
-			if _, missing := errors.AsType[*registry.NotFoundError](err); missing {
-				err = errors.New("the registry does not have this version any more")
-			}
-			return version, err
-		}
-		return version, deprecated(latest.Server)
+	if !isNewer(version, e.Version) {
+		return "", deprecated(latest.Server)
 	}
-	return "", deprecated(latest.Server)
+	installed, err := c.find(ctx, p, e.Source.Registry, e.Source.Server, e.Version)
+	if err != nil {
+		if _, missing := errors.AsType[*registry.NotFoundError](err); missing {
+			err = errors.New("the registry does not have this version any more")
+		}
+		return version, err
+	}
+	return version, deprecated(installed.Server)
 }
 
 // isNewer reports whether a server has a newer version: versions that are none of SemVer have no order.

@@ -87,8 +87,7 @@ func (w *wanted) flags(cmd *cobra.Command) {
 	f.BoolVar(&w.acceptSigner, "accept-signer", false, "accept another signer than before")
 	f.BoolVar(&w.acceptNoSign, "unsigned", false, "accept a version without a signature after signed ones")
 	f.StringArrayVar(&w.set, "set", nil, "answer what a bundle or server asks: `KEY=VALUE`, or KEY=@FILE; may be repeated")
-	globalFlag(cmd, &w.global)
-	jsonFlag(cmd, &w.asJSON)
+	flagged(cmd, &w.global, &w.asJSON)
 }
 
 var commit = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`) })

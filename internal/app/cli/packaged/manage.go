@@ -75,9 +75,7 @@ func (c command) list() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&outdated, "outdated", false, "ask for newer versions")
-	globalFlag(cmd, &global)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return flagged(cmd, &global, &asJSON)
 }
 
 func (c command) printList(list []listed) error {
@@ -154,9 +152,7 @@ func (c command) info() *cobra.Command {
 			return c.printInfo(found, asJSON)
 		}),
 	}
-	globalFlag(cmd, &global)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return flagged(cmd, &global, &asJSON)
 }
 
 // read reads what an installed package says of itself.
@@ -241,9 +237,7 @@ func (c command) uninstall() *cobra.Command {
 			return c.print("removed " + name + " " + strings.Join(removed, ", ") + "\n")
 		}),
 	}
-	globalFlag(cmd, &global)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return flagged(cmd, &global, &asJSON)
 }
 
 func (c command) use() *cobra.Command {
@@ -267,9 +261,7 @@ func (c command) use() *cobra.Command {
 			return c.done(ctx, p, []lockfile.Package{*s.Lock.Find(name, version)}, asJSON)
 		}),
 	}
-	globalFlag(cmd, &global)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return flagged(cmd, &global, &asJSON)
 }
 
 func (c command) verify() *cobra.Command {
@@ -312,7 +304,5 @@ func (c command) verify() *cobra.Command {
 			return err
 		}),
 	}
-	globalFlag(cmd, &global)
-	jsonFlag(cmd, &asJSON)
-	return cmd
+	return flagged(cmd, &global, &asJSON)
 }

@@ -212,14 +212,11 @@ func notServed(done *control.Reload, name string) string {
 	return ""
 }
 
-// jsonFlag adds --json.
-func jsonFlag(cmd *cobra.Command, asJSON *bool) {
-	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
-}
-
-// globalFlag adds --global.
-func globalFlag(cmd *cobra.Command, global *bool) {
+// flagged adds --global and --json to a command.
+func flagged(cmd *cobra.Command, global, asJSON *bool) *cobra.Command {
 	cmd.Flags().BoolVar(global, "global", false, "the packages of this user, in ~/.orla/tools")
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+	return cmd
 }
 
 // print writes text for a person.

@@ -33,13 +33,18 @@ func (c command) registries(p *place, only string) (*registry.Registries, error)
 	return registry.New(folder, urls, registry.Options{Git: git, UserAgent: "orla/" + version.Version()}), nil
 }
 
+// find returns the entry of a name in a registry, or in those of the configuration if that is "". version is for servers; "" is the latest.
+func (c command) find(ctx context.Context, p *place, only, name, version string) (registry.Entry, error) {
+	all, err := c.registries(p, only)
+	if err != nil {
+		return registry.Entry{}, err
+	}
+	return all.FindVersion(ctx, name, version)
+}
+
 // fromRegistry brings a package that a registry names.
 func (c command) fromRegistry(ctx context.Context, p *place, s *packages.Session, name string, from packages.From, w wanted) (*packages.Candidate, error) {
-	all, err := c.registries(p, w.registry)
-	if err != nil {
-		return nil, err
-	}
-	entry, err := all.FindVersion(ctx, name, from.Ref)
+	entry, err := c.find(ctx, p, w.registry, name, from.Ref)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +60,7 @@ func (c command) fromRegistry(ctx context.Context, p *place, s *packages.Session
 
 // lookUp returns what a registry says of a name.
 func (c command) lookUp(ctx context.Context, p *place, name string) (about, error) {
-	all, err := c.registries(p, "")
-	if err != nil {
-		return about{}, err
-	}
-	e, err := all.Find(ctx, name)
+	e, err := c.find(ctx, p, "", name, "")
 	if err != nil {
 		return about{}, err
 	}
@@ -124,7 +125,7 @@ func (c command) search() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&only, "registry", "", "search this `URL` alone")
-	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -156,7 +157,7 @@ func (c command) cache() *cobra.Command {
 			return c.print("removed what was in " + folder + "\n")
 		},
 	}
-	jsonFlag(clear, &asJSON)
+	clear.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(clear)
 	return cmd
 }

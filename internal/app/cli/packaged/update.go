@@ -228,11 +228,7 @@ func (c command) newer(ctx context.Context, p *place, s *packages.Session, befor
 	}
 	from := packages.From{URL: before.Source.URL, Name: before.Name, Registry: before.Source.Registry, AcceptSigner: w.acceptSigner, Unsigned: w.acceptNoSign}
 	if from.Registry != "" {
-		all, err := c.registries(p, from.Registry)
-		if err != nil {
-			return nil, err
-		}
-		entry, err := all.Find(ctx, before.Name)
+		entry, err := c.find(ctx, p, from.Registry, before.Name, "")
 		if err != nil {
 			return nil, err
 		}
