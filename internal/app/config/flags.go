@@ -66,9 +66,7 @@ func (t *textFlag) Type() string { return t.kind }
 // Loader returns a Loader with the flags that a command was given.
 func (f *Flags) Loader(set *pflag.FlagSet) *Loader {
 	l := &Loader{Path: f.config, Environ: os.Environ(), journal: systemd.StderrIsJournal(), terminal: terminal.IsTerminal(os.Stderr)}
-	if home, err := os.UserHomeDir(); err == nil {
-		l.Home = home
-	}
+	l.Home, _ = os.UserHomeDir() // "" if there is none
 	l.Path = l.expandHome(l.Path)
 	for _, k := range flagKeys() {
 		if flag := set.Lookup(k.flag()); flag.Changed {

@@ -102,7 +102,11 @@ var (
 
 // isolation checks the keys of IsolationConfig.
 func (v *verdict) isolation() {
-	v.commands()
+	for i, command := range v.CLIAllowedCommands {
+		if command == "" || strings.ContainsRune(command, '/') && (!filepath.IsAbs(command) || filepath.Clean(command) != command) {
+			v.wrongItem("cli_allowed_commands", i, "%q is neither a name nor an absolute path without . and ..", command)
+		}
+	}
 	if !slices.Contains([]string{Auto, string(manifest.BackendNative), string(manifest.BackendContainer)}, v.SandboxBackend) {
 		v.wrong("sandbox_backend", "must be auto, native or container, got %q", v.SandboxBackend)
 	}
@@ -127,22 +131,17 @@ func (v *verdict) isolation() {
 		v.wrong("tool_container_user", "must be two numbers, UID:GID, such as %s, got %q", sandboxUser, v.ContainerUser)
 	}
 	v.bounds()
-	v.modules()
+	if v.WASMMaxMemory < leastModule {
+		v.wrong("wasm_max_memory", "must be at least %s, got %s", yamldoc.Size(leastModule), v.WASMMaxMemory)
+	}
+	if v.WASMTotalMemory < leastMemory {
+		v.wrong("wasm_total_memory", "must be at least %s, got %s", yamldoc.Size(leastMemory), v.WASMTotalMemory)
+	}
 	if !dnsLabel().MatchString(v.K8sNamespace) {
 		v.wrong("tool_k8s_namespace", "%q is not the name of a namespace", v.K8sNamespace)
 	}
 	if v.K8sTTL < yamldoc.Duration(time.Second) {
 		v.wrong("tool_k8s_ttl", "must be at least 1s")
-	}
-}
-
-func (v *verdict) commands() {
-	for i, command := range v.CLIAllowedCommands {
-		switch {
-		case filepath.IsAbs(command) && filepath.Clean(command) == command:
-		case command == "", strings.ContainsRune(command, '/'):
-			v.wrongItem("cli_allowed_commands", i, "%q is neither a name nor an absolute path without . and ..", command)
-		}
 	}
 }
 
@@ -168,25 +167,13 @@ const (
 	mostPids            = 1 << 22
 )
 
-// modules checks the memory of modules.
-func (v *verdict) modules() {
-	if v.WASMMaxMemory < leastModule {
-		v.wrong("wasm_max_memory", "must be at least %s, got %s", yamldoc.Size(leastModule), v.WASMMaxMemory)
-	}
-	if v.WASMTotalMemory < leastMemory {
-		v.wrong("wasm_total_memory", "must be at least %s, got %s", yamldoc.Size(leastMemory), v.WASMTotalMemory)
-	}
-}
-
 // bounds checks the limits of isolated tools. A ceiling that is not configured is not checked: it is
 // equal to its limit.
 func (v *verdict) bounds() {
 	for _, bound := range [...]struct {
-		key        string
-		Value, max float64
-		least      float64
-		most       float64
-		text       func(float64) string
+		key                     string
+		plain, max, least, most float64
+		text                    func(float64) string
 	}{
 		{"memory", float64(v.ContainerMemory), float64(v.ContainerMaxMemory), leastMemory, math.Inf(1), func(x float64) string { return yamldoc.Size(x).String() }},
 		{"cpus", v.ContainerCPUs, v.ContainerMaxCPUs, leastCPUs, mostCPUs, NumberText},
@@ -202,13 +189,13 @@ func (v *verdict) bounds() {
 				v.wrong(key, "must be between %s and %s, got %s", bound.text(bound.least), bound.text(bound.most), bound.text(x))
 			}
 		}
-		within(plain, bound.Value)
+		within(plain, bound.plain)
 		if v.OriginOf(most).Rank == FromDefault {
 			continue
 		}
 		within(most, bound.max)
-		if bound.max < bound.Value {
-			v.wrong(most, "must be at least %s, which is %s, got %s", plain, bound.text(bound.Value), bound.text(bound.max))
+		if bound.max < bound.plain {
+			v.wrong(most, "must be at least %s, which is %s, got %s", plain, bound.text(bound.plain), bound.text(bound.max))
 		}
 	}
 }

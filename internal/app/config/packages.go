@@ -12,11 +12,10 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// defaultMaxPackage is the default of max_package (SPEC M4).
-const defaultMaxPackage = 256 << 20
-
-// defaultMaxEnvironment is the default of max_environment (SPEC R6).
-const defaultMaxEnvironment = 2 << 30
+const (
+	defaultMaxPackage     = 256 << 20 // SPEC M4
+	defaultMaxEnvironment = 2 << 30   // SPEC R6
+)
 
 // PackageConfig is the operator's word about an installed package (SPEC M7).
 type PackageConfig struct {

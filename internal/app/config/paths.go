@@ -90,10 +90,7 @@ func (l *Loader) expandHome(path string) string {
 // PathOf returns the path that an argument, or a flag that is not a setting, means: ~ is the home. It
 // returns an error for a ~ that is not the home of a known user.
 func PathOf(argument string) (string, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = ""
-	}
+	home, _ := os.UserHomeDir() // "" if there is none
 	path := (&Loader{Home: home}).expandHome(argument)
 	if hasTilde(path) {
 		return "", errors.New(tilde(path))

@@ -32,13 +32,13 @@ func (v *verdict) replicas() {
 	if !slices.Contains([]string{OnceKubernetes, OnceAll}, r.ReplicaCapsules) {
 		v.wrong("replica_capsules", "must be kubernetes or all")
 	}
-	if r.ReplicaListen != "" && !isHostPort(r.ReplicaListen) {
+	if _, port, err := net.SplitHostPort(r.ReplicaListen); r.ReplicaListen != "" && (err != nil || port == "") {
 		v.wrong("replica_listen", "must be an address with a port, such as 0.0.0.0:8081")
 	}
 	if r.ReplicaNamespace != "" && !dnsLabel().MatchString(r.ReplicaNamespace) {
 		v.wrong("replica_namespace", "%q is not the name of a namespace", r.ReplicaNamespace)
 	}
-	if host, _, err := net.SplitHostPort(r.ReplicaReached()); r.ReplicaListen != "" && (err != nil || !reachable(host)) {
+	if host, _, err := net.SplitHostPort(r.ReplicaReached()); r.ReplicaListen != "" && (err != nil || host == "" || net.ParseIP(host).IsUnspecified()) { // 0.0.0.0 and :: are all addresses of a machine
 		v.wrong("replica_address", "must be an address with a port that the other replicas can reach, such as that of the pod")
 	}
 	if g := r.ReplicaGroup; g == "" || len(g) > 40 || strings.Trim(g, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.Trim(g, "-") != g {
@@ -48,14 +48,3 @@ func (v *verdict) replicas() {
 
 // ReplicaReached returns where the other replicas reach this one.
 func (r ReplicasConfig) ReplicaReached() string { return cmp.Or(r.ReplicaAddress, r.ReplicaListen) }
-
-func isHostPort(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	return err == nil && port != ""
-}
-
-// reachable reports whether a host is one, and not all addresses of a machine.
-func reachable(host string) bool {
-	ip := net.ParseIP(host)
-	return host != "" && (ip == nil || !ip.IsUnspecified())
-}
