@@ -109,6 +109,9 @@ func (t *checked) add(name string, e entry) error {
 		return refused(name, "it is there twice")
 	}
 	if e.kind == link {
+		if fault := targetFault(e.target); fault != "" {
+			return refused(name, "%s", fault)
+		}
 		t.targets[name] = e.target
 	}
 	return t.claim(name, e.kind)
@@ -136,9 +139,6 @@ func (t *checked) claim(name string, as kind) error {
 // The way is that of the kernel: a link on the way is followed before "..".
 func (t *checked) follow(name string) error {
 	left := strings.Split(t.targets[name], "/")
-	if fault := targetFault(t.targets[name]); fault != "" {
-		return refused(name, "%s", fault)
-	}
 	at := parent(name) // "" is the root
 	for hops := 0; len(left) > 0; {
 		step := left[0]
@@ -163,9 +163,6 @@ func (t *checked) follow(name string) error {
 		case link:
 			if hops++; hops > maxHops {
 				return refused(name, "the link leads through too many links")
-			}
-			if fault := targetFault(t.targets[next]); fault != "" {
-				return refused(next, "%s", fault)
 			}
 			left = append(strings.Split(t.targets[next], "/"), left...)
 		case file:
