@@ -54,10 +54,11 @@ func newTools(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-// listedTool is a tool as `orla tools --json` prints it.
+// listedTool is a tool as `orla tools --json` prints it: a control.ListedTool under other keys.
 type listedTool struct {
 	Name         string          `json:"name"`
-	Kind         manifest.Kind   `json:"kind"`
+	Of           string          `json:"-"`
+	Kind         string          `json:"kind"`
 	Version      string          `json:"version,omitempty"`
 	Title        string          `json:"title,omitempty"`
 	Description  string          `json:"description,omitempty"`
@@ -75,7 +76,7 @@ func listTools(tools []manifest.Tool) []listedTool {
 	list := make([]listedTool, 0, len(tools))
 	for _, t := range tools {
 		list = append(list, listedTool{
-			Name: t.Name, Kind: t.Kind, Version: t.Version, Title: t.Title, Description: t.Description,
+			Name: t.Name, Kind: string(t.Kind), Version: t.Version, Title: t.Title, Description: t.Description,
 			Path: t.Path, Source: t.Source, Interpreter: discovery.Interpreter(t), Service: t.Service(),
 			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Run.Timeout.String(), Isolation: discovery.Isolation(t),
 		})
@@ -96,11 +97,7 @@ func toolsRunning(ctx context.Context, client *control.Client, asJSON bool, std 
 	discovery.PrintReported(std.Err, status.Problems)
 	list := make([]listedTool, 0, len(tools))
 	for _, t := range tools {
-		list = append(list, listedTool{
-			Name: t.Name, Kind: manifest.Kind(t.Kind), Version: t.Version, Title: t.Title, Description: t.Description,
-			Path: t.Path, Source: t.Source, Interpreter: t.Interpreter, Service: t.Service,
-			InputSchema: t.InputSchema, OutputSchema: t.OutputSchema, Timeout: t.Timeout, Isolation: t.Isolation,
-		})
+		list = append(list, listedTool(t))
 	}
 	if asJSON {
 		return terminal.WriteJSON(std.Out, list)

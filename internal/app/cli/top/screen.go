@@ -238,18 +238,8 @@ func (s *screen) text() string {
 	} else {
 		lines = s.tableLines()
 	}
-	lines = lines[:min(len(lines), s.height)]
-	var b strings.Builder
-	b.WriteString("\x1b[H")
-	for i, l := range lines {
-		if i > 0 {
-			b.WriteString("\r\n")
-		}
-		b.WriteString(l)
-		b.WriteString("\x1b[K") // no rest of the line before
-	}
-	b.WriteString("\x1b[J")
-	return b.String()
+	const restOfLine, restOfScreen = "\x1b[K", "\x1b[J" // removes what was there before
+	return "\x1b[H" + strings.Join(lines[:min(len(lines), s.height)], restOfLine+"\r\n") + restOfLine + restOfScreen
 }
 
 func (s *screen) tableLines() []string {
@@ -270,19 +260,24 @@ func (s *screen) tableLines() []string {
 	at := s.at()
 	s.first = min(max(s.first, at-s.room()+1), max(at, 0), max(len(rows)-1, 0))
 	for i := s.first; i < min(s.first+s.room(), len(rows)); i++ {
+		before := "  "
 		if i == at {
-			lines = append(lines, mark+rows[i])
-		} else {
-			lines = append(lines, "  "+rows[i])
+			before = mark
 		}
+		lines = append(lines, before+rows[i])
 	}
 	if len(rows) == 0 {
 		lines = append(lines, s.cut("  no tool's name has "+terminal.Printable(s.filter)))
 	}
+	return s.filled(lines, s.note(at), s.keys())
+}
+
+// filled adds the lines at the bottom: a note, and the keys.
+func (s *screen) filled(lines []string, note, keys string) []string {
 	for len(lines) < s.height-2 {
 		lines = append(lines, "")
 	}
-	return append(lines, s.cut(s.note(at)), s.paint(terminal.Faint, s.cut(s.keys())))
+	return append(lines, s.cut(note), s.paint(terminal.Faint, s.cut(keys)))
 }
 
 // mark stands before the selected tool.
@@ -321,14 +316,11 @@ func (s *screen) logLines() []string {
 	if len(s.log.lines) == 0 {
 		lines = append(lines, s.cut("it has said nothing yet"))
 	}
-	for len(lines) < s.height-2 {
-		lines = append(lines, "")
-	}
 	note := s.said
 	if s.log.back > 0 {
 		note = fmt.Sprintf("%s behind the newest; end shows it", terminal.Count(s.log.back, "line"))
 	}
-	return append(lines, s.cut(note), s.paint(terminal.Faint, s.cut("q back  up, down scroll  end newest  r restart")))
+	return s.filled(lines, note, "q back  up, down scroll  end newest  r restart")
 }
 
 // cut returns as much of a text without colours as the screen is wide.
