@@ -108,12 +108,12 @@ func (s *Session) local(ctx context.Context, from, stage string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return origin.Unpack(ctx, from, stage, s.store.Limits)
+		return origin.Unpack(ctx, from, stage, s.store.Git.Limits)
 	}
 	if permission.Below(regularfile.Real(s.store.Dir), regularfile.Real(from)) {
 		return fmt.Errorf("%s has the folder of tools in it, %s, which does not belong to a package: install it from another folder, or with --tools-dir", from, s.store.Dir)
 	}
-	return origin.Copy(ctx, from, stage, s.store.Limits)
+	return origin.Copy(ctx, from, stage, s.store.Git.Limits)
 }
 
 // Made takes a package that fill writes into a folder, such as that of an MCP bundle. from has its name and version.

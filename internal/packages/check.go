@@ -179,7 +179,7 @@ func (s *Session) named(c Content, want, tag string) error {
 			return fmt.Errorf("%s is a tool that was not installed; remove or rename it first", filepath.Join(s.store.Dir, name))
 		}
 	}
-	target := s.store.folder(name, version)
+	target := s.store.Folder(name, version)
 	if _, err := lockfile.ReadRecord(target); exists(target) && lockfile.IsMissing(err) && s.Lock.Find(name, version) == nil {
 		return fmt.Errorf("%s was not installed by orla install; remove it first", target)
 	}

@@ -71,7 +71,7 @@ func (c *Candidate) put(ctx context.Context) error {
 	if err := s.isOwn(c.Entry.Name); err != nil {
 		return err
 	}
-	if err := ownFolder(s.store.folder(c.Entry.Name, c.Entry.Version), c.Entry.Name+" "+c.Entry.Version); err != nil {
+	if err := ownFolder(s.store.Folder(c.Entry.Name, c.Entry.Version), c.Entry.Name+" "+c.Entry.Version); err != nil {
 		return err
 	}
 	if err := c.secret(ctx); err != nil {
@@ -147,7 +147,7 @@ func (c *Candidate) TakeBack(ctx context.Context) error {
 			return err
 		}
 		if isNew {
-			return os.RemoveAll(s.store.folder(name, c.Entry.Version))
+			return os.RemoveAll(s.store.Folder(name, c.Entry.Version))
 		}
 		return c.folderBack()
 	})
@@ -188,7 +188,7 @@ func (c *Candidate) seal() error {
 
 // place moves a stage to its folder.
 func (s *Session) place(c *Candidate) error {
-	above, target := filepath.Join(s.store.Dir, c.Entry.Name), s.store.folder(c.Entry.Name, c.Entry.Version)
+	above, target := filepath.Join(s.store.Dir, c.Entry.Name), s.store.Folder(c.Entry.Name, c.Entry.Version)
 	if err := s.step("make the folder"); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (c *Candidate) folderBack() error {
 		return nil
 	}
 	c.undo.replaced = false
-	return c.swap(c.session.store.folder(c.Entry.Name, c.Entry.Version))
+	return c.swap(c.session.store.Folder(c.Entry.Name, c.Entry.Version))
 }
 
 // swap exchanges the stage and the folder of the same version. If that needs several steps, the next Session undoes the first

@@ -457,7 +457,7 @@ func TestM4InterruptedInstall(t *testing.T) {
 // SPEC M4: a package beyond max_package is refused.
 func TestM4TooLarge(t *testing.T) {
 	p := newProject(t)
-	p.store.Limits = origin.Limits{Bytes: 50}
+	p.store.Git.Limits = origin.Limits{Bytes: 50}
 	if err := p.install(p.source("say", "1.0.0", "")); !errors.Is(err, origin.ErrTooLarge) || len(p.rest()) != 0 {
 		t.Errorf("it ends with %v", err)
 	}

@@ -33,7 +33,7 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 		}
 		next.Remove(name, entry.Version)
 		if !slices.Contains(removed, entry.Version) {
-			if dir := s.store.folder(name, entry.Version); exists(dir) {
+			if dir := s.store.Folder(name, entry.Version); exists(dir) {
 				if err := ownFolder(dir, name+" "+entry.Version); err != nil {
 					return nil, err
 				}
@@ -57,14 +57,14 @@ func (s *Session) remove(name, version string) (removed []string, err error) {
 	away := func(v string) string { return filepath.Join(s.store.Dir, work, oldStart+name+"@"+v) }
 	back := func() {
 		for _, v := range removed {
-			_ = os.Rename(away(v), s.store.folder(name, v)) // the next Session tries it too
+			_ = os.Rename(away(v), s.store.Folder(name, v)) // the next Session tries it too
 		}
 	}
 	for _, v := range removed {
 		err := s.step("move away")
 		if err == nil {
 			_ = os.RemoveAll(away(v)) // of a process that was killed
-			if err = os.Rename(s.store.folder(name, v), away(v)); errors.Is(err, fs.ErrNotExist) {
+			if err = os.Rename(s.store.Folder(name, v), away(v)); errors.Is(err, fs.ErrNotExist) {
 				err = nil
 			}
 		}
@@ -109,7 +109,7 @@ func (s Store) there(name string) (versions []string) {
 		return nil
 	}
 	for _, entry := range entries {
-		if _, err := lockfile.ReadRecord(s.folder(name, entry.Name())); !lockfile.IsMissing(err) && entry.IsDir() {
+		if _, err := lockfile.ReadRecord(s.Folder(name, entry.Name())); !lockfile.IsMissing(err) && entry.IsDir() {
 			versions = append(versions, entry.Name())
 		}
 	}
@@ -164,7 +164,7 @@ func (s Store) Verify(ctx context.Context) (list []Verified, err error) {
 
 // grantsMore says what the lock grants an installed package that it does not ask for; "" for nothing.
 func (s Store) grantsMore(entry lockfile.Package) string {
-	dir := s.folder(entry.Name, entry.Version)
+	dir := s.Folder(entry.Name, entry.Version)
 	var texts []string
 	if entry.Source.Kind == lockfile.Server && exists(filepath.Join(dir, ServerFile)) {
 		c, err := checkServer(dir, entry.Version, entry.Source.URL)
@@ -205,7 +205,7 @@ func (s Store) grantsMore(entry lockfile.Package) string {
 }
 
 func (s Store) differs(ctx context.Context, entry lockfile.Package) string {
-	dir := s.folder(entry.Name, entry.Version)
+	dir := s.Folder(entry.Name, entry.Version)
 	record, err := s.record(entry.Name, entry.Version)
 	switch {
 	case !exists(dir):

@@ -28,8 +28,7 @@ type Store struct {
 	Dir     string // absolute
 	Lock    string // the path of the orla.lock
 	Machine permission.Machine
-	Git     origin.Git
-	Limits  origin.Limits
+	Git     origin.Git // its limits are those of every package
 	// Waiting is called once for each change that another process has to finish first, with its id; 0 if that is not known. It may be nil.
 	Waiting func(process int)
 	// Step is called before each step that changes something, with its name. It is for tests, and may be nil. An
@@ -73,7 +72,7 @@ func (s Store) Open(ctx context.Context) (*Session, error) {
 }
 
 // Limits are those of a package.
-func (s *Session) Limits() origin.Limits { return s.store.Limits }
+func (s *Session) Limits() origin.Limits { return s.store.Git.Limits }
 
 // step announces a step.
 func (s *Session) step(name string) error {
@@ -95,7 +94,7 @@ func (s *Session) sweep() error {
 		path := filepath.Join(dir, entry.Name())
 		if id, ok := strings.CutPrefix(entry.Name(), oldStart); ok {
 			if name, version, ok := strings.Cut(id, "@"); ok {
-				target := s.store.folder(name, version)
+				target := s.store.Folder(name, version)
 				if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) && s.Lock.Find(name, version) != nil && s.isOwn(name) == nil {
 					_ = os.Rename(path, target) // otherwise orla install puts it there
 					continue
@@ -141,7 +140,7 @@ func ownFolder(dir, what string) error {
 
 // record reads the record of a version. A link in the place of its folder has none: nothing is served from there.
 func (s Store) record(name, version string) (lockfile.Record, error) {
-	dir := s.folder(name, version)
+	dir := s.Folder(name, version)
 	if err := ownFolder(dir, name+" "+version); err != nil {
 		return lockfile.Record{}, err
 	}
@@ -158,8 +157,8 @@ func (s Store) isFolder() error {
 	return err
 }
 
-// folder is where a version is installed.
-func (s Store) folder(name, version string) string { return filepath.Join(s.Dir, name, version) }
+// Folder is where a version is installed.
+func (s Store) Folder(name, version string) string { return filepath.Join(s.Dir, name, version) }
 
 // write writes a changed lock.
 func (s *Session) write(next *lockfile.Lock) error {

@@ -28,7 +28,6 @@ const (
 type api struct {
 	registries *Registries
 	url        string
-	base       string
 	cache      cache
 }
 
@@ -99,7 +98,7 @@ func (a *api) get(ctx context.Context, path string) (data []byte, age time.Durat
 
 // ask makes a request.
 func (a *api) ask(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, baseOf(a.url)+path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func (r *Registries) Clear() error { return r.cache.clear() }
 
 // open returns the registry at a URL, and whether it is that of MCP servers.
 func (r *Registries) open(ctx context.Context, url string) (one, bool, error) {
-	service := &api{registries: r, url: url, base: baseOf(url), cache: r.cache.of(url)}
+	service := &api{registries: r, url: url, cache: r.cache.of(url)}
 	switch isAPI, err := service.isThere(ctx); {
 	case err != nil:
 		return nil, false, err

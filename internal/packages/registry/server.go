@@ -117,17 +117,6 @@ var serverName = sync.OnceValue(func() *regexp.Regexp {
 // official is the key of what the registry itself says of a server.
 const official = "io.modelcontextprotocol.registry/official"
 
-// record is a server as it is on the wire.
-type record struct {
-	Server *Server                    `json:"server"`
-	Meta   map[string]json.RawMessage `json:"_meta"`
-}
-
-type status struct {
-	Status  string `json:"status"`
-	Message string `json:"statusMessage"`
-}
-
 // ParseServer reads a record of an MCP registry: {server, _meta}. ErrDeleted is in the chain of the error if it was deleted.
 func ParseServer(data []byte, registry string) (Entry, error) {
 	if len(data) > maxServer {
@@ -136,7 +125,10 @@ func ParseServer(data []byte, registry string) (Entry, error) {
 	if bytes.Contains(data, []byte(`"registry_type"`)) {
 		data = camelCase(data)
 	}
-	var r record
+	var r struct {
+		Server *Server                    `json:"server"`
+		Meta   map[string]json.RawMessage `json:"_meta"`
+	}
 	if err := json.Unmarshal(data, &r); err != nil || r.Server == nil {
 		return Entry{}, errors.New("a server of the registry is not in the form of server.json")
 	}
@@ -144,7 +136,10 @@ func ParseServer(data []byte, registry string) (Entry, error) {
 	if !serverName().MatchString(s.Name) || s.Version == "" || len(s.Version) > 255 || plain(s.Version) != s.Version {
 		return Entry{}, fmt.Errorf("the server %q has no valid name or version", plain(s.Name))
 	}
-	var says status
+	var says struct {
+		Status  string `json:"status"`
+		Message string `json:"statusMessage"`
+	}
 	if raw, there := r.Meta[official]; there {
 		if err := json.Unmarshal(raw, &says); err != nil {
 			return Entry{}, fmt.Errorf("what the registry says of %s is not in a known form", s.Name)

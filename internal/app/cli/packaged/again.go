@@ -22,12 +22,6 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// again says that a package is made once more: that of an entry, or a newer version of it.
-type again struct {
-	entry *lockfile.Package // nil for the first time
-	exact bool              // it has to be what the lock has
-}
-
 // locked brings a package exactly as the lock has it.
 func (c command) locked(ctx context.Context, p *place, s *packages.Session, entry lockfile.Package, w wanted) (*packages.Candidate, error) {
 	if err := p.mayFetch(entry.Source); err != nil {
@@ -36,7 +30,7 @@ func (c command) locked(ctx context.Context, p *place, s *packages.Session, entr
 	if entry.Source.Kind != lockfile.Bundle && entry.Source.Kind != lockfile.Server {
 		return s.Locked(ctx, entry)
 	}
-	w.again = again{&entry, true}
+	w.entry, w.exact = &entry, true
 	if entry.Source.Server == "" {
 		return c.fromBundle(ctx, s, entry.Source, entry.Source.URL, entry.Name, w)
 	}
@@ -49,7 +43,7 @@ func (c command) locked(ctx context.Context, p *place, s *packages.Session, entr
 
 // newerMade is newer for what Orla makes itself.
 func (c command) newerMade(ctx context.Context, p *place, s *packages.Session, before lockfile.Package, w wanted) (*packages.Candidate, error) {
-	w.again.entry = &before
+	w.entry = &before
 	if before.Source.Server == "" {
 		return c.fromBundle(ctx, s, lockfile.Source{Kind: lockfile.Bundle, URL: before.Source.URL}, before.Source.URL, before.Name, w)
 	}
@@ -97,12 +91,12 @@ func (p *place) mayFetch(source lockfile.Source) error {
 // given returns the answers for a package that is made: those of the command line, and those of before. kept says that
 // the secret ones of before stay as they are in the Secret that is there.
 func (w wanted) given(ctx context.Context, s *packages.Session) (answers map[string]string, kept bool, err error) {
-	if answers, err = w.answers(); err != nil || w.again.entry == nil || w.again.entry.Source.Made == nil {
+	if answers, err = w.answers(); err != nil || w.entry == nil || w.entry.Source.Made == nil {
 		return answers, false, err
 	}
-	made := w.again.entry.Source.Made
+	made := w.entry.Source.Made
 	isGiven := func(key string) bool { return answers[key] != "" }
-	kept = len(made.Secrets) > 0 && !slices.ContainsFunc(made.Secrets, isGiven) && s.HasSecret(ctx, w.again.entry)
+	kept = len(made.Secrets) > 0 && !slices.ContainsFunc(made.Secrets, isGiven) && s.HasSecret(ctx, w.entry)
 	for key, answer := range made.Answers {
 		answers[key] = cmp.Or(answers[key], answer)
 	}
@@ -148,8 +142,8 @@ func (c command) finish(candidate *packages.Candidate, s *packages.Session, made
 
 // make makes a Candidate of what fill writes.
 func (w wanted) make(ctx context.Context, s *packages.Session, source lockfile.Source, from packages.From, fill func(dir string) error) (*packages.Candidate, error) {
-	if w.again.exact {
-		return s.Remade(ctx, *w.again.entry, fill)
+	if w.exact {
+		return s.Remade(ctx, *w.entry, fill)
 	}
 	return s.Made(ctx, source, from, fill)
 }

@@ -100,7 +100,7 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 		source.Kind = lockfile.Bundle
 		return c.fromBundle(ctx, s, source, file, made.Name, w)
 	}
-	if before := w.again.entry; before != nil && made.Resource != nil && made.Version != before.Version { // before anything is pulled
+	if before := w.entry; before != nil && made.Resource != nil && made.Version != before.Version { // before anything is pulled
 		return nil, packages.OneVersion(*before)
 	}
 	if made.Image != "" {
@@ -112,8 +112,8 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 		}
 	}
 	var at, until time.Time
-	if w.again.exact {
-		until = w.again.entry.Source.Made.Time()
+	if w.exact {
+		until = w.entry.Source.Made.Time()
 	}
 	candidate, err := w.make(ctx, s, source, packages.From{Name: made.Name, Version: made.Version}, func(dir string) error {
 		if made.Resource != nil {
@@ -147,7 +147,7 @@ func (c command) fromServer(ctx context.Context, p *place, s *packages.Session, 
 // among what is agreed to. An image that is too large is refused, and so is one whose size is not known, unless the engine has it.
 func (c command) pull(ctx context.Context, made *bundle.Made, engine string, most int64, w wanted) error {
 	image := made.Image
-	if !w.yes && !c.asks() {
+	if !w.Permissions && !c.asks() {
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the image %s has to be pulled, and there is no terminal to ask on; nothing was changed", image), Hint: "--yes agrees to that, and to the permissions of the server"}
 	}
 	size, err := made.Measure(ctx, nil)
@@ -162,7 +162,7 @@ func (c command) pull(ctx context.Context, made *bundle.Made, engine string, mos
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the size of the image %s is not known, so it is not pulled: %w", image, err), Hint: engine + " pull " + image + " pulls it without a bound; then Orla takes that one"}
 	case size > most:
 		return tooLarge(image, size, most)
-	case !w.yes && !c.ask(ctx, "Pull the image "+image+" ("+bundle.InMiB(size)+")? [y/N] ", "y", "yes"):
+	case !w.Permissions && !c.ask(ctx, "Pull the image "+image+" ("+bundle.InMiB(size)+")? [y/N] ", "y", "yes"):
 		return fmt.Errorf("%w that the image is pulled", packages.ErrConsent)
 	}
 	c.say("pulling the image %s (%s)", made.Image, bundle.InMiB(size))

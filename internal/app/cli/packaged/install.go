@@ -28,12 +28,14 @@ import (
 
 // wanted is what the command line of an install says.
 type wanted struct {
-	agreement
+	packages.Consent
 	local, registry            string
 	global, frozen, asJSON     bool
 	acceptSigner, acceptNoSign bool
 	set                        []string // answers, KEY=VALUE
-	again                      again
+
+	entry *lockfile.Package // of a package that is made once more: its own, or that of the version before; nil for the first time
+	exact bool              // it has to be what the lock has
 }
 
 func (c command) install() *cobra.Command {
@@ -82,8 +84,8 @@ func (c command) install() *cobra.Command {
 // flags adds the flags that an install and an update share.
 func (w *wanted) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVarP(&w.yes, "yes", "y", false, "agree to the permissions that are asked for")
-	f.BoolVar(&w.unenforced, "accept-unenforced", false, "accept permissions that Orla cannot enforce")
+	f.BoolVarP(&w.Permissions, "yes", "y", false, "agree to the permissions that are asked for")
+	f.BoolVar(&w.Unenforced, "accept-unenforced", false, "accept permissions that Orla cannot enforce")
 	f.BoolVar(&w.acceptSigner, "accept-signer", false, "accept another signer than before")
 	f.BoolVar(&w.acceptNoSign, "unsigned", false, "accept a version without a signature after signed ones")
 	f.StringArrayVar(&w.set, "set", nil, "answer what a bundle or server asks: `KEY=VALUE`, or KEY=@FILE; may be repeated")
@@ -215,7 +217,7 @@ func (c command) installOne(ctx context.Context, p *place, word string, w wanted
 	if err := c.taken(p, candidate.Entry.Name); err != nil {
 		return err
 	}
-	agreed, err := c.consent(ctx, p, o, w.agreement)
+	agreed, err := c.consent(ctx, p, o, w.Consent)
 	if err != nil {
 		return err
 	}
@@ -290,7 +292,7 @@ func (c command) installEntry(ctx context.Context, p *place, s *packages.Session
 	if err != nil {
 		return err
 	}
-	agreed, err := c.consent(ctx, p, o, w.agreement)
+	agreed, err := c.consent(ctx, p, o, w.Consent)
 	if err != nil {
 		return err
 	}
@@ -306,7 +308,7 @@ func (c command) done(ctx context.Context, p *place, all []lockfile.Package, asJ
 	list := make([]installed, 0, len(all))
 	var text strings.Builder
 	for _, entry := range all {
-		one := installed{Package: entry, Dir: p.dirOf(entry)}
+		one := installed{Package: entry, Dir: p.store.Folder(entry.Name, entry.Version)}
 		if client != nil {
 			if one.Running = "served"; !entry.Serves {
 				one.Running = "another version serves"

@@ -157,7 +157,7 @@ func (c command) info() *cobra.Command {
 
 // read reads what an installed package says of itself.
 func (p *place) read(entry lockfile.Package) (about, error) {
-	a := about{Name: entry.Name, Version: entry.Version, Lock: &entry, Dir: p.dirOf(entry), Repository: entry.Source.URL, Registry: entry.Source.Registry}
+	a := about{Name: entry.Name, Version: entry.Version, Lock: &entry, Dir: p.store.Folder(entry.Name, entry.Version), Repository: entry.Source.URL, Registry: entry.Source.Registry}
 	if !p.isThere(entry) {
 		return a, nil
 	}

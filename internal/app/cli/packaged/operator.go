@@ -30,7 +30,7 @@ func given(candidate offer, cfg *config.Loaded) (lines []string) {
 		lines = append(lines, "It sees its own files, and has no network.")
 	}
 	if name := candidate.Tool.Isolation.Image; name != "" {
-		lines = append(lines, "It runs in the image "+name+" ("+candidate.image.size+"), which a container engine or a cluster pulls, with its logins.")
+		lines = append(lines, "It runs in the image "+name+" ("+candidate.size+"), which a container engine or a cluster pulls, with its logins.")
 		if pinned := candidate.pinned(); pinned == "" {
 			lines = append(lines, "  Its digest is not known here. What its tag names later may be another image.")
 		} else if pinned != name {
@@ -52,13 +52,8 @@ func given(candidate offer, cfg *config.Loaded) (lines []string) {
 // offer is a package that somebody is asked about.
 type offer struct {
 	*packages.Candidate
-	image image
-}
-
-// image is what is known of the image that a package names.
-type image struct {
-	size  string // or why it is not known
-	loose bool   // its digest is not known
+	size  string // of the image that it names, or why it is not known
+	loose bool   // the digest of that image is not known
 }
 
 // offer finds the digest of the image that a package names by a tag, so that the image that was agreed to is the one that runs (SPEC M7).
@@ -80,7 +75,7 @@ func (c command) offer(ctx context.Context, p *place, candidate *packages.Candid
 	case ctx.Err() != nil:
 		return o, context.Cause(ctx)
 	case err != nil:
-		o.image.size = "nobody here knows how large it is: " + err.Error()
+		o.size = "nobody here knows how large it is: " + err.Error()
 		if known != "" {
 			made.Image = keys.PinnedImage(name, known)
 		} else if engine := engineOf(p.cfg); engine != "" {
@@ -89,13 +84,13 @@ func (c command) offer(ctx context.Context, p *place, candidate *packages.Candid
 	case size > int64(p.cfg.MaxEnvironment):
 		return o, tooLarge(name, size, int64(p.cfg.MaxEnvironment))
 	default:
-		o.image.size = bundle.InMiB(size)
+		o.size = bundle.InMiB(size)
 	}
 	if strings.Contains(name, "@") {
 		return o, nil // the package itself fixes it
 	}
 	_, digest, fixed := strings.Cut(made.Image, "@")
-	if o.image.loose = !fixed || keep && known == ""; o.image.loose {
+	if o.loose = !fixed || keep && known == ""; o.loose {
 		return o, nil
 	}
 	return o, candidate.FixImage(ctx, digest)
@@ -103,7 +98,7 @@ func (c command) offer(ctx context.Context, p *place, candidate *packages.Candid
 
 // pinned is the name of the image of a package by its digest; "" if that is not known.
 func (o offer) pinned() string {
-	if o.Tool.Isolation.Image == "" || o.image.loose {
+	if o.Tool.Isolation.Image == "" || o.loose {
 		return ""
 	}
 	return keys.PinnedImage(o.Tool.Isolation.Image, o.Entry.Image)

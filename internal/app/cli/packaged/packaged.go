@@ -83,8 +83,7 @@ func (c command) place(cmd *cobra.Command, global bool) (*place, error) {
 	}
 	p.store.Lock = lockfile.Path(p.store.Dir, config.Absolute(cfg.File), l.Home)
 	p.store.Machine = discovery.MachineOf(cfg, l.Home)
-	p.store.Limits = origin.Limits{Bytes: int64(cfg.MaxPackage)}
-	p.store.Git.Limits = p.store.Limits
+	p.store.Git.Limits = origin.Limits{Bytes: int64(cfg.MaxPackage)}
 	p.store.Waiting = func(process int) {
 		by := ""
 		if process != 0 {
@@ -237,13 +236,8 @@ func (p *place) readLock() (*lockfile.Lock, error) {
 	return lock, nil
 }
 
-// dirOf is the folder of a version.
-func (p *place) dirOf(entry lockfile.Package) string {
-	return filepath.Join(p.store.Dir, entry.Name, entry.Version)
-}
-
 // isThere reports whether a version is installed.
 func (p *place) isThere(entry lockfile.Package) bool {
-	_, err := os.Stat(filepath.Join(p.dirOf(entry), lockfile.RecordName))
+	_, err := os.Stat(filepath.Join(p.store.Folder(entry.Name, entry.Version), lockfile.RecordName))
 	return err == nil
 }

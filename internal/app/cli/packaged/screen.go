@@ -18,11 +18,6 @@ import (
 	"github.com/orla-project/orla/internal/packages/permission"
 )
 
-// agreement is what the command line agreed to.
-type agreement struct {
-	yes, unenforced bool
-}
-
 // describe is the text that a person agrees to. Everything in it that the package says is escaped.
 func describe(candidate offer, cfg *config.Loaded) string {
 	var text strings.Builder
@@ -105,8 +100,7 @@ func asked(text *strings.Builder, list, more []permission.Permission) {
 }
 
 // consent shows what a package asks for, and asks what the command line did not agree to.
-func (c command) consent(ctx context.Context, p *place, candidate offer, by agreement) (packages.Consent, error) {
-	agreed := packages.Consent{Permissions: by.yes, Unenforced: by.unenforced}
+func (c command) consent(ctx context.Context, p *place, candidate offer, agreed packages.Consent) (packages.Consent, error) {
 	_, _ = io.WriteString(c.std.Err, describe(candidate, p.cfg)) // whoever cannot see it answers no
 	if (len(candidate.More) > 0 || isGivenMore(candidate.Candidate, p.cfg)) && !agreed.Permissions {
 		if !c.asks() {
@@ -118,7 +112,7 @@ func (c command) consent(ctx context.Context, p *place, candidate offer, by agre
 		agreed.Permissions = true
 	}
 	unenforced := permission.Texts(candidate.Unenforced)
-	if candidate.image.loose && !candidate.IsOfLock() {
+	if candidate.loose && !candidate.IsOfLock() {
 		unenforced = append(unenforced, "that its image stays the same")
 	}
 	if len(unenforced) > 0 && !agreed.Unenforced {

@@ -146,7 +146,7 @@ func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, n
 		u.State = "would update"
 		return u, nil
 	}
-	agreed, err := c.consent(ctx, p, o, w.agreement)
+	agreed, err := c.consent(ctx, p, o, w.Consent)
 	if err != nil {
 		return u, err
 	}
