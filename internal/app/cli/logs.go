@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // logFlags are the flags of `orla logs` and `orla events`.
@@ -139,8 +139,12 @@ var levelWords = map[string]struct{ word, colour string }{
 
 // text returns a line of the log for people.
 func (l *lineWriter) text(line []byte) string {
-	list, err := members(line)
-	if err != nil { // it is not a line of ours
+	var list []pair
+	isOurs := rawjson.Valid(line) && rawjson.AllMembers(line, func(key []byte, value json.RawMessage) bool {
+		list = append(list, pair{string(key), value})
+		return true
+	})
+	if !isOurs {
 		return terminal.Printable(string(line))
 	}
 	return l.readable(list)
@@ -153,28 +157,6 @@ func readableLine(line []byte) string { return terminal.OneLine((&lineWriter{}).
 type pair struct {
 	key   string
 	value json.RawMessage
-}
-
-// members returns the members of a JSON object in order.
-func members(object []byte) ([]pair, error) {
-	d := json.NewDecoder(strings.NewReader(string(object)))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, errors.New("no object")
-	}
-	var list []pair
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		var p pair
-		p.key, _ = key.(string) // it is: keys are
-		if err := d.Decode(&p.value); err != nil {
-			return nil, err
-		}
-		list = append(list, p)
-	}
-	return list, nil
 }
 
 func (l *lineWriter) readable(list []pair) string {
