@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/orla-project/orla/internal/call/fault"
@@ -51,7 +51,7 @@ func diagnose(spec Spec, err error) *fault.Error {
 		return failed("%s is not there any more", spec.Path)
 	case statErr == nil && info.Mode()&0o111 == 0:
 		return unsupported("%s is not executable: chmod +x %s", spec.Path, spec.Path)
-	case errors.Is(err, syscall.ENOENT) && lacksInterpreter(spec.Path):
+	case errors.Is(err, syscall.ENOENT) && MissingInterpreter(spec.Path) != "":
 		return unsupported("%s names an interpreter or a loader that is not installed", spec.Path)
 	case errors.Is(err, syscall.ENOENT):
 		return failed("%s or its working directory was not there for a moment; try again", spec.Path)
@@ -61,32 +61,44 @@ func diagnose(spec Spec, err error) *fault.Error {
 	return failed("%s could not be started: %v", spec.Path, errnoOf(err))
 }
 
-// lacksInterpreter reports whether a file names an interpreter that does not exist.
-func lacksInterpreter(path string) bool {
+// MissingInterpreter returns the interpreter that a script names, or the dynamic linker of a program,
+// if that file does not exist; else "".
+func MissingInterpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return ""
 	}
 	defer func() { _ = f.Close() }() // only read
 	head := make([]byte, 256)        // as much as the kernel reads
 	n, _ := io.ReadFull(f, head)     // a short file is fine
 	interpreter := ""
-	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
-		line, _, _ = bytes.Cut(line, []byte("\n"))
-		if words := bytes.Fields(line); len(words) > 0 {
-			interpreter = string(words[0])
+	if line, ok := strings.CutPrefix(string(head[:n]), "#!"); ok {
+		line, _, _ = strings.Cut(line, "\n")
+		if words := strings.Fields(line); len(words) > 0 {
+			interpreter = words[0]
 		}
-	} else if program, err := elf.NewFile(f); err == nil {
-		if at := slices.IndexFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }); at >= 0 {
-			text, _ := io.ReadAll(io.LimitReader(program.Progs[at].Open(), 4096)) // a path, at most
-			interpreter = string(bytes.TrimRight(text, "\x00"))
+	} else if interpreter, err = LinkerOf(f); err != nil {
+		return ""
+	}
+	if _, err := os.Stat(interpreter); interpreter == "" || err == nil {
+		return ""
+	}
+	return interpreter
+}
+
+// LinkerOf returns the dynamic linker of a program; "" if it needs none.
+func LinkerOf(r io.ReaderAt) (string, error) {
+	program, err := elf.NewFile(r)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range program.Progs {
+		if p.Type == elf.PT_INTERP {
+			name, err := io.ReadAll(io.LimitReader(p.Open(), 4096)) // a path, at most
+			return strings.TrimRight(string(name), "\x00"), err
 		}
 	}
-	if interpreter == "" {
-		return false
-	}
-	_, err = os.Stat(interpreter)
-	return err != nil
+	return "", nil
 }
 
 // unrunnable says why the system cannot execute a file.

@@ -13,19 +13,15 @@ const spareThreads = 24 + maxStays
 // limit of the user, the system refuses to make a thread, and then the runtime ends the whole
 // program.
 func reserveThreads() {
-	var reserved sync.WaitGroup
-	all := make(chan struct{})
-	var here sync.WaitGroup
+	var reserved, here sync.WaitGroup
 	here.Add(spareThreads)
 	for range spareThreads {
 		reserved.Go(func() {
 			runtime.LockOSThread() // so that each needs its own
 			defer runtime.UnlockOSThread()
 			here.Done()
-			<-all
+			here.Wait()
 		})
 	}
-	here.Wait()
-	close(all)
 	reserved.Wait()
 }

@@ -1,13 +1,13 @@
 package container
 
 import (
-	"bytes"
-	"debug/elf"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/orla-project/orla/internal/launch"
 )
 
 // probed are the files that show which restrictions a container has. The files of only one cgroup
@@ -67,49 +67,8 @@ func unrunnable(command string) string {
 	case err != nil:
 		return "it is not in PATH, which is " + os.Getenv("PATH")
 	}
-	interpreter, err := interpreterOf(path)
-	if err != nil || interpreter == "" {
-		return "" // it is executable, and need not be readable
-	}
-	if _, err := os.Stat(interpreter); err != nil {
-		return "it needs " + interpreter + ", which is not there"
+	if missing := launch.MissingInterpreter(path); missing != "" { // the command need not be readable
+		return "it needs " + missing + ", which is not there"
 	}
 	return ""
-}
-
-// interpreterOf returns the interpreter of a script, or the dynamic linker of a program.
-func interpreterOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // only read
-	head := make([]byte, 256)
-	n, err := io.ReadFull(f, head)
-	if n == 0 {
-		return "", err
-	}
-	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
-		line, _, _ = bytes.Cut(line, []byte("\n"))
-		if fields := strings.Fields(string(line)); len(fields) > 0 {
-			return fields[0], nil
-		}
-		return "", nil
-	}
-	return linkerOf(f)
-}
-
-// linkerOf returns the dynamic linker of a program; "" if it needs none.
-func linkerOf(r io.ReaderAt) (string, error) {
-	program, err := elf.NewFile(r)
-	if err != nil {
-		return "", err
-	}
-	for _, p := range program.Progs {
-		if p.Type == elf.PT_INTERP {
-			name, err := io.ReadAll(io.LimitReader(p.Open(), 4096))
-			return strings.TrimRight(string(name), "\x00"), err
-		}
-	}
-	return "", nil
 }

@@ -211,7 +211,7 @@ func (e *Engine) isStatic() bool {
 		return false
 	}
 	defer func() { _ = f.Close() }() // only read
-	linker, err := linkerOf(f)
+	linker, err := launch.LinkerOf(f)
 	return err == nil && linker == ""
 }
 
