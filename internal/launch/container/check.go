@@ -34,34 +34,23 @@ func checkImage(ref string) error {
 	return nil
 }
 
-// checkNetwork reports why name cannot be a container's network. The network of this machine or of
-// another container would be shared.
-func checkNetwork(name string) error {
-	switch {
-	case name == "":
-		return nil
-	case !networkForm().MatchString(name):
-		return fault.New(fault.RuntimePolicyInvalid, "%q is no name of a network", name)
-	case sharesNetwork(name):
-		return fault.New(fault.RuntimePolicyInvalid, "network %s is not one of the container's own; only the operator can allow it", name)
-	}
-	return nil
-}
-
 // sharesNetwork reports whether a network is that of this machine, or of another container or pod.
 func sharesNetwork(name string) bool {
 	mode, _, _ := strings.Cut(name, ":")
 	return mode == "host" || mode == "container" || mode == "ns" || mode == "pod"
 }
 
+// check reports why there can be no container with these options. The network of this machine, or of another container,
+// would be shared.
 func (o Options) check() error {
 	if err := checkImage(o.Image); err != nil {
 		return err
 	}
-	if err := checkNetwork(o.Network); err != nil && (!o.Shared || !sharesNetwork(o.Network) || !networkForm().MatchString(o.Network)) {
-		return err
-	}
 	switch {
+	case !networkForm().MatchString(o.Network):
+		return fault.New(fault.RuntimePolicyInvalid, "%q is no name of a network", o.Network)
+	case sharesNetwork(o.Network) && !o.Shared:
+		return fault.New(fault.RuntimePolicyInvalid, "network %s is not one of the container's own; only the operator can allow it", o.Network)
 	case o.Sandboxed && o.Network != noNetwork:
 		return fault.New(fault.RuntimePolicyInvalid, "network %s does not go with isolation_mode sandboxed, which has none", o.Network)
 	case !userForm().MatchString(o.User):

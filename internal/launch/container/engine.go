@@ -213,17 +213,15 @@ func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	tooMuch := make(chan struct{})
-	over := sync.OnceFunc(func() { close(tooMuch) })
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := func() { cancel(errTooMuch) }
 	out, said := kept{most: o.most, limit: o.most, over: over}, kept{most: 4096, last: true, limit: o.most, over: over}
 	var streams sync.WaitGroup
 	streams.Go(func() { _, _ = io.Copy(&out, p.Stdout) })  // an error ends it, too
 	streams.Go(func() { _, _ = io.Copy(&said, p.Stderr) }) // an error ends it, too
 	select {
 	case <-p.Exited():
-	case <-tooMuch:
-		p.Kill()
-		<-p.Gone() // SIGKILL ends it
 	case <-ctx.Done():
 		p.Kill()
 		<-p.Gone() // SIGKILL ends it
@@ -233,13 +231,11 @@ func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, erro
 	}
 	streams.Wait()
 	_, _ = p.Stdout.Close(), p.Stderr.Close() // only read
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s: no answer in time", args[1])
-	}
-	select {
-	case <-tooMuch:
+	switch {
+	case errors.Is(context.Cause(ctx), errTooMuch):
 		return nil, fmt.Errorf("%s: it prints more than %d bytes", args[1], o.most)
-	default:
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: no answer in time", args[1])
 	}
 	if exit := p.Exit(); exit.Code != 0 {
 		return out.bytes(), &errCommand{verb: filepath.Base(args[0]) + " " + args[1], said: reasonIn(said.bytes()), code: exit.Code}
@@ -247,7 +243,7 @@ func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, erro
 	return out.bytes(), nil
 }
 
-// errTooMuch stops the copying to a kept that is full.
+// errTooMuch stops the copying to a kept that is full, and ends the command.
 var errTooMuch = errors.New("too much is printed")
 
 // kept is a writer that keeps a limited number of bytes: the first or the last ones.
@@ -268,12 +264,11 @@ func (k *kept) Write(p []byte) (int, error) {
 		k.over()
 		return 0, errTooMuch
 	}
-	switch {
-	case !k.last:
-		k.buf = append(k.buf, p[:min(len(p), k.most-len(k.buf))]...)
-	default:
+	if k.last {
 		k.buf = append(k.buf, p...)
 		k.buf = slices.Delete(k.buf, 0, max(0, len(k.buf)-k.most))
+	} else {
+		k.buf = append(k.buf, p[:min(len(p), k.most-len(k.buf))]...)
 	}
 	return len(p), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/launch"
 )
 
 // memo caches answers for some time. Callers that need the same one share one request.
@@ -25,12 +26,7 @@ type answer[T any] struct {
 
 // fresh reports whether an answer may be used, or is on its way.
 func (a *answer[T]) fresh() bool {
-	select {
-	case <-a.known:
-		return time.Now().Before(a.until)
-	default:
-		return true
-	}
+	return !launch.IsClosed(a.known) || time.Now().Before(a.until)
 }
 
 // get returns the cached answer for key, or that of ask. ask runs in the background for at most
@@ -69,15 +65,11 @@ func (m *memo[T]) get(ctx context.Context, e *Engine, key string, patience time.
 	}
 }
 
-// forget removes an answer, so that the next caller asks again.
+// forget removes an answer that is there, so that the next caller asks again.
 func (m *memo[T]) forget(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a := m.byKey[key]; a != nil {
-		select {
-		case <-a.known:
-			delete(m.byKey, key)
-		default: // a request is running
-		}
+	if a := m.byKey[key]; a != nil && launch.IsClosed(a.known) {
+		delete(m.byKey, key)
 	}
 }

@@ -50,40 +50,30 @@ func endMonitors(ctx context.Context, name string) error {
 }
 
 // monitorsWith returns the processes of this user whose command lines contain mark.
-func monitorsWith(mark []byte) (found []trees.Process, err error) {
+func monitorsWith(mark []byte) ([]trees.Process, error) {
 	buf := make([]byte, 16<<10)
-	err = eachProcess(func(pid int) {
+	return processes(func(pid int, _ procfs.Stat) bool {
 		line, err := procfs.File(pid, "cmdline", buf)
-		if err != nil || !bytes.Contains(line, mark) {
-			return
-		}
 		var owner syscall.Stat_t
-		if syscall.Stat("/proc/"+strconv.Itoa(pid), &owner) != nil || int(owner.Uid) != os.Geteuid() {
-			return
-		}
-		if st, ok := procfs.Read(pid); ok && !st.Dead() {
-			found = append(found, trees.Process{PID: pid, Start: st.Start})
-		}
+		return err == nil && bytes.Contains(line, mark) &&
+			syscall.Stat("/proc/"+strconv.Itoa(pid), &owner) == nil && int(owner.Uid) == os.Geteuid()
 	})
-	return found, err
 }
 
 // childrenOf returns the live children of processes.
-func childrenOf(parents []trees.Process) (found []trees.Process, err error) {
-	err = eachProcess(func(pid int) {
-		st, ok := procfs.Read(pid)
-		if ok && !st.Dead() && slices.ContainsFunc(parents, func(p trees.Process) bool { return p.PID == st.Parent }) {
-			found = append(found, trees.Process{PID: pid, Start: st.Start})
-		}
+func childrenOf(parents []trees.Process) ([]trees.Process, error) {
+	return processes(func(_ int, st procfs.Stat) bool {
+		return slices.ContainsFunc(parents, func(p trees.Process) bool { return p.PID == st.Parent })
 	})
-	return found, err
 }
 
-// eachProcess calls do for each process.
-func eachProcess(do func(pid int)) error {
+// processes returns the live processes that are wanted.
+func processes(wanted func(pid int, st procfs.Stat) bool) (found []trees.Process, err error) {
 	pids, err := procfs.PIDs()
 	for _, pid := range pids {
-		do(pid)
+		if st, ok := procfs.Read(pid); ok && !st.Dead() && wanted(pid, st) {
+			found = append(found, trees.Process{PID: pid, Start: st.Start})
+		}
 	}
-	return err
+	return found, err
 }

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -162,10 +163,7 @@ func (e *Engine) listOnce(ctx context.Context, m *made) ([]listed, error) {
 		Config  struct{ Labels map[string]string }
 	}
 	if jsonErr := json.Unmarshal(out, &described); jsonErr != nil { // a container that is gone is an error, but the others are printed
-		if err == nil {
-			err = jsonErr
-		}
-		return nil, err
+		return nil, cmp.Or(err, jsonErr)
 	}
 	var all []listed
 	for _, d := range described {

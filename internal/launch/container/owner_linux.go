@@ -4,6 +4,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/orla-project/orla/internal/launch/procfs"
 )
 
 // space identifies the boot and the pid namespace of this process.
@@ -22,22 +24,9 @@ func space() string {
 // startOf returns when a process was started, in ticks since boot; "" if it does not exist or is a
 // zombie.
 func startOf(pid int) string {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
+	st, ok := procfs.Read(pid)
+	if !ok || st.State == 'Z' || st.State == 'X' {
 		return ""
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // the name may contain spaces
-	for {
-		_, after, more := strings.Cut(rest, ") ")
-		if !more {
-			break
-		}
-		rest = after
-	}
-	fields := strings.Fields(rest)
-	const started = 19
-	if len(fields) <= started || fields[0] == "Z" || fields[0] == "X" {
-		return ""
-	}
-	return fields[started]
+	return strconv.FormatUint(st.Start, 10)
 }

@@ -149,17 +149,16 @@ func (p *process) signalled(ctx context.Context, name string) bool {
 // untilEnd returns a context that ends with the command line, when kill is closed, and after most.
 func (p *process) untilEnd(ctx context.Context, kill <-chan struct{}, most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, most)
-	done := make(chan struct{})
-	go func() { // returns at cancel
-		defer close(done)
+	var waiting sync.WaitGroup
+	waiting.Go(func() { // returns at cancel
 		select {
 		case <-p.cli.Exited():
 		case <-kill:
 		case <-ctx.Done():
 		}
 		cancel()
-	}()
-	return ctx, func() { cancel(); <-done }
+	})
+	return ctx, func() { cancel(); waiting.Wait() }
 }
 
 // signal sends a signal to the container by its name.
@@ -238,8 +237,7 @@ func (p *process) failed(exit launch.Exit) error {
 		return fault.New(fault.UnsupportedTool, "%s cannot run %s in image %s: %s", m, p.plan.spec.Path, o.Image, said)
 	}
 	f := fault.New(fault.IsolationUnavailable, "%s does not start a container of image %s: %s", m, o.Image, said)
-	again := true // the next call checks the image and the engine again
-	f.Retry = &again
+	f.Retry = new(true) // the next call checks the image and the engine again
 	return f
 }
 
@@ -329,13 +327,8 @@ func (e *Engine) removeKnown(ctx context.Context, m *made, name string, looks in
 				return nil
 			}
 		}
-		select {
-		case <-time.After(4 * askPause):
-		case <-ctx.Done():
-			if last == nil {
-				last = ctx.Err()
-			}
-			return last
+		if !pace.Sleep(ctx, 4*askPause) {
+			return cmp.Or(last, ctx.Err())
 		}
 	}
 	return nil

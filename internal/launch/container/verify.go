@@ -38,13 +38,12 @@ func (e *Engine) verified(ctx context.Context, p plan) (cgroup.Limits, error) {
 	if err := p.made.limits(p.opts.Limits); err != nil {
 		return cgroup.Limits{}, err
 	}
-	o := p.opts
 	v, err := e.verdicts.get(ctx, e, p.key(), probePatience, func(ctx context.Context) (verdict, error) { return e.probe(ctx, p) })
 	switch {
 	case err != nil:
 		return cgroup.Limits{}, err
 	case v.command != "":
-		return cgroup.Limits{}, fault.New(fault.UnsupportedTool, "%s cannot be run in image %s: %s", p.spec.Path, o.Image, v.command)
+		return cgroup.Limits{}, fault.New(fault.UnsupportedTool, "%s cannot be run in image %s: %s", p.spec.Path, p.opts.Image, v.command)
 	}
 	return v.applied, nil
 }
@@ -313,7 +312,7 @@ func rootReadOnly(mountinfo string) bool {
 
 // limitsIn reads the limits from the kernel's files.
 func limitsIn(parts map[string]string) cgroup.Limits {
-	const v2, v1 = "/sys/fs/cgroup/", "/sys/fs/cgroup/"
+	const files = "/sys/fs/cgroup/"
 	number := func(path string) int64 {
 		n, err := strconv.ParseInt(parts[path], 10, 64)
 		if err != nil {
@@ -323,15 +322,16 @@ func limitsIn(parts map[string]string) cgroup.Limits {
 	}
 	noSwap := fieldsOf(parts["/proc/meminfo"])["SwapTotal"] == "0 kB"
 	var l cgroup.Limits
-	if _, unified := parts[v2+"memory.max"]; unified {
-		swap := parts[v2+"memory.swap.max"]
-		if swap == "0" || noSwap {
-			l.Memory = max(0, number(v2+"memory.max"))
-		} else if extra := number(v2 + "memory.swap.max"); extra >= 0 {
-			l.Memory = max(0, number(v2+"memory.max")+extra)
+	if _, unified := parts[files+"memory.max"]; unified {
+		swap := number(files + "memory.swap.max")
+		if noSwap {
+			swap = 0
+		}
+		if swap >= 0 {
+			l.Memory = max(0, number(files+"memory.max")+swap)
 		}
 	} else {
-		limit, withSwap := number(v1+"memory/memory.limit_in_bytes"), number(v1+"memory/memory.memsw.limit_in_bytes")
+		limit, withSwap := number(files+"memory/memory.limit_in_bytes"), number(files+"memory/memory.memsw.limit_in_bytes")
 		switch {
 		case withSwap > 0:
 			l.Memory = withSwap // it limits memory and swap together
@@ -339,19 +339,19 @@ func limitsIn(parts map[string]string) cgroup.Limits {
 			l.Memory = max(0, limit)
 		}
 	}
-	quota, period, ok := strings.Cut(parts[v2+"cpu.max"], " ")
+	quota, period, ok := strings.Cut(parts[files+"cpu.max"], " ")
 	if !ok {
-		quota, period = parts[v1+"cpu/cpu.cfs_quota_us"], parts[v1+"cpu/cpu.cfs_period_us"]
+		quota, period = parts[files+"cpu/cpu.cfs_quota_us"], parts[files+"cpu/cpu.cfs_period_us"]
 	}
 	q, qErr := strconv.ParseFloat(quota, 64)
 	each, eachErr := strconv.ParseFloat(period, 64)
 	if qErr == nil && eachErr == nil && q > 0 && each > 0 {
 		l.CPUs = q / each
 	}
-	if _, unified := parts[v2+"pids.max"]; unified {
-		l.Pids = int(max(0, number(v2+"pids.max")))
+	if _, unified := parts[files+"pids.max"]; unified {
+		l.Pids = int(max(0, number(files+"pids.max")))
 	} else {
-		l.Pids = int(max(0, number(v1+"pids/pids.max")))
+		l.Pids = int(max(0, number(files+"pids/pids.max")))
 	}
 	return l
 }
