@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -27,16 +28,8 @@ const gate = "orla.dev/secrets"
 
 // podName is the name of the one Pod of a capsule.
 func (c *Cluster) podName(tool string) string {
-	sum := sha256.Sum256([]byte(c.group() + "\x00" + tool))
+	sum := sha256.Sum256([]byte(cmp.Or(c.opts.Group, c.instance) + "\x00" + tool))
 	return nameOf(tool) + hex.EncodeToString(sum[:6])
-}
-
-// group identifies the Orlas among which a capsule has one process.
-func (c *Cluster) group() string {
-	if c.opts.Group != "" {
-		return c.opts.Group
-	}
-	return c.instance
 }
 
 // pod is the Pod of a plan. If it needs Secrets, no node takes it yet.
@@ -137,14 +130,6 @@ func (c *Cluster) getPod(ctx context.Context, name string) (found *pod, err erro
 		return err
 	})
 	return found, err
-}
-
-// admit lets a node take a Pod whose Secrets are there.
-func (c *Cluster) admit(ctx context.Context, name string) error {
-	return c.try(ctx, taskOf("patch", pods), func(ctx context.Context, client *client) error {
-		open := object{"spec": object{"schedulingGates": nil}}
-		return client.Do(ctx, kubeapi.Request{Method: http.MethodPatch, Of: pods, Namespace: client.namespace, Name: name, Body: open}, nil)
-	})
 }
 
 // carryStreams carries the streams of a Pod.

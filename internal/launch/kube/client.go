@@ -35,12 +35,6 @@ type client struct {
 	namespace string
 }
 
-func (c *client) close() {
-	if c != nil {
-		c.Close()
-	}
-}
-
 // get reads an object.
 func (c *client) get(ctx context.Context, r kubeapi.Resource, name string, into any) error {
 	return c.Do(ctx, kubeapi.Request{Method: http.MethodGet, Of: r, Namespace: c.namespace, Name: name}, into)
@@ -82,7 +76,7 @@ func (c *Cluster) forget(old *client) {
 	defer c.mu.Unlock()
 	if c.client == old {
 		c.client = nil
-		old.close()
+		old.Close()
 	}
 }
 
@@ -197,7 +191,7 @@ func passes(err error) bool {
 	if status, ok := errors.AsType[*kubeapi.StatusError](err); ok {
 		return status.Code == http.StatusTooManyRequests || status.Code >= http.StatusInternalServerError
 	}
-	if opErr := (*url.Error)(nil); errors.As(err, &opErr) {
+	if _, ok := errors.AsType[*url.Error](err); ok {
 		return !neverSent(err)
 	}
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)

@@ -96,9 +96,8 @@ type Cluster struct {
 	cleanup    context.Context //nolint:containedctx // see above
 	endCleanup context.CancelFunc
 
-	mu     sync.Mutex // guards the fields that follow
-	closed bool
-	client *client // nil until the first use
+	mu     sync.Mutex // guards the field that follows, and running.Add against Close
+	client *client    // nil until the first use
 }
 
 // New returns a Cluster. It does not connect. The caller must Close the Cluster.
@@ -122,23 +121,24 @@ func (c *Cluster) Launcher(t Tool) launch.Launcher { return &launcher{c, t} }
 // processes: their owners do. Start fails from now on.
 func (c *Cluster) Close() {
 	c.mu.Lock()
-	c.closed = true
+	c.cancel() // refuses new processes, and ends the sweep
 	c.mu.Unlock()
-	c.cancel() // ends only the sweep
 	late := time.AfterFunc(closeTime, c.endCleanup)
 	c.running.Wait()
 	late.Stop()
 	c.endCleanup()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.client.close()
+	if c.client != nil {
+		c.client.Close()
+	}
 }
 
 // enter adds a user of the cluster, for whom Close waits. It fails after Close.
 func (c *Cluster) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.ctx.Err() != nil {
 		return fault.New(fault.StartFailed, "Orla is stopping; no new process is started")
 	}
 	c.running.Add(1)

@@ -119,11 +119,7 @@ func (c *Cluster) readPolicy(raw json.RawMessage, pod map[string]string) (denies
 	case len(p.Spec.Ingress) > 0 || len(p.Spec.Egress) > 0:
 		return false, c.opened(p.Metadata.Name)
 	}
-	types := map[string]bool{}
-	for _, t := range p.Spec.PolicyTypes {
-		types[t] = true
-	}
-	return types["Ingress"] && types["Egress"], nil
+	return slices.Contains(p.Spec.PolicyTypes, "Ingress") && slices.Contains(p.Spec.PolicyTypes, "Egress"), nil
 }
 
 func (c *Cluster) opened(name string) error {

@@ -202,8 +202,7 @@ func (p *pod) ended() *fault.Error {
 // lost is the error of a process that the cluster has ended.
 func lost(format string, args ...any) *fault.Error {
 	f := fault.New(fault.ExecutionFailed, "isolation_mode kubernetes: "+format, args...)
-	again := true
-	f.Retry = &again
+	f.Retry = new(true)
 	return f
 }
 

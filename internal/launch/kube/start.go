@@ -74,7 +74,7 @@ func (l *launcher) plan(ctx context.Context, spec launch.Spec) (*plan, error) {
 	return p, nil
 }
 
-// create creates the Job or the Pod, and then its Secrets, which it owns.
+// create creates the Job or the Pod, and then its Secrets, which it owns. No node takes it before they are there.
 func (c *Cluster) create(ctx context.Context, plan *plan, p *process) (err error) {
 	var uid string
 	if plan.capsule() {
@@ -96,11 +96,15 @@ func (c *Cluster) create(ctx context.Context, plan *plan, p *process) (err error
 		p.secrets = append(p.secrets, s.name)
 	}
 	if plan.capsule() {
-		return c.admit(ctx, plan.name)
+		return c.patch(ctx, pods, plan.name, object{"schedulingGates": nil})
 	}
-	return c.try(ctx, taskOf("patch", jobs), func(ctx context.Context, client *client) error {
-		resume := object{"spec": object{"suspend": false}}
-		return client.Do(ctx, kubeapi.Request{Method: http.MethodPatch, Of: jobs, Namespace: client.namespace, Name: plan.name, Body: resume}, nil)
+	return c.patch(ctx, jobs, plan.name, object{"suspend": false})
+}
+
+// patch changes the spec of an object.
+func (c *Cluster) patch(ctx context.Context, kind kubeapi.Resource, name string, spec object) error {
+	return c.try(ctx, taskOf("patch", kind), func(ctx context.Context, client *client) error {
+		return client.Do(ctx, kubeapi.Request{Method: http.MethodPatch, Of: kind, Namespace: client.namespace, Name: name, Body: object{"spec": spec}}, nil)
 	})
 }
 
@@ -318,8 +322,7 @@ func (c *Cluster) unmade(ctx context.Context, job string) (why string, err error
 	}
 	f := fault.New(fault.IsolationUnavailable, "isolation_mode kubernetes: the cluster refuses the Job's pod: %s; see the LimitRanges, quotas and policies of namespace %s", said, c.opts.Namespace)
 	if overQuota(said) {
-		again := true // once other pods have ended
-		f.Retry = &again
+		f.Retry = new(true) // once other pods have ended
 	}
 	return why, f
 }

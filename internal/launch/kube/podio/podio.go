@@ -276,27 +276,20 @@ const maxLine = 17 << 20
 func (w *joining) Write(p []byte) (int, error) {
 	size := len(p)
 	for len(p) > 0 {
-		end := bytes.IndexByte(p, '\n')
-		switch {
-		case closed(w.direct):
+		if closed(w.direct) {
 			if err := w.raw(p); err != nil {
 				return 0, err
 			}
-			return size, nil
-		case end < 0 && len(w.begin)+len(p) < maxLine:
-			w.begin = append(w.begin, p...)
-			return size, nil
-		case end < 0:
-			line := append(w.begin, p...)
-			w.begin = nil
-			if err := w.give(piece{w.side, line, true}); err != nil {
-				return 0, err
-			}
-			return size, nil
+			break
 		}
-		line := append(w.begin, p[:end]...)
-		w.begin, p = nil, p[end+1:]
-		if err := w.give(piece{w.side, line, false}); err != nil {
+		line, rest, whole := bytes.Cut(p, []byte("\n"))
+		line, p = append(w.begin, line...), rest
+		w.begin = nil
+		if !whole && len(line) < maxLine {
+			w.begin = line
+			break
+		}
+		if err := w.give(piece{w.side, line, !whole}); err != nil {
 			return 0, err
 		}
 	}
