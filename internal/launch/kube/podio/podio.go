@@ -285,9 +285,12 @@ func (w *joining) Write(p []byte) (int, error) {
 		line, rest, whole := bytes.Cut(p, []byte("\n"))
 		line, p = append(w.begin, line...), rest
 		w.begin = nil
-		if !whole && len(line) < maxLine {
+		switch {
+		case line == nil:
+			line = []byte{} // an empty line: nil would be one that the log has not whole
+		case !whole && len(line) < maxLine:
 			w.begin = line
-			break
+			return size, nil
 		}
 		if err := w.give(piece{w.side, line, !whole}); err != nil {
 			return 0, err

@@ -80,3 +80,30 @@ func resumed(t *testing.T, log []string, had [2][]string) (got [2][]string) {
 	j.finish()
 	return got
 }
+
+// SPEC P3: an empty line on a connection is a line; only what the log has not whole is none.
+func TestP3AnEmptyLineIsALine(t *testing.T) {
+	var stdout, stderr strings.Builder
+	ended := make(chan struct{})
+	r := &run{Options: Options{
+		Log:   func(context.Context, Query) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil },
+		Ended: ended, Problems: slog.New(slog.DiscardHandler),
+	}}
+	r.tracks[out].to, r.tracks[text].to = &stdout, &stderr
+	s := newSpell(r)
+	written := make(chan error, 1)
+	go func() {
+		w := &joining{spell: s, ctx: t.Context(), side: out}
+		_, err := w.Write([]byte("a\n\nb\n"))
+		close(s.over[out])
+		close(s.over[text])
+		close(ended)
+		written <- err
+	}()
+	if err := s.join(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	if err := <-written; err != nil || stdout.String() != "a\n\nb\n" {
+		t.Errorf("stdout %q, %v", stdout.String(), err)
+	}
+}
