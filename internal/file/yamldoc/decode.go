@@ -1,7 +1,6 @@
 package yamldoc
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -35,8 +34,8 @@ type decoder struct {
 	spent   bool
 }
 
-// enter resolves an alias, within the limits. It returns the node to decode and a function to call
-// when done, or nil if a limit is reached.
+// enter resolves an alias, within the limits. It returns the node to decode, or nil if a limit is reached, and a
+// function to call when done.
 func (d *decoder) enter(n *yaml.Node, key string, depth int) (*yaml.Node, func()) {
 	leave := func() {}
 	if depth > maxDepth {
@@ -55,8 +54,7 @@ func (d *decoder) enter(n *yaml.Node, key string, depth int) (*yaml.Node, func()
 				d.doc.fault(n, key, "the file's aliases stand for more than %d bytes", maxAliased)
 			}
 			d.spent = true
-			leave()
-			return nil, func() {}
+			return nil, leave
 		}
 	}
 	if n.Style&yaml.TaggedStyle != 0 && !slices.Contains(coreTags, n.Tag) {
@@ -65,8 +63,7 @@ func (d *decoder) enter(n *yaml.Node, key string, depth int) (*yaml.Node, func()
 			tag = "of its value"
 		}
 		d.doc.fault(n, key, "the tag %s is not supported", tag)
-		leave()
-		return nil, func() {}
+		return nil, leave
 	}
 	return n, leave
 }
@@ -157,10 +154,9 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string, depth int
 		if i < 0 {
 			meant := ""
 			if !d.doc.full() {
-				if near := nearField(name, fields); near != "" {
-					given[near] = true // this fault is enough
-				}
-				meant = cmp.Or(hint(name, fields), belongs(name, d.top))
+				var near string
+				meant, near = suggest(name, fields, d.top)
+				given[near] = true // this fault is enough
 			}
 			d.doc.fault(k, path, "unknown key%s", meant)
 			return

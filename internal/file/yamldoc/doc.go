@@ -1,6 +1,7 @@
 package yamldoc
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -36,8 +37,8 @@ type Doc struct {
 
 // Has reports whether the file has the key.
 func (d *Doc) Has(key string) bool {
-	_, found := d.find(key)
-	return found
+	_, node := d.find(key)
+	return node != nil
 }
 
 // Reveal ends Options.Hide: further faults show values again, except those of the keys in secret.
@@ -49,18 +50,11 @@ func (d *Doc) hides(key string) bool { return d.hide || slices.Contains(d.secret
 
 // Text returns the value of the key, if it is a scalar.
 func (d *Doc) Text(key string) (string, bool) {
-	node, found := d.root, d.root != nil
-	for rest := key; found && rest != ""; {
-		_, node, rest = step(node, rest)
-		found = node != nil
-	}
-	if found && node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
-	if !found || node.Kind != yaml.ScalarNode || isNull(node) {
+	_, node := d.find(key)
+	if node == nil || target(node).Kind != yaml.ScalarNode || isNull(target(node)) {
 		return "", false
 	}
-	return node.Value, true
+	return target(node).Value, true
 }
 
 // A Member is an entry of the top-level mapping.
@@ -98,17 +92,8 @@ func (d *Doc) Members() (list []Member) {
 
 // Items returns the items of a list at the top level, each as its own document. With "" the document itself is the list.
 func (d *Doc) Items(key string) (list []*Doc) {
-	if d.root == nil {
-		return nil
-	}
-	node, rest := target(d.root), ""
-	switch {
-	case key != "":
-		_, node, rest = step(node, key)
-	case node.Kind != yaml.SequenceNode:
-		return nil
-	}
-	if node == nil || rest != "" {
+	_, node := d.find(key)
+	if node == nil || key == "" && node.Kind != yaml.SequenceNode {
 		return nil
 	}
 	for _, item := range target(node).Content {
@@ -153,7 +138,7 @@ func (d *Doc) Faultf(key, format string, args ...any) {
 
 // FaultAt adds a fault at a position in the decoded data. Lines and columns count from 1.
 func (d *Doc) FaultAt(line, column int, format string, args ...any) {
-	d.faultAt(line, column, "", format, args...)
+	d.add(d.placed(line, column, "", format, args...))
 }
 
 // full reports whether there are maxFaults faults.
@@ -174,12 +159,7 @@ func (d *Doc) Err() error {
 		return nil
 	}
 	faults := slices.Clone(d.faults)
-	slices.SortStableFunc(faults, func(a, b Fault) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
-	})
+	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	if d.unlisted > 0 {
 		last := faults[len(faults)-1]
 		last.Key, last.Msg = "", fmt.Sprintf("%d more faults are not listed", d.unlisted)
@@ -188,30 +168,23 @@ func (d *Doc) Err() error {
 	return faults
 }
 
-// find returns the node that messages about key point to, and whether the whole key exists; if not,
-// the node is that of its nearest parent.
-func (d *Doc) find(key string) (at *yaml.Node, found bool) {
-	if d.root == nil {
-		return nil, false
-	}
-	at, node := d.root, d.root
-	for rest := key; rest != ""; {
-		label, child, tail := step(node, rest)
-		if child == nil {
-			return at, false
+// find returns the node that messages about key point to, and the value of the key. If the key does not exist, value is
+// nil, and the messages point to its nearest parent.
+func (d *Doc) find(key string) (at, value *yaml.Node) {
+	at, value = d.root, d.root
+	for rest := key; value != nil && rest != ""; {
+		var label *yaml.Node
+		if label, value, rest = step(value, rest); value != nil {
+			at = label
 		}
-		at, node, rest = label, child, tail
 	}
-	return at, true
+	return at, value
 }
 
 // step goes one element of a path down from node. The label is the child itself if that is a scalar
 // with a position, else its key.
 func step(node *yaml.Node, path string) (label, child *yaml.Node, rest string) {
-	if node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
-	switch node.Kind {
+	switch node = target(node); node.Kind {
 	case yaml.MappingNode:
 		// The longest key wins, since a key may contain dots.
 		for i := 0; i+1 < len(node.Content); i += 2 {
@@ -252,11 +225,7 @@ func (d *Doc) describe(n *yaml.Node, key string) string {
 }
 
 func (d *Doc) fault(at *yaml.Node, key, format string, args ...any) {
-	d.faultAt(at.Line, at.Column, key, format, args...)
-}
-
-func (d *Doc) faultAt(line, column int, key, format string, args ...any) {
-	d.add(d.placed(line, column, key, format, args...))
+	d.add(d.placed(at.Line, at.Column, key, format, args...))
 }
 
 // placed makes a fault at a position in the decoded data.

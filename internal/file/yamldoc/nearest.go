@@ -58,30 +58,22 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// hint suggests a key in place of an unknown one, for the end of a message; "" if none is similar.
-func hint(name string, fields []field) string {
-	if near := nearField(name, fields); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
-	}
-	return below(name, fields)
-}
-
-// nearField returns the name of the field that was probably meant by an unknown key; "" if none is similar.
-func nearField(name string, fields []field) string {
+// suggest says for the end of a message which key was probably meant by an unknown one, or where in the document it
+// belongs; "" if nothing is similar. near is the field with a similar name, or "". top are the document's own fields.
+func suggest(name string, fields, top []field) (text, near string) {
 	known := make([]string, len(fields))
 	for i, f := range fields {
 		known[i] = f.name
 	}
-	return Nearest(name, known)
-}
-
-// belongs says where in the document an unknown key belongs, for the end of a message, or "". top are
-// the document's own fields.
-func belongs(name string, top []field) string {
-	if slices.ContainsFunc(top, func(f field) bool { return f.name == name }) {
-		return "; it belongs at the top level"
+	switch near := Nearest(name, known); {
+	case near != "":
+		return fmt.Sprintf("; did you mean %q?", near), near
+	case below(name, fields) != "":
+		return below(name, fields), ""
+	case slices.ContainsFunc(top, func(f field) bool { return f.name == name }):
+		return "; it belongs at the top level", ""
 	}
-	return below(name, top)
+	return below(name, top), ""
 }
 
 // below says which of some fields has the unknown key below it, for the end of a message, or "".

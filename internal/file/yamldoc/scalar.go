@@ -62,17 +62,16 @@ func setScalar(n *yaml.Node, v reflect.Value) error {
 // stays "1.0" and LOG: yes stays "yes".
 func setString(n *yaml.Node, v reflect.Value) error {
 	enum, isEnum := reflect.TypeAssert[Enum](v)
-	if n.Kind != yaml.ScalarNode || isNull(n) {
-		if isEnum {
-			return fmt.Errorf("wants %s, got %s", oneOf(enum.Values()), describe(n))
-		}
+	isText := n.Kind == yaml.ScalarNode && !isNull(n)
+	switch {
+	case !isEnum && !isText:
 		return fmt.Errorf("wants a string, got %s", describe(n))
-	}
-	if isEnum && !slices.Contains(enum.Values(), n.Value) {
-		if near := Nearest(n.Value, enum.Values()); near != "" {
-			return fmt.Errorf("wants %s, got %s; did you mean %q?", oneOf(enum.Values()), describe(n), near)
+	case isEnum && (!isText || !slices.Contains(enum.Values(), n.Value)):
+		hint := ""
+		if near := Nearest(n.Value, enum.Values()); isText && near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		return fmt.Errorf("wants %s, got %s", oneOf(enum.Values()), describe(n))
+		return fmt.Errorf("wants %s, got %s%s", oneOf(enum.Values()), describe(n), hint)
 	}
 	v.SetString(n.Value)
 	return nil
@@ -146,9 +145,8 @@ func text(raw []byte) (string, error) {
 
 // describe describes the value of a node, for messages.
 func describe(n *yaml.Node) string {
+	n = target(n)
 	switch {
-	case n.Kind == yaml.AliasNode:
-		return describe(n.Alias)
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
 	case n.Kind == yaml.SequenceNode:

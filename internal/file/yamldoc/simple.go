@@ -225,15 +225,7 @@ func simpleTag(text string) string {
 
 // isNumber reports whether a text is a small whole number, as it is written in every language.
 func isNumber(text string) bool {
-	if len(text) > 9 || text[0] == '0' && len(text) > 1 {
-		return false
-	}
-	for _, c := range []byte(text) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	return len(text) <= 9 && (text[0] != '0' || len(text) == 1) && strings.Trim(text, "0123456789") == ""
 }
 
 // isVersion reports whether a text is three numbers or more with dots between them, such as 1.2.3.

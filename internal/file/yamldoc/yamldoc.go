@@ -8,6 +8,7 @@ package yamldoc
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -60,11 +61,7 @@ func Decode(file string, data []byte, v any, opts Options) (*Doc, error) {
 // to decode the file into. If data cannot be parsed, the Doc has the faults.
 func Parse(file string, data []byte, opts Options) *Doc {
 	doc := &Doc{file: file, position: opts.Position, refuse: opts.Refuse, hide: opts.Hide}
-	most := MaxFile
-	if opts.MaxSize > 0 {
-		most = opts.MaxSize
-	}
-	if !doc.readable(data, most) {
+	if !doc.readable(data, cmp.Or(opts.MaxSize, MaxFile)) {
 		return doc
 	}
 	root, ok := doc.parse(data, opts.Reader)
@@ -103,7 +100,7 @@ func (d *Doc) Decode(v any) error {
 // readable reports whether data can be text, and adds a fault if not.
 func (d *Doc) readable(data []byte, most int) bool {
 	if len(data) > most {
-		d.faultAt(1, 1, "", "the file has %d bytes, more than the %d allowed", len(data), most)
+		d.FaultAt(1, 1, "the file has %d bytes, more than the %d allowed", len(data), most)
 		return false
 	}
 	line, column := 1, 1
@@ -111,10 +108,10 @@ func (d *Doc) readable(data []byte, most int) bool {
 		r, size := utf8.DecodeRune(data[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
-			d.faultAt(line, column, "", "byte 0x%02x is not UTF-8; save the file as UTF-8", data[i])
+			d.FaultAt(line, column, "byte 0x%02x is not UTF-8; save the file as UTF-8", data[i])
 			return false
 		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r == 0x7f, r >= 0x80 && r < 0xa0 && r != 0x85:
-			d.faultAt(line, column, "", "control character %U is not allowed", r)
+			d.FaultAt(line, column, "control character %U is not allowed", r)
 			return false
 		case r == '\n':
 			line, column = line+1, 0
@@ -134,7 +131,7 @@ func (d *Doc) parse(data []byte, wrap func(io.Reader) io.Reader) (root *yaml.Nod
 			if d.hide {
 				r = "its reason is not shown"
 			}
-			d.faultAt(1, 1, "", "the YAML parser gave up: %v", r)
+			d.FaultAt(1, 1, "the YAML parser gave up: %v", r)
 			root, ok = nil, false
 		}
 	}()
@@ -144,7 +141,7 @@ func (d *Doc) parse(data []byte, wrap func(io.Reader) io.Reader) (root *yaml.Nod
 		}
 	}
 	if bytes.Count(data, []byte("%TAG")) > maxTagDirectives { // the parser compares each with all before it
-		d.faultAt(1, 1, "", "more than %d %%TAG directives are not supported", maxTagDirectives)
+		d.FaultAt(1, 1, "more than %d %%TAG directives are not supported", maxTagDirectives)
 		return nil, false
 	}
 	var text io.Reader = bytes.NewReader(asYAML(data))
@@ -184,7 +181,7 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 	lines := bytes.Split(data, []byte("\n"))
 	for i, line := range lines {
 		if bytes.HasPrefix(line, []byte("<<<<<<< ")) {
-			d.faultAt(i+1, 1, "", "a conflict of git begins here that is not resolved")
+			d.FaultAt(i+1, 1, "a conflict of git begins here that is not resolved")
 			return
 		}
 	}
@@ -216,7 +213,7 @@ func (d *Doc) syntaxFault(data []byte, err error) {
 	if bytes.ContainsRune(indent, '\t') {
 		msg += "; YAML is indented with spaces, and this line begins with a tab"
 	}
-	d.faultAt(line, len(indent)+1, "", "%s", msg)
+	d.FaultAt(line, len(indent)+1, "%s", msg)
 }
 
 // bareQuestion matches an unquoted word that ends in ?, in braces or brackets.
