@@ -232,20 +232,15 @@ func sweepBeside(dir string, log *slog.Logger) {
 func sweepClaims(parent string, log *slog.Logger) {
 	entries, _ := os.ReadDir(parent) // a folder that cannot be listed cannot be swept
 	for _, e := range entries {
-		g := &Group{dir: filepath.Join(parent, e.Name())}
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), claimPrefix) || ownerOf(g.dir) != os.Geteuid() {
+		dir := filepath.Join(parent, e.Name())
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), claimPrefix) || ownerOf(dir) != os.Geteuid() {
 			continue
 		}
-		lock, err := lockFolder(g.dir, unix.LOCK_EX|unix.LOCK_NB)
+		lock, err := lockFolder(dir, unix.LOCK_EX|unix.LOCK_NB)
 		if err != nil {
 			continue // its Orla is running
 		}
-		left := g.Pids()
-		if err := g.killWithin(sweepPatience); err != nil {
-			log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
-		} else {
-			log.Info("removed the cgroup of an earlier Orla", "cgroup", g.dir, "killed", len(left))
-		}
+		sweepGroup(dir, log)
 		_ = lock.Close() // only read
 	}
 }
@@ -255,9 +250,13 @@ func (r *Root) folders() []string {
 	if r.legacy == nil {
 		return []string{r.dir}
 	}
-	var dirs []string
+	return foldersOf(r.legacy)
+}
+
+// foldersOf lists folders in the order of their controllers, each once.
+func foldersOf(legacy map[string]string) (dirs []string) {
 	for _, c := range controllers {
-		if dir := r.legacy[c]; dir != "" && !slices.Contains(dirs, dir) {
+		if dir := legacy[c]; dir != "" && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}

@@ -27,11 +27,8 @@ func (g *Group) newLegacy() error {
 	return nil
 }
 
-// legacyFolders lists the Group's folders; controllers that are mounted together share one.
-func (g *Group) legacyFolders() []string {
-	r := Root{legacy: g.legacy}
-	return r.folders()
-}
+// legacyFolders lists the Group's folders, with that of memory first; controllers that are mounted together share one.
+func (g *Group) legacyFolders() []string { return foldersOf(g.legacy) }
 
 // boundLegacy sets the limits, and reads back which are in effect.
 func (g *Group) boundLegacy(l Limits) {

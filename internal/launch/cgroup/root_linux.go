@@ -166,14 +166,19 @@ func (r *Root) sweep(kept []string) {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), groupPrefix) || slices.Contains(kept, e.Name()) {
 			continue
 		}
-		g := &Group{dir: filepath.Join(r.dir, e.Name())}
-		left := g.Pids()
-		if err := g.killWithin(sweepPatience); err != nil {
-			r.log.Warn("a cgroup of an earlier Orla stays", "cgroup", g.dir, "err", err)
-			continue
-		}
-		r.log.Info("removed the cgroup of an earlier Orla", "cgroup", g.dir, "killed", len(left))
+		sweepGroup(filepath.Join(r.dir, e.Name()), r.log)
 	}
+}
+
+// sweepGroup kills and removes what an earlier Orla left in a cgroup.
+func sweepGroup(dir string, log *slog.Logger) {
+	g := &Group{dir: dir}
+	left := g.Pids()
+	if err := g.killWithin(sweepPatience); err != nil {
+		log.Warn("a cgroup of an earlier Orla stays", "cgroup", dir, "err", err)
+		return
+	}
+	log.Info("removed the cgroup of an earlier Orla", "cgroup", dir, "killed", len(left))
 }
 
 // enable gives the available controllers to the Groups.
@@ -218,7 +223,7 @@ func (r *Root) New(name string, limits Limits) (*Group, error) {
 	if r == nil {
 		return nil, nil
 	}
-	g := &Group{root: r, applied: Limits{}}
+	g := &Group{root: r}
 	if err := r.mkdir(g, groupPrefix+escape(name)); err != nil {
 		return nil, err
 	}
