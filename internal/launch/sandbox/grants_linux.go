@@ -42,7 +42,7 @@ func (v view) open(opts Options, exposed []string) error {
 		v.hide(folder)
 	}
 	for _, path := range exposed {
-		if real, err := filepath.EvalSymlinks(path); err == nil && v.writable(real) {
+		if real, err := filepath.EvalSymlinks(path); err == nil && below(real, v.writes) {
 			if v.binds[real] == "" {
 				v.binds[real] = real
 			}
@@ -80,7 +80,7 @@ func (v view) grant(path string, writable bool) error {
 	case kind != unix.S_IFDIR && kind != unix.S_IFREG:
 		return fault.New(fault.IsolationUnavailable, "%s was granted, and is neither a folder nor a file", path)
 	}
-	if !writable && v.sees(path) && !v.veiled(path) {
+	if !writable && v.sees(path) && !below(path, v.veils) {
 		return nil
 	}
 	if !writable && slices.ContainsFunc(v.hidden, func(hidden string) bool { return under(hidden, path) }) {
@@ -165,25 +165,12 @@ func (v view) grantAll(writable bool) error {
 	return nil
 }
 
-// veiled reports whether a path is below a folder that is hidden.
-func (v view) veiled(path string) bool {
-	for dir := range v.veils {
-		if under(path, dir) {
+// below reports whether a path is one of some paths, or below one.
+func below(path string, paths map[string]bool) bool {
+	for folder := range paths {
+		if under(path, folder) {
 			return true
 		}
 	}
 	return false
 }
-
-// writable reports whether a path is below one that the process can change.
-func (v view) writable(path string) bool {
-	for dir := range v.writes {
-		if under(path, dir) {
-			return true
-		}
-	}
-	return false
-}
-
-// written are the paths that the process can change, and whether each is a folder.
-func (v view) written() map[string]bool { return v.writes }

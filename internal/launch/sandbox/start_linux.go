@@ -173,7 +173,7 @@ func planOf(spec launch.Spec, v view, opts Options) shim.Plan {
 		Entries:  v.entries(),
 		Drop:     os.Geteuid() == 0,
 		ID:       ID,
-		Landlock: landlock(landlockVersion(), v.written(), opts.Network),
+		Landlock: landlock(landlockVersion(), v.writes, opts.Network),
 		Filter:   filter(!opts.opens(), len(opts.Writes) == 0),
 		Limits: []shim.Rlimit{
 			{Resource: unix.RLIMIT_CORE, Most: 0},
