@@ -239,8 +239,7 @@ func (l Loader) largeRule(f *os.File, most int64) (rule, ours bool, err error) {
 func (l Loader) ruleInYAML(data []byte) (rule, ours bool) {
 	data, _, _ = bytes.Cut(data, noText)
 	data = plain(data)
-	documents, _ := yamldoc.Documents(data, len(data))
-	for _, d := range documents {
+	for _, d := range yamldoc.Documents(data) {
 		if l.Stopped() != nil {
 			return false, false
 		}

@@ -64,7 +64,7 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	if filepath.Ext(f.Display) == ".json" {
 		return readJSON(f, data)
 	}
-	documents, _ := yamldoc.Documents(data, len(data))
+	documents := yamldoc.Documents(data)
 	resources, more := 0, 0
 	for i, document := range documents {
 		last := i == len(documents)-1

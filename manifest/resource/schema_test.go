@@ -24,8 +24,7 @@ func TestT11ResourcesFitTheirSchema(t *testing.T) {
 	}
 	fitting := 0
 	for _, file := range files {
-		docs, _ := yamldoc.Documents(manifesttest.Read(t, file), 100)
-		for _, d := range docs {
+		for _, d := range yamldoc.Documents(manifesttest.Read(t, file)) {
 			text := bytes.TrimSuffix(d.Data, []byte("...\n"))
 			if _, below, marked := bytes.Cut(text, []byte("---\n")); marked {
 				text = below

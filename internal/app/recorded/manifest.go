@@ -43,7 +43,7 @@ const (
 
 // withoutSecrets returns a file of resources in which a line stands in the place of each document that is a Secret, or may be one.
 func withoutSecrets(text []byte) []byte {
-	documents, _ := yamldoc.Documents(text, len(text))
+	documents := yamldoc.Documents(text)
 	if !slices.ContainsFunc(documents, isSecret) {
 		return text
 	}

@@ -16,9 +16,8 @@ func (d Document) Position(line, column int) (int, int) { return d.Line - 1 + li
 
 // Documents splits a file at lines "---", which begin a document, and "...", which end one. Comments
 // and directives above a "---" belong to the document below it. No YAML text, quoted or not, can
-// contain such a line; so a document that cannot be parsed does not affect the others. Documents
-// returns at most most documents; more is the line of the first one that was left out, or 0.
-func Documents(data []byte, most int) (list []Document, more int) {
+// contain such a line; so a document that cannot be parsed does not affect the others.
+func Documents(data []byte) (list []Document) {
 	begin, first := 0, 1 // byte and line where the current document begins
 	says := false        // whether it has more than comments and directives
 	end := func(at, line int) {
@@ -41,9 +40,6 @@ func Documents(data []byte, most int) (list []Document, more int) {
 		if starts && says {
 			end(at, line)
 		}
-		if !says && len(list) == most && (starts || !isComment(text)) {
-			return list, line
-		}
 		if ends {
 			end(next, line+1)
 		} else {
@@ -52,7 +48,7 @@ func Documents(data []byte, most int) (list []Document, more int) {
 		at = next
 	}
 	end(len(data), 0)
-	return list, 0
+	return list
 }
 
 var byteOrderMark = []byte("\ufeff")

@@ -89,8 +89,7 @@ func (c *k8s) awaitReady(resource, want string) {
 func documentsOf(t *testing.T, file string, data []byte) (kinds []string, documents [][]byte) {
 	t.Helper()
 	name := regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
-	list, _ := yamldoc.Documents(data, 1000)
-	for _, one := range list {
+	for _, one := range yamldoc.Documents(data) {
 		text := bytes.TrimSuffix(one.Data, []byte("...\n"))
 		if _, below, marked := bytes.Cut(text, []byte("---\n")); marked {
 			text = below
