@@ -164,10 +164,8 @@ func (c *catalog) checkServers() {
 func (c *catalog) result() manifest.Result {
 	var r manifest.Result
 	slices.SortFunc(c.tools, func(a, b found) int { return strings.Compare(a.tool.Name, b.tool.Name) })
+	r.Tools = slices.Grow(r.Tools, len(c.tools)) // they are large
 	for _, f := range c.tools {
-		if r.Tools == nil {
-			r.Tools = make([]manifest.Tool, 0, len(c.tools)) // they are large
-		}
 		r.Tools = append(r.Tools, *f.tool)
 	}
 	for _, f := range c.secrets {

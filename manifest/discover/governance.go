@@ -33,7 +33,9 @@ func (w *walker) rulesBelow(abs, display, except string, level int, linked bool)
 		return
 	}
 	entries, err := os.ReadDir(abs)
-	w.unreadable(display, abs, readFolderError(err))
+	if err != nil {
+		w.unreadable(display, abs, regularfile.ReadError(err))
+	}
 	if linked {
 		before := w.linked
 		w.linked += len(entries)
@@ -64,14 +66,6 @@ func (w *walker) rulesBelow(abs, display, except string, level int, linked bool)
 }
 
 var errTooDeep = fmt.Errorf("is more than %d folders deep, and is not searched", maxLevels)
-
-// readFolderError is regularfile.ReadError that takes nil.
-func readFolderError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return regularfile.ReadError(err)
-}
 
 // isPassedOver reports whether an entry of that name is never looked at.
 func isPassedOver(name string) bool { return strings.HasPrefix(name, ".") || isBackup(name) }

@@ -176,7 +176,9 @@ func (w *walker) folder(abs, display string, level int, r *reading) {
 		return
 	}
 	entries := r.entries
-	w.unreadable(display, abs, readFolderError(r.err)) // what could be read of it is listed all the same
+	if r.err != nil {
+		w.unreadable(display, abs, regularfile.ReadError(r.err)) // what could be read of it is listed all the same
+	}
 	if has(entries, toolfile.ManifestFile) || has(entries, toolfile.CapsuleFile) {
 		w.packageAt(abs, display)
 		return
@@ -413,15 +415,13 @@ func (w *walker) strayDescriptions(in listing) {
 		if !ok || target == "" || target[0] == '.' || entry.IsDir() || in.described[name] || w.only != nil && !w.only(name) {
 			continue
 		}
-		at := in.shown + name
-		switch kind := entry.Type(); {
-		case kind.IsRegular() && w.resources(at, in.below+name):
+		at, path := in.shown+name, in.below+name
+		if kind := entry.Type(); kind.IsRegular() {
+			if w.resources(at, path) {
+				continue
+			}
+		} else if w.rulesOf(at, path); kind != fs.ModeSymlink {
 			continue
-		case !kind.IsRegular() && kind != fs.ModeSymlink:
-			w.rulesOf(at, in.below+name)
-			continue
-		case !kind.IsRegular():
-			w.rulesOf(at, in.below+name)
 		}
 		w.problem(at, "", manifest.Fault, fmt.Errorf("describes no executable: there is none called %s in its folder, with or without an extension (chmod +x)", target))
 	}

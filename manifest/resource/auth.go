@@ -21,14 +21,11 @@ func (d *Declaration) auth(k authKeys) manifest.Auth {
 	if !d.Doc.Has(at) {
 		return manifest.Auth{}
 	}
-	a := manifest.Auth{Profile: k.Profile, HeaderName: k.HeaderName, TokenURL: k.TokenURL, Scopes: k.Scopes}
-	a.Profile = cmp.Or(a.Profile, manifest.AuthBearer)
-	if k.SecretRef == "" && a.Profile == manifest.AuthLogin {
-		a.Secret = secret.Ref{}
-	} else if k.SecretRef == "" {
-		d.Doc.Faultf(at+".secretRef", "is required")
-	} else {
+	a := manifest.Auth{Profile: cmp.Or(k.Profile, manifest.AuthBearer), HeaderName: k.HeaderName, TokenURL: k.TokenURL, Scopes: k.Scopes}
+	if k.SecretRef != "" {
 		a.Secret = d.secretRef(at+".secretRef", k.SecretRef)
+	} else if a.Profile != manifest.AuthLogin {
+		d.Doc.Faultf(at+".secretRef", "is required")
 	}
 	if d.Doc.Has(at+".profile") && k.Profile == "" {
 		return a // it is none: what it needs is not known

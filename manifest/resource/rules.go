@@ -1,7 +1,7 @@
 package resource
 
 import (
-	"fmt"
+	"cmp"
 	"strings"
 
 	"github.com/orla-project/orla/manifest"
@@ -255,19 +255,15 @@ func (d *Declaration) readPermission() {
 		d.Doc.Faultf("spec.target_agents", "is for apply_mode: scoped; without it the rule applies to all")
 	}
 	for i, rule := range spec.OperationRules {
-		p.Operations = append(p.Operations, d.operation(fmt.Sprintf("spec.operation_rules%s", keys.Indexed(i)), rule))
+		p.Operations = append(p.Operations, d.operation("spec.operation_rules"+keys.Indexed(i), rule))
 	}
 	d.Rules.Permissions = []manifest.Permission{p}
 }
 
 // operation reads an operation rule with its defaults.
 func (d *Declaration) operation(key string, rule operationRule) manifest.OperationRule {
-	r := manifest.OperationRule{Class: "*", Verdict: manifest.Allow, Approvers: rule.Approvers}
-	if rule.OperationClass != "" {
-		r.Class = manifest.OperationClass(rule.OperationClass)
-	}
-	if rule.Verdict != "" {
-		r.Verdict = rule.Verdict
+	r := manifest.OperationRule{
+		Class: cmp.Or(manifest.OperationClass(rule.OperationClass), "*"), Verdict: cmp.Or(rule.Verdict, manifest.Allow), Approvers: rule.Approvers,
 	}
 	if len(r.Approvers) > 0 && r.Verdict != manifest.ApprovalRequired {
 		d.Doc.Faultf(key+".approvers", "is for verdict: approval_required")

@@ -42,7 +42,7 @@ func (d *Declaration) readTool() {
 		Description:  spec.Description,
 		InputSchema:  d.InputSchema(),
 		OutputSchema: d.OutputSchema(),
-		Annotations:  d.hints(spec, resource.OperationClasses),
+		Annotations:  hints(spec, resource.OperationClasses),
 		Run:          manifest.Run{Timeout: d.timeout(spec.Runtime)},
 		Retry:        d.Retry(spec.Runtime.Retry),
 		Isolation:    isolation,
@@ -187,16 +187,14 @@ func classes(spec toolSpec) []manifest.OperationClass {
 // hints tell clients what a call does, as far as the file says so: a client may
 // let a call pass unasked that is said to read only, and so no default may say
 // it (SPEC-TOOLS 8.5). nil for nothing; a tool of an McpServer then has the server's own.
-func (d *Declaration) hints(spec toolSpec, classes []manifest.OperationClass) *mcp.ToolAnnotations {
+func hints(spec toolSpec, classes []manifest.OperationClass) *mcp.ToolAnnotations {
 	if len(spec.OperationClasses) == 0 {
 		return nil
 	}
-	open := spec.Type != typeWASM // a module reaches nothing
-	hints := &mcp.ToolAnnotations{OpenWorldHint: &open}
+	hints := &mcp.ToolAnnotations{OpenWorldHint: new(spec.Type != typeWASM)} // a module reaches nothing
 	switch {
 	case slices.Contains(classes, manifest.ClassDelete), slices.Contains(classes, manifest.ClassAdmin):
-		destructive := true
-		hints.DestructiveHint = &destructive
+		hints.DestructiveHint = new(true)
 	case !slices.Contains(classes, manifest.ClassWrite):
 		hints.ReadOnlyHint = true
 	}

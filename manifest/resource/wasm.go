@@ -2,9 +2,7 @@ package resource
 
 import (
 	"errors"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -105,19 +103,9 @@ func (d *Declaration) localModule(ref string) (string, error) {
 	if !filepath.IsLocal(filepath.FromSlash(ref)) {
 		return "", errors.New("must be a relative path inside the file's folder")
 	}
-	file, err := filepath.EvalSymlinks(filepath.Join(d.File.Dir, filepath.FromSlash(ref)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("does not exist in the file's folder")
-	} else if err != nil {
-		return "", regularfile.ReadError(err)
+	file, info, err := d.inFolder(ref)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("is not a regular file but " + regularfile.KindOf(info.Mode()))
 	}
-	if !regularfile.Within(d.File.Dir, file) {
-		return "", errors.New("is a link that leaves the file's folder")
-	}
-	if info, err := os.Stat(file); err != nil {
-		return "", regularfile.ReadError(err)
-	} else if !info.Mode().IsRegular() {
-		return "", errors.New("is not a regular file but " + regularfile.KindOf(info.Mode()))
-	}
-	return file, nil
+	return file, err
 }
