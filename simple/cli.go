@@ -31,17 +31,6 @@ type cli struct {
 	arguments []argument
 }
 
-func newCLI(tool manifest.Tool) (*cli, error) {
-	if tool.Kind != manifest.Cli {
-		return nil, nil //nolint:nilnil // the tool is not of type cli
-	}
-	arguments, err := argumentsOf(tool.Resource.CLI.Args)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", tool.Source, err)
-	}
-	return &cli{CLI: *tool.Resource.CLI, arguments: arguments}, nil
-}
-
 // input makes the command line and the stdin of a call.
 func (c *cli) input(ctx context.Context, args json.RawMessage) (input, error) {
 	used, err := c.used(args)
@@ -111,26 +100,25 @@ func (c *Command) program() (string, error) {
 // streams.
 func (c *Command) cliResult(ctx context.Context, r *run) (*mcp.CallToolResult, error) {
 	res := &mcp.CallToolResult{Meta: r.meta()}
-	switch c.cli.Output {
-	case manifest.CLIBoth:
+	if c.cli.Output == manifest.CLIBoth {
 		text, object, err := c.both(ctx, r)
 		if err != nil {
 			return c.streams(ctx, r), err
 		}
 		res.StructuredContent = object
 		res.Content = append(append(res.Content, text), r.cutNotes("stdout", "stderr")...)
-	case manifest.CLIStderr:
-		var block mcp.Content
-		c.work(ctx, r, func() { block = r.block(&r.stderr, "stderr") })
-		if text, ok := block.(*mcp.TextContent); ok { // it is the result itself, not an additional stream
-			text.Text, text.Meta = strings.TrimPrefix(text.Text, "stderr:\n"), nil
-		}
-		res.Content = append(append(res.Content, block), r.cutNotes("stderr")...)
-	default:
-		var block mcp.Content
-		c.work(ctx, r, func() { block = r.block(&r.stdout, "stdout") })
-		res.Content = append(append(res.Content, block), r.cutNotes("stdout")...)
+		return res, nil
 	}
+	name, stream := "stdout", &r.stdout
+	if c.cli.Output == manifest.CLIStderr {
+		name, stream = "stderr", &r.stderr
+	}
+	var block mcp.Content
+	c.work(ctx, r, func() { block = r.block(stream, name) })
+	if text, ok := block.(*mcp.TextContent); ok && name == "stderr" { // it is the result itself, not an additional stream
+		text.Text, text.Meta = strings.TrimPrefix(text.Text, "stderr:\n"), nil
+	}
+	res.Content = append(append(res.Content, block), r.cutNotes(name)...)
 	return res, nil
 }
 
@@ -146,8 +134,7 @@ func (c *Command) exited(r *run) *fault.Error {
 		f.Logged = reason // stderr may repeat arguments (SPEC I2)
 	}
 	if slices.Contains(c.cli.RetryExitCodes, r.exit.Code) {
-		again := true
-		f.Retry = &again
+		f.Retry = new(true)
 	}
 	return f
 }

@@ -6,6 +6,7 @@
 package simple
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,7 @@ func (c *Command) environ() []string {
 // New returns the Command for a tool.
 func New(tool manifest.Tool, opts Options) (*Command, error) {
 	c := &Command{tool: tool, opts: opts}
-	if tool.Run.MaxOutput == 0 {
-		c.tool.Run.MaxOutput = manifest.DefaultMaxOutput
-	}
+	c.tool.Run.MaxOutput = cmp.Or(tool.Run.MaxOutput, manifest.DefaultMaxOutput)
 	if tool.Run.MaxConcurrency > 0 {
 		c.own = newSlots(tool.Run.MaxConcurrency)
 	}
@@ -89,9 +88,12 @@ func New(tool manifest.Tool, opts Options) (*Command, error) {
 		}
 		c.output = output
 	}
-	var err error
-	if c.cli, err = newCLI(tool); err != nil {
-		return nil, err
+	if tool.Kind == manifest.Cli {
+		arguments, err := argumentsOf(tool.Resource.CLI.Args)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", tool.Source, err)
+		}
+		c.cli = &cli{CLI: *tool.Resource.CLI, arguments: arguments}
 	}
 	c.listed = []*mcp.Tool{tool.Listed()}
 	return c, nil
@@ -186,11 +188,10 @@ func (c *Command) run(ctx context.Context, in input) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets, redactor, err := c.secrets()
-	if err != nil {
+	var redactor *secret.Redactor
+	if spec.Secrets, redactor, err = c.secrets(); err != nil {
 		return nil, err
 	}
-	spec.Secrets = secrets
 	if spec.Input = in.stdin; spec.Input == nil {
 		spec.Input = []byte{} // an empty stdin
 	}
