@@ -65,24 +65,27 @@ func (w *walker) versions(in listing, versions []string) {
 // packageAt reads the package in a folder. Of its two possible descriptions
 // tool.yaml wins.
 func (w *walker) packageAt(abs, display string) {
-	name, hasOld := toolfile.ManifestFile, isFile(filepath.Join(abs, toolfile.CapsuleFile))
-	var notes []error
-	if hasOld && !isFile(filepath.Join(abs, name)) {
-		name, hasOld, notes = toolfile.CapsuleFile, false, []error{errors.New(deprecated)}
+	old := filepath.Join(display, toolfile.CapsuleFile)
+	isOld := isFile(filepath.Join(abs, toolfile.CapsuleFile))
+	if isOld && !isFile(filepath.Join(abs, toolfile.ManifestFile)) {
+		w.rulesBelow(abs, display, toolfile.CapsuleFile, 0, false)
+		t, _, warnings, err := toolfile.ReadPackage(abs, toolfile.CapsuleFile, old, w.resolve)
+		w.takePackage(old, filepath.Join(abs, toolfile.CapsuleFile), t, append([]error{errors.New(deprecated)}, warnings...), err)
+		return
 	}
-	w.rulesBelow(abs, display, name, 0, false)
-	if hasOld {
-		w.warn(filepath.Join(display, toolfile.CapsuleFile), "%s", hidden)
+	w.rulesBelow(abs, display, toolfile.ManifestFile, 0, false)
+	if isOld {
+		w.warn(old, "%s", hidden)
 	}
-	at := filepath.Join(display, name)
-	t, _, warnings, err := toolfile.ReadPackage(abs, name, at, w.resolve)
-	w.takePackage(at, filepath.Join(abs, name), t, append(notes, warnings...), err)
+	at := filepath.Join(display, toolfile.ManifestFile)
+	t, _, warnings, err := toolfile.ReadPackage(abs, toolfile.ManifestFile, at, w.resolve)
+	w.takePackage(at, filepath.Join(abs, toolfile.ManifestFile), t, warnings, err)
 }
 
 // takePackage keeps a package, or says why it is not served. What is called as its
 // manifest may be something else.
 func (w *walker) takePackage(at, file string, t manifest.Tool, warnings []error, err error) {
-	var unread error
+	unread := error(nil)
 	if err != nil {
 		unread = w.readRules(at, file)
 	}
