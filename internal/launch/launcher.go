@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -99,4 +100,13 @@ func (p *LocalProcess) Exit() Exit {
 		exit.Code = 128 + int(exit.Signal)
 	}
 	return exit
+}
+
+// RegistryOf returns the registry of an image, as docker config files name it.
+func RegistryOf(image string) string {
+	host, _, ok := strings.Cut(image, "/")
+	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" || host == "docker.io" || host == "index.docker.io" {
+		return "https://index.docker.io/v1/"
+	}
+	return host
 }

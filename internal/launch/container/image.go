@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/launch"
 )
 
 // pullPatience bounds the pull of an image, however long callers wait for it.
@@ -152,15 +153,5 @@ func registryConfig(ref, secret string) ([]byte, error) {
 		return nil, fmt.Errorf("it is neither user:password nor a docker config file")
 	}
 	auth := map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(secret))}
-	return json.Marshal(map[string]any{"auths": map[string]any{registryOf(ref): auth}})
-}
-
-// registryOf returns the registry of an image, as config files name it.
-func registryOf(ref string) string {
-	const hub = "https://index.docker.io/v1/"
-	first, _, ok := strings.Cut(ref, "/")
-	if !ok || !strings.ContainsAny(first, ".:") && first != "localhost" || first == "docker.io" || first == "index.docker.io" {
-		return hub
-	}
-	return first
+	return json.Marshal(map[string]any{"auths": map[string]any{launch.RegistryOf(ref): auth}})
 }

@@ -277,19 +277,8 @@ func dockerConfig(image string, v secret.Value) ([]byte, bool) {
 		return nil, false
 	}
 	auth := object{"auth": base64.StdEncoding.EncodeToString([]byte(text))}
-	raw, err := json.Marshal(object{"auths": object{registryOf(image): auth}})
+	raw, err := json.Marshal(object{"auths": object{launch.RegistryOf(image): auth}})
 	return raw, err == nil
-}
-
-// registryOf returns the registry of an image, as nodes name it.
-func registryOf(image string) string {
-	const hub = "https://index.docker.io/v1/"
-	host, _, ok := strings.Cut(image, "/")
-	switch {
-	case !ok, !strings.ContainsAny(host, ".:") && host != "localhost", host == "docker.io", host == "index.docker.io":
-		return hub
-	}
-	return host
 }
 
 // seconds rounds d up to whole seconds.
