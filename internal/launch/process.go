@@ -70,7 +70,6 @@ type stop struct {
 	stopping bool          // Finish or Stop was called before the end
 	over     bool          // the process ended before Finish or Stop was called
 	hurry    chan struct{} // closed by Stop after Finish; nil after Stop alone
-	hurried  bool          // whether hurry is closed
 }
 
 // outcome is how a process ended.
@@ -126,8 +125,7 @@ func (p *LocalProcess) Stop() {
 	case !p.stopping:
 		p.stopping = true
 		go p.end(0) // attend waits for it
-	case p.hurry != nil && !p.hurried:
-		p.hurried = true
+	case p.hurry != nil && !IsClosed(p.hurry):
 		close(p.hurry)
 	}
 }

@@ -50,8 +50,10 @@ func Of(tool manifest.Tool, clean []string) []string {
 		environ = append(ofIsolated(tool.Isolation), only(clean, tool.Isolation.Grants.Env...)...)
 	case tool.Kind == manifest.Cli:
 		environ = only(clean, "PATH", "HOME", "LANG")
+	case tool.Run.InheritEnv.Narrow:
+		environ = only(clean, append(kept[:], tool.Run.InheritEnv.Names...)...)
 	default:
-		environ = slices.Clone(inherited(clean, tool.Run.InheritEnv))
+		environ = slices.Clone(clean)
 	}
 	if tool.Kind != manifest.Cli {
 		environ = append(environ, "PWD="+tool.WorkDir(), "ORLA_TOOL="+tool.Name)
@@ -61,14 +63,6 @@ func Of(tool manifest.Tool, clean []string) []string {
 		environ = append(environ, name+"="+tool.Run.Env[name])
 	}
 	return lastOfEach(environ)
-}
-
-// inherited returns the variables of a clean environment that policy lets through.
-func inherited(clean []string, policy manifest.EnvPolicy) []string {
-	if !policy.Narrow {
-		return clean
-	}
-	return only(clean, append(kept[:], policy.Names...)...)
 }
 
 // only returns the variables of an environment that have one of the names.

@@ -58,10 +58,8 @@ type Guard struct {
 	done    chan struct{} // closed by Dismiss and Leave
 	stopped sync.WaitGroup
 	before  *os.File // the pipe of Options.Before; nil when that is dismissed; owned by keep
-
-	mu   sync.Mutex // guards the fields that follow
-	left bool       // done was closed by Leave
-	now  *State     // what Leave returns; nil without a process
+	left    bool     // done was closed by Leave; read after that
+	now     *State   // what Leave returns; nil without a process; owned by keep
 }
 
 // Start keeps a guard process running until Dismiss.
@@ -196,8 +194,6 @@ func (g *Guard) dismissBefore(w *os.File) {
 
 // leave keeps a guard process for the program that follows, if Leave asks for that.
 func (g *Guard) leave(pid int, w *os.File) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	if !g.left {
 		return false
 	}
@@ -213,9 +209,7 @@ func (g *Guard) leave(pid int, w *os.File) bool {
 // Leave is called in place of Dismiss when another program is to be executed in this process. It leaves the guard
 // process alone, and returns how that program finds it; nil if there is none.
 func (g *Guard) Leave() *State {
-	g.mu.Lock()
 	g.left = true
-	g.mu.Unlock()
 	close(g.done)
 	g.stopped.Wait()
 	return g.now

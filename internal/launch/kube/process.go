@@ -116,10 +116,7 @@ func (p *process) attend() {
 	if p.unread != nil && p.exit.Err == nil && !launch.IsClosed(p.stop) {
 		p.exit = launch.Exit{Code: -1, Err: p.unread} // an incomplete output is not an output
 	}
-	closeAll(p.in, p.out) // closing a pipe loses nothing
-	if p.isPod() {
-		closeAll(p.err)
-	}
+	closeAll(p.in, p.out, p.err) // closing a pipe loses nothing
 	close(p.exited)
 	p.cancel()
 	p.watching.Wait()

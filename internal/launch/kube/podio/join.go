@@ -137,6 +137,7 @@ func (n *seen) add(l logLine) bool {
 // readLog reads the lines of the log that are not known, and what is written to it, until the container has ended. It
 // closes lines then.
 func (s *spell) readLog(ctx context.Context, known *seen, lines chan<- logLine) {
+	defer close(lines)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		over := closed(s.Ended)
 		err := s.scan(ctx, Query{Since: known.last, Follow: !over}, func(l logLine) error {
@@ -151,13 +152,11 @@ func (s *spell) readLog(ctx context.Context, known *seen, lines chan<- logLine) 
 			}
 		})
 		if ctx.Err() != nil || err == nil && over {
-			close(lines)
 			return
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			close(lines)
 			return
 		}
 	}

@@ -302,11 +302,8 @@ func (w *joining) Write(p []byte) (int, error) {
 // raw writes without a joint.
 func (w *joining) raw(p []byte) error {
 	if len(w.begin) > 0 {
-		begin := w.begin
+		p = append(w.begin, p...)
 		w.begin = nil
-		if _, err := w.tracks[w.side].Write(begin); err != nil {
-			return err
-		}
 	}
 	_, err := w.tracks[w.side].Write(p)
 	return err
