@@ -2,6 +2,7 @@ package resource
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"path/filepath"
@@ -182,10 +183,7 @@ func mayRule(doc *yamldoc.Doc, data []byte) bool {
 	if rule, known := ruleInJSON(data); known {
 		return rule
 	}
-	kind := firstGroup(anyKind(), data)
-	if first := firstGroup(kindLine(), data); first != "" {
-		kind = first
-	}
+	kind := cmp.Or(firstGroup(kindLine(), data), firstGroup(anyKind(), data))
 	return mentions() || isOurs(firstGroup(versionLine(), data)) && !isHarmless(kind)
 }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
 // machines are the values of e_machine that a kernel runs, by Orla's own GOARCH: those of its
@@ -149,6 +151,7 @@ func emulated(goos string, head []byte) bool {
 	}
 	handlers, _ := filepath.Glob("/proc/sys/fs/binfmt_misc/*") // none if it is not mounted
 	return slices.ContainsFunc(handlers, func(file string) bool {
-		return bytes.Contains(FirstBytes(file, firstRead), []byte("\nmagic "+hex.EncodeToString(head[:2])))
+		text, _, _ := regularfile.Head(file, firstRead) // one that cannot be read is not known
+		return bytes.Contains(text, []byte("\nmagic "+hex.EncodeToString(head[:2])))
 	})
 }

@@ -35,7 +35,7 @@ func ShebangFor(file string) (line string, ok bool) {
 // meant to be: by a shebang, by a metadata block, or as a program without an extension that
 // lost its mode. A module that scripts import has none of these.
 func LooksLikeTool(file string) bool {
-	head := FirstBytes(file, firstRead)
+	head, _, _ := regularfile.Head(file, firstRead) // a file that cannot be read does not look like one
 	return bytes.HasPrefix(head, []byte("#!")) || filepath.Ext(file) == "" && isProgramFile(head) ||
 		!bytes.ContainsRune(head, 0) && nearlyOpening().Match(head)
 }
@@ -104,14 +104,4 @@ func windowsLines(i manifest.Interpreter, file string, head []byte) error {
 		return nil
 	}
 	return fmt.Errorf("has lines that end in CR LF, as on Windows, and %s takes the CR for a part of each command; to convert them: sed -i 's/\\r$//' %s", i.Name, file)
-}
-
-// FirstBytes returns at most n bytes from the front of a regular file, and
-// none if they cannot be read: whoever asks is only guessing.
-func FirstBytes(file string, n int64) []byte {
-	head, _, err := regularfile.Head(file, n)
-	if err != nil {
-		return nil
-	}
-	return head
 }
