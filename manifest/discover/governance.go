@@ -19,10 +19,9 @@ import (
 // of the folder of tools.
 const maxLinked = 100_000
 
-// rulesBelow reports the governance documents in a folder that is not searched for
-// tools, and below it: who wrote them means them to hold. What it leaves out is
-// what a search for tools leaves out, and its file called except. linked says that a
-// link leads there from the folder of tools.
+// rulesBelow reports the governance documents in a folder that is not searched for tools, and below it: their
+// author expects them to be in force. It leaves out what a search for tools leaves out, and the file called
+// except. linked says that a link leads there from the folder of tools.
 func (w *walker) rulesBelow(abs, display, except string, level int, linked bool) {
 	if w.ruled[abs] || w.load.Stopped() != nil {
 		return
@@ -90,9 +89,8 @@ func (w *walker) rulesLinked(at, path string, linked bool) {
 	}
 }
 
-// unfollowed reports a link that cannot be followed, if a governance document may
-// be behind it. Nobody finds one where a link leads nowhere, unless it has the name
-// of one: what it leads to may come.
+// unfollowed reports a link that cannot be followed, if a governance document may be behind it. A link to a file
+// that does not exist is reported only if the link has the extension of a resource: the file may still come.
 func (w *walker) unfollowed(at, path string, err error) {
 	nowhere := errors.Is(err, fs.ErrNotExist)
 	if resource.HasExtension(at) && nowhere {
@@ -114,8 +112,8 @@ func (w *walker) denied(path string, err error) {
 	w.problems = append(w.problems, manifest.Problem{Path: path, Severity: manifest.Fault, Err: err, Denies: true})
 }
 
-// unreadable reports a file or a folder that may be or hold a governance document,
-// and cannot be read. path is where it is. A nil err is none.
+// unreadable reports a file or a folder that may be or hold a governance document, and cannot be read. path is
+// where it is. If err is nil, there is nothing to report.
 func (w *walker) unreadable(at, path string, err error) {
 	if err == nil || isGone(path, err) {
 		return
@@ -143,8 +141,7 @@ func (w *walker) partly(path string, denies bool, err error) {
 	w.problem(path, "", manifest.Fault, err)
 }
 
-// unknown adds to the fault of a file what follows where nobody knows all that is
-// in it.
+// unknown adds the consequence to the fault of a file whose content is not known completely.
 func unknown(err error) error {
 	return fmt.Errorf("%w; there may be a governance document in it, so that every call is denied until it can be read or is gone", err)
 }

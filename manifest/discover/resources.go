@@ -117,9 +117,8 @@ func (w *walker) checkMode(at, path string) {
 	}
 }
 
-// leaveToServers leaves to the McpServers that were found what they run: a program of
-// theirs is no tool beside it, executable or not, and does not become one while
-// their description is at fault.
+// leaveToServers removes the programs of the McpServers that were found from the tools. Such a program is not a
+// tool, executable or not, and does not become one if the description of its server is faulty.
 func (w *walker) leaveToServers() {
 	theirs := map[string]bool{}
 	for _, server := range w.servers {

@@ -154,8 +154,8 @@ func (d *Declaration) cliFolder(dir string) (string, error) {
 	return file, nil
 }
 
-// inFolder finds what a path names that counts from the file's folder and stays
-// in it. The path it returns is without links.
+// inFolder finds the file or folder of a relative path, which must stay in the file's folder. It returns its path
+// without links.
 func (d *Declaration) inFolder(name string) (string, fs.FileInfo, error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
 		return "", nil, errors.New("must stay in the file's folder; write an absolute path for a file elsewhere")
@@ -257,7 +257,7 @@ func (d *Declaration) checkJob(k cliKeys) {
 	}
 }
 
-// unlessElse says what else there is for who did not ask for a container.
+// unlessElse names the alternative to a container, if the file did not ask for one.
 func (d *Declaration) unlessElse() string {
 	if d.Doc.Has("spec.runtime.isolation_mode") {
 		return ""

@@ -31,11 +31,11 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 // resourceExtensions are those of files that may hold resources.
 var resourceExtensions = []string{".yaml", ".yml", ".json"}
 
-// braced is what begins with a brace, as JSON does.
+// braced matches a text that begins with a brace, as JSON does.
 var braced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\x{feff}|\s|#.*\n|---)*\{`) })
 
-// mayHold reports whether a file that begins so may hold resources. It is quick,
-// and right about nearly all data; what it lets through is looked at closely.
+// mayHold reports whether a file with this beginning may hold resources. It is quick, and rules out nearly all
+// data. The others are parsed.
 func mayHold(head []byte) bool {
 	return isSuspicious(head) || hasKind(head, func(kind string) bool {
 		return slices.Contains(servedKinds, kind) || nearRule(kind) != ""
@@ -48,7 +48,7 @@ var lineEnds = []byte("\n\r\x85\xa8\xa9")
 // indented is how far before a key its line is looked for.
 const indented = 32
 
-// hasKind reports whether a document of a file that begins so may have such a kind.
+// hasKind reports whether such accepts the kind of a document in a file with this beginning.
 func hasKind(head []byte, such func(kind string) bool) bool {
 	key, flow := []byte("kind"), braced().Match(head)
 	for at := 0; ; at += len(key) {
@@ -57,7 +57,7 @@ func hasKind(head []byte, such func(kind string) bool) bool {
 			return false
 		}
 		at += i
-		// Outside braces only what begins a line is a key of the document itself, or begins an item of one of a list of documents.
+		// Outside braces, a key of a document begins a line, or an item of a list of documents.
 		before := bytes.TrimRight(head[max(0, at-4):at], "\"'\ufeff")
 		begins := at == 0 || len(before) == 0 || bytes.IndexByte(lineEnds, before[len(before)-1]) >= 0
 		if (flow || begins) && isKindOf(head[at+len(key):], such) {
@@ -71,7 +71,7 @@ func hasKind(head []byte, such func(kind string) bool) bool {
 	}
 }
 
-// isKindOf reports whether what follows a key kind is such a kind.
+// isKindOf reports whether such accepts the value after a key kind.
 func isKindOf(after []byte, such func(kind string) bool) bool {
 	after, ok := bytes.CutPrefix(bytes.TrimLeft(after[:min(len(after), 64)], "\"' \t"), []byte(":"))
 	if !ok {
@@ -86,8 +86,8 @@ func isKindOf(after []byte, such func(kind string) bool) bool {
 	return escaped || such(string(after[:end]))
 }
 
-// mayDeclare is mayHold for a whole file of JSON, which is cheaper to look
-// through as that. What is no JSON may be meant to be.
+// mayDeclare is mayHold for a whole file of JSON, which is cheaper to parse than to search. A file with a syntax
+// error counts too: its author may have meant it to declare something.
 func mayDeclare(data []byte) bool {
 	var says struct {
 		Version json.RawMessage `json:"apiVersion"`
@@ -98,13 +98,13 @@ func mayDeclare(data []byte) bool {
 	return broken || err == nil && len(says.Version)+len(says.Kind) > 0 || isSuspicious(data)
 }
 
-// Content is what a file holds that may hold resources.
+// Content is the content of a file that may hold resources.
 type Content struct {
-	Data []byte // nil if it is data for certain
-	Size int64  // if there is more of it than is ever decoded, which is not kept
+	Data []byte // nil if the file certainly declares nothing
+	Size int64  // of a file that is too large to be decoded, whose Data is not kept; else 0
 	Rule bool   // a large one may hold a governance document
 	Ours bool   // a large one holds resources of another kind
-	Late bool   // nothing in its beginning is a resource, so that none is served of it
+	Late bool   // its beginning has no resource, so nothing of it is served
 	seen sighting
 }
 
@@ -119,8 +119,8 @@ type Loader struct {
 	Seen    *Seen        // nil: nothing is remembered
 }
 
-// Load reads a file that may hold resources, unless what it holds is remembered. at
-// is its name for messages, which a link may have given it.
+// Load reads a file that may hold resources, unless its content is remembered. at is its name in messages, which
+// may be that of a link.
 func (l Loader) Load(at, path string) (Content, error) {
 	if err := l.Stopped(); err != nil {
 		return Content{}, err
@@ -140,8 +140,8 @@ func (l Loader) Load(at, path string) (Content, error) {
 // Remember remembers that a file was read and holds no resources.
 func (l Loader) Remember(c Content) { l.Seen.keep(c.seen, Content{}) }
 
-// read reads a file that may hold resources. One that is too large to be
-// served from is searched to its end for what may be a governance document.
+// read reads a file that may hold resources. If it is too large to be decoded, it is searched to its end for a
+// governance document.
 func (l Loader) read(path string) (Content, error) {
 	f, info, err := regularfile.Open(path)
 	if err != nil {
@@ -189,9 +189,9 @@ const (
 	maxParsed   = 4 << 20 // and up to which size it is parsed
 )
 
-// largeRule reports whether a file that is too large to be served from may hold a
-// governance document, and, if it is known, whether it holds other resources. JSON of
-// any size is read exactly, YAML up to maxParsed; of the rest a mention is enough.
+// largeRule reports whether a file that is too large to be decoded may hold a governance document, and, if that is
+// known, whether it holds other resources. JSON of any size is parsed, and YAML up to maxParsed. In larger YAML, a
+// mention is enough.
 func (l Loader) largeRule(f *os.File, most int64) (rule, ours bool, err error) {
 	text := bufio.NewReaderSize(&boundedReader{f, l.Stopped, most}, searched)
 	if mark, err := text.Peek(len(byteOrderMark)); err == nil && bytes.Equal(mark, byteOrderMark) {
@@ -258,8 +258,7 @@ func (l Loader) ruleInYAML(data []byte) (rule, ours bool) {
 	return false, ours
 }
 
-// boundedReader reads up to a number of bytes, over which it gives errTooLong, and
-// only as long as the search is not stopped.
+// boundedReader returns errTooLong after a number of bytes, and an error when the search is stopped.
 type boundedReader struct {
 	io.Reader
 	stopped func() error
@@ -278,9 +277,8 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// plain is a text without the NULs that UTF-16 and UTF-32 have, where it begins as
-// one of them does, with or without a byte order mark. It cannot be read, but is
-// found by its words.
+// plain returns a text without the NUL bytes of UTF-16 and UTF-32, if it begins like one of these, with or without
+// a byte order mark. Such a text cannot be parsed, but its words can be found.
 func plain(text []byte) []byte {
 	marked := bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.HasPrefix(text, []byte("\x00\x00\xfe\xff"))
 	if marked {

@@ -21,8 +21,9 @@ import (
 // maxDocuments is how many documents of a file are read.
 const maxDocuments = 1000
 
-// versionLine, kindLine and headLine, which is anybody's, find what a document
-// says of itself where it cannot be parsed. Only what begins a line is certain not to be about something else.
+// versionLine, kindLine and headLine find the apiVersion and the kind of a document that cannot be parsed. They
+// match only at the beginning of a line: elsewhere the words may be about something else. headLine also matches
+// those of other programs.
 var (
 	versionLine = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?m)^(?:[ \t]*\{)?[ \t]*["']?apiVersion["']?[ \t]*:[ \t]*["']?(orloj\.dev/[^\s"',}]*)`)
@@ -31,21 +32,20 @@ var (
 	headLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^["']?(?:apiVersion|kind)["']?[ \t]*:`) })
 )
 
-// Declaration is one document of a file of resources, on its way to being what
-// it declares.
+// Declaration is one document of a file of resources, and what it declares.
 type Declaration struct {
 	keys.Description
 	File File
-	Name string // of the tool; "" where it is none, or not known
+	Name string // of the tool; "" if it is not a tool, or has no valid name
 
 	Tool     manifest.Tool // meant if it has a name and Doc has no faults
 	Secret   secret.Secret
-	NoServer yamldoc.Fault  // where mcp_server_ref stands; zero where that is not given
+	NoServer yamldoc.Fault  // the warning for a tool whose McpServer does not exist; zero for other types
 	Rules    manifest.Rules // what a governance document says; empty if it has a fault
 	Rule     bool           // it is, or may be, a governance document, and has a fault
 
 	namespace string
-	broken    bool // nobody can tell what it is, or was to be
+	broken    bool // it is not known what it declares, or was to declare
 	listed    bool // it is a list of what would be governance documents
 }
 
@@ -57,9 +57,9 @@ type File struct {
 	cluster bool // it is a custom resource of a cluster, and is read as if it were in Dir
 }
 
-// Parse reads the documents of a file. Those that are no resources
-// are left out; if there is not one, the file is just data, but for warnings of rules that nothing reads. The error says why a part
-// is not read; unsure is that there may be a governance document in that part.
+// Parse reads the documents of a file, and leaves out those that are not resources. A file without resources is
+// data; only warnings about rules in lists are returned for it. The error says why a part of the file is not read;
+// unsure says that there may be a governance document in that part.
 func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	if filepath.Ext(f.Display) == ".json" {
 		return readJSON(f, data)
@@ -105,8 +105,8 @@ func Parse(f File, data []byte) (list []*Declaration, unsure bool, err error) {
 	return list, unsure, err
 }
 
-// closeBroken takes a part of a file of which nobody can tell what it is as a governance document, if there is
-// one beside it: it may be the beginning or the rest of one, as after a write that has stopped.
+// closeBroken treats a part of a file that cannot be identified as a faulty governance document, if the file has a
+// governance document. The part may be the beginning or the rest of one, as after an interrupted write.
 func closeBroken(list []*Declaration) {
 	if !slices.ContainsFunc(list, func(d *Declaration) bool { return !d.Rules.Empty() }) {
 		return
@@ -150,8 +150,8 @@ func mayBeCut(doc *yamldoc.Doc, data []byte) bool {
 	return kind == "" || !more || ends && slices.ContainsFunc(rules, begins)
 }
 
-// Declares reports whether a file declares resources, and all that it has can be read: it is whole, as far as that can be
-// told.
+// Declares reports whether a file declares resources, and all of them can be read. As far as that can be told,
+// none is cut off.
 func Declares(file string) bool {
 	c, err := Loader{Stopped: func() error { return nil }}.Load(file, file)
 	if err != nil || c.Data == nil || c.Late {
@@ -276,8 +276,8 @@ func (d *Declaration) unknownKind(kind string) {
 	d.Doc.Faultf("kind", "%s", wants)
 }
 
-// identify checks what every kind has in metadata, and keeps the namespace. It
-// returns the name, or "" if that is none.
+// identify checks the metadata, which is the same for every kind, and keeps the namespace. It returns the name, or
+// "" if it is not valid.
 func (d *Declaration) identify(m metadataKeys) (name string) {
 	if d.Doc.Has("metadata.name") && !manifest.ValidName(m.Name) {
 		d.Doc.Faultf("metadata.name", "must be 1 to %d of A-Z a-z 0-9 _ . and -", manifest.MaxName)
@@ -294,8 +294,7 @@ func (d *Declaration) identify(m metadataKeys) (name string) {
 	return m.Name
 }
 
-// hasSpec reports whether there is a spec to look at. What it lacks is no news
-// where there is none.
+// hasSpec reports whether there is a spec to check. If not, only its absence is reported.
 func (d *Declaration) hasSpec() bool {
 	_, text := d.Doc.Text("spec")
 	return d.Doc.Has("spec") && !text

@@ -15,22 +15,21 @@ import (
 	"github.com/orla-project/orla/internal/file/yamldoc"
 )
 
-// rules are the kinds of governance documents. A call that such a document might forbid must not run, so
-// what may be one of them and cannot be read as one denies every call (SPEC-TOOLS 8.3).
+// rules are the kinds of governance documents. A call that such a document might forbid must not run; so a
+// document that may be one of them and cannot be read denies every call (SPEC-TOOLS 8.3).
 var rules = []string{kindPermission, kindRole, kindPolicy}
 
-// ruleWords are the same in lower case. A word of one that has the end of its plural
-// is found by them as well.
+// ruleWords are parts of these kinds in lower case, by which they are found in the singular and in the plural.
 var ruleWords = []string{"toolpermission", "agentrole", "agentpolic"}
 
 // ruleKeys are keys that only governance documents have.
 var ruleKeys = []string{"operation_rules", "required_permissions", "blocked_tools"}
 
-// suspicious are the words by which a file that may hold resources is found. What
-// is tagged as binary may be any word; see isSuspicious for other spellings of the tag.
+// suspicious are words that show that a file may hold resources. Text that is tagged as binary may be any word;
+// see isSuspicious for other spellings of the tag.
 var suspicious = slices.Concat([]string{"orloj", "!binary", ":binary"}, ruleWords, ruleKeys)
 
-// tagged finds a tag that is written in another way than it is read.
+// tagged matches a tag that is written with an escape or a %TAG directive.
 var tagged = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\x{feff}?%TAG\s|!\S*%`) })
 
 // isSuspicious reports whether a file with that text may hold resources, as its words say.
@@ -56,8 +55,8 @@ var (
 // squashed takes the dashes and blanks out of a kind.
 var squashed = strings.NewReplacer("_", "", "-", "", " ", "")
 
-// ruleKind is the kind of governance documents that a kind is, in another case or
-// in the plural; "" for none.
+// ruleKind returns the kind of governance documents that a text names, in any case, in the singular or the plural;
+// "" for none.
 func ruleKind(kind string) string {
 	word := squashed.Replace(strings.ToLower(strings.TrimSpace(visible(kind))))
 	if !rulePlural().MatchString(word) {
@@ -67,8 +66,7 @@ func ruleKind(kind string) string {
 	return rules[slices.IndexFunc(rules, func(rule string) bool { return strings.EqualFold(rule[:differs], word[:differs]) })]
 }
 
-// nearRule is the kind of governance documents that a kind is probably meant to be;
-// "" for none.
+// nearRule returns the kind of governance documents that a text is probably meant to name; "" for none.
 func nearRule(kind string) string {
 	if rule := ruleKind(kind); rule != "" {
 		return rule
@@ -80,8 +78,8 @@ func nearRule(kind string) string {
 // isKind reports whether a key is kind, as somebody may write it.
 func isKind(key string) bool { return strings.EqualFold(strings.TrimSpace(visible(key)), "kind") }
 
-// says is what a document says of itself at its top level. What is below that is
-// somebody's data: whoever may put something there must not be able to deny calls.
+// says has what a document says of itself at its top level. Deeper levels are data: whoever can write there must
+// not be able to deny calls.
 type says struct {
 	version, kind       string // "" where it is not a text
 	hasVersion, hasKind bool
@@ -149,8 +147,8 @@ func saysOf(doc *yamldoc.Doc, mentions func() bool) (s says) {
 	return s
 }
 
-// ruleIn finds a key kind of a document, in any case, whose value is such a kind, or
-// of the items of a list of documents.
+// ruleIn finds a key kind, in any case, that names governance documents: in a document, or in the items of a list
+// of documents.
 func ruleIn(doc *yamldoc.Doc) (kind string, line, column int) {
 	list := false
 	for _, m := range doc.Members() {
@@ -187,16 +185,16 @@ func mayRule(doc *yamldoc.Doc, data []byte) bool {
 	return mentions() || isOurs(firstGroup(versionLine(), data)) && !isHarmless(kind)
 }
 
-// ruleInJSON looks through JSON, which may be more than one text, or the beginning of
-// one. It reports whether it is that, and whether one may be a governance document.
+// ruleInJSON searches JSON: one or more texts, the last of which may be cut off. It reports whether one of them
+// may be a governance document. known is false if data is not JSON.
 func ruleInJSON(data []byte) (rule, known bool) {
 	j := jsonReader{ByteScanner: bytes.NewReader(bytes.TrimPrefix(data, byteOrderMark))}
 	err := j.read()
 	return j.rule, err == nil || errors.Is(err, io.EOF)
 }
 
-// isHarmless reports whether a kind of ours, or what is meant to be one, is not of
-// a governance document.
+// isHarmless reports whether a kind of Orloj, or a misspelling of one, is certainly not a kind of governance
+// documents.
 func isHarmless(kind string) bool {
 	return slices.Contains(otherKinds, kind) || nearRule(kind) == "" && yamldoc.Nearest(kind, servedKinds) != ""
 }
@@ -224,8 +222,9 @@ func (d *Declaration) readRule(kind, version string, data []byte) {
 	}
 }
 
-// warnsOfList warns of a document that is a list, if one of its items would be a governance document where it stood alone. It is not
-// one here: tools may keep lists of what their callers write, who must not be able to deny calls.
+// warnsOfList warns about a document that is a list, if one of its items would be a governance document by itself.
+// It is not one here: tools may keep lists of texts that their callers write, and callers must not be able to deny
+// calls.
 func (d *Declaration) warnsOfList() bool {
 	for _, item := range d.Doc.Items("") {
 		version, _ := item.Text("apiVersion")
@@ -239,10 +238,10 @@ func (d *Declaration) warnsOfList() bool {
 	return false
 }
 
-// mostOfHead is how many bytes of a file are looked at that is not read.
+// mostOfHead is how many bytes LooksLikeRules reads.
 const mostOfHead = 4 << 10
 
-// LooksLikeRules reports whether a file begins with a governance document. It may be of any name.
+// LooksLikeRules reports whether a file, of any name, begins with a governance document.
 func LooksLikeRules(file string) bool {
 	head, _, err := regularfile.Head(file, mostOfHead)
 	return err == nil && versionLine().Match(head) && nearRule(firstGroup(kindLine(), head)) != ""

@@ -111,8 +111,8 @@ type ruleClass string
 // Values lists what operation_class may be.
 func (ruleClass) Values() []string { return append(manifest.ClassRead.Values(), "*") }
 
-// readGovernance reads a document of one of the kinds of rules. Where it has a fault, nobody knows what it
-// forbids, so that it denies every call.
+// readGovernance reads a governance document. If it has a fault, it denies every call, since it is not known what
+// it forbids.
 func (d *Declaration) readGovernance(kind string) {
 	d.Doc.Reveal()
 	switch kind {
@@ -134,7 +134,7 @@ func (d *Declaration) own(m metadataKeys) manifest.Reference {
 	return manifest.Reference{Name: d.identify(m), At: d.at("metadata.name")}
 }
 
-// at tells where a key stands, or its nearest parent.
+// at returns the position of a key, or of its nearest parent.
 func (d *Declaration) at(key string) string {
 	return d.Doc.At(key, "").Place()
 }
@@ -198,7 +198,7 @@ func validSegment(s string, colons bool) bool {
 
 func (d *Declaration) readRole() {
 	var document roleResource
-	_ = d.Doc.Decode(&document) // it is the doc's, which more faults are added to
+	_ = d.Doc.Decode(&document) // the Doc keeps the faults, and more are added to them
 	d.Rules.Roles = []manifest.Role{{
 		Reference:   d.own(document.Metadata),
 		Permissions: d.rights("spec.permissions", document.Spec.Permissions),

@@ -12,7 +12,7 @@ import (
 // readSecret reads a Secret (SPEC-TOOLS 5.1). Nothing of its values is in a fault.
 func (d *Declaration) readSecret() {
 	var document secretResource
-	_ = d.Doc.Decode(&document) // it is the doc's, which more faults are added to
+	_ = d.Doc.Decode(&document) // the Doc keeps the faults, and more are added to them
 	name := d.identify(document.Metadata)
 	at, given := "spec.", document.Spec
 	if !d.Doc.Has("spec") {

@@ -15,14 +15,13 @@ import (
 	"github.com/orla-project/orla/manifest/keys"
 )
 
-// serverStart is how long an McpServer may take to be ready: what npx or uvx
-// runs, they may have to download first.
+// serverStart is how long an McpServer may take to be ready: npx and uvx may have to download the program first.
 const serverStart = 30 * time.Second
 
 // readServer reads an McpServer, which is a capsule (SPEC-TOOLS 3.5).
 func (d *Declaration) readServer() {
 	document := serverResource{Spec: serverDefaults()}
-	_ = d.Doc.Decode(&document) // it is the doc's, which more faults are added to
+	_ = d.Doc.Decode(&document) // the Doc keeps the faults, and more are added to them
 	spec := document.Spec
 	d.Name = d.identify(document.Metadata)
 	if !d.hasSpec() {
@@ -163,9 +162,8 @@ func (d *Declaration) readStdio(spec serverSpec) {
 	}
 }
 
-// command finds the program of a server. Links stay as they are: programs look
-// at what they were called by. What an isolated server runs is looked for where
-// it lives, unless it stands in the file's folder.
+// command finds the program of a server. Links are kept, since programs look at the name that they were called by.
+// The program of an isolated server is looked for where the server lives, unless it is in the file's folder.
 func (d *Declaration) command(name string) (string, error) {
 	if strings.HasPrefix(name, "-") || strings.ContainsFunc(name, isControl) {
 		return "", errors.New("is not the name of a program")

@@ -14,7 +14,7 @@ import (
 // readTool reads a Tool (SPEC-TOOLS 1.2).
 func (d *Declaration) readTool() {
 	document := toolResource{Spec: toolDefaults()}
-	_ = d.Doc.Decode(&document) // it is the doc's, which more faults are added to
+	_ = d.Doc.Decode(&document) // the Doc keeps the faults, and more are added to them
 	spec := document.Spec
 	d.Name = d.identify(document.Metadata)
 	if !d.hasSpec() {
@@ -53,8 +53,8 @@ func (d *Declaration) readTool() {
 	}
 }
 
-// isType reports whether the file's type is that one: if it is none at all,
-// what has been decoded is the default, and would be said to lack this and that.
+// isType reports whether the file's type is t. If the type in the file is not valid, the decoded one is the
+// default, whose checks would report misleading faults.
 func (d *Declaration) isType(t toolType) bool {
 	text, given := d.Doc.Text("spec.type")
 	return !d.Doc.Has("spec.type") || given && text == string(t)
@@ -112,8 +112,8 @@ func (d *Declaration) serverTool(spec toolSpec) (server, tool string) {
 	return spec.MCPServerRef, spec.MCPToolName
 }
 
-// isolationMode returns where calls run, and refuses what is asked for and cannot
-// be: nobody is to believe in a sandbox that is not there.
+// isolationMode returns where calls run. It refuses a mode that the type does not have: an author must not believe
+// in a sandbox that does not exist.
 func (d *Declaration) isolationMode(spec toolSpec) manifest.IsolationMode {
 	const key = "spec.runtime.isolation_mode"
 	risky := spec.RiskLevel == manifest.RiskHigh || spec.RiskLevel == manifest.RiskCritical
@@ -184,9 +184,9 @@ func classes(spec toolSpec) []manifest.OperationClass {
 	return []manifest.OperationClass{manifest.ClassRead}
 }
 
-// hints tell clients what a call does, as far as the file says so: a client may
-// let a call pass unasked that is said to read only, and so no default may say
-// it (SPEC-TOOLS 8.5). nil for nothing; a tool of an McpServer then has the server's own.
+// hints returns what clients are told about calls, as far as the file says it. A client may run a call without
+// asking if it is said to only read; so no default says that (SPEC-TOOLS 8.5). It is nil if the file says nothing;
+// a tool of an McpServer then has the server's own.
 func hints(spec toolSpec, classes []manifest.OperationClass) *mcp.ToolAnnotations {
 	if len(spec.OperationClasses) == 0 {
 		return nil

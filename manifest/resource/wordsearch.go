@@ -13,10 +13,9 @@ import (
 	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
-// wordSearch looks for words in a text that comes in parts. It finds them in any
-// case and in UTF-8, UTF-16 and UTF-32, also where the text has escapes of YAML or
-// JSON, characters that nobody sees, or letters of full width. It finds more than
-// there is where a backslash is no escape. It keeps a few bytes of the text.
+// wordSearch searches a text that comes in parts for words. It finds them in any case, in UTF-8, UTF-16 and
+// UTF-32, and if they are written with escapes of YAML or JSON, invisible characters or full-width letters. It may
+// find too much if a backslash is not an escape. It keeps only a few bytes of the text.
 type wordSearch struct {
 	words   []string // of ASCII, lower case
 	plain   []byte   // text that was made plain; from one part to the next its end, where a word may begin
@@ -29,7 +28,7 @@ const (
 	longest  = len(`\U0010ffff`)
 )
 
-// noText is what no text holds in any encoding, and no reader reads past.
+// noText does not occur in a text of any encoding, and no reader reads past it.
 var noText = make([]byte, 64)
 
 // holdsWord reports whether one of some words is in a text.
@@ -189,8 +188,8 @@ func unescape(text []byte) (r rune, size int, joins bool) {
 	return -1, 1, false
 }
 
-// letter is a character, or the plain letter that it is another form of; negative
-// for one that nobody sees.
+// letter returns a character, or the plain letter that it is another form of; a negative number for an invisible
+// character.
 func letter(r rune) rune {
 	const wide, plain = '\uff01', '!'
 	switch {
@@ -206,6 +205,6 @@ func letter(r rune) rune {
 	return r
 }
 
-// visible is a text without what nobody sees of it, and with plain letters for those of
-// full width: what was copied from a page may have either.
+// visible returns a text without invisible characters, and with plain letters for full-width ones. Text that was
+// copied from a page may have either.
 func visible(text string) string { return strings.Map(letter, text) }

@@ -42,8 +42,8 @@ func SidecarsOf(base string, has func(string) bool) []string {
 	return list
 }
 
-// MisnamedSidecar finds what its author takes for a sidecar. Nobody must find out
-// later that a tool does not live where its file says (SPEC-TOOLS 7).
+// MisnamedSidecar finds a file that its author may take for a sidecar: an isolation that it asks for would have no
+// effect (SPEC-TOOLS 7).
 func MisnamedSidecar(base string, has func(string) bool) string {
 	for _, of := range [...]string{base, Stem(base)} {
 		for _, end := range [...]string{".tool.yml", ".tool.json", ".Tool.yaml", ".tool.YAML"} {
@@ -168,8 +168,8 @@ func (e Executable) describe(t *manifest.Tool, b *block) (warnings []error, err 
 	return applyBlock(t, t.Source, data, nil)
 }
 
-// readSidecar reads a sidecar. It stands beside the executable as found, not
-// beside what a link points to, and may be a link itself that stays in dir.
+// readSidecar reads a sidecar. It is next to the executable as found, not next to the target of a link. It may be
+// a link itself, which must stay in Dir.
 func readSidecar(e Executable, name string) ([]byte, error) {
 	file, err := filepath.EvalSymlinks(filepath.Join(e.Folder, name))
 	if err != nil {

@@ -21,8 +21,8 @@ const firstRead = 4 << 10
 type head struct {
 	interpreter manifest.Interpreter
 	block       *block // nil when there is none
-	// stray is the line of a script that looks like the opening of a block and
-	// is none; 0 when there is no such line, or a block.
+	// stray is the line of a script that looks like the opening of a block but is not one; 0 if there is no such line,
+	// or there is a block.
 	stray int
 	// windows warns of line ends that the interpreter does not take for such; nil if there are none.
 	windows error
@@ -67,8 +67,8 @@ var nearlyOpening = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?m)^[ \t]*(#|//|--|;)[ \t]*///[ \t]*[Tt]ools?[ \t\r]*$`)
 })
 
-// strayOpening is the line, from 1, that its author may take for the opening of
-// a metadata block: below the code, indented, or misspelt. 0 is none.
+// strayOpening returns the line, from 1, that its author may take for the opening of a metadata block: below the
+// code, indented, or misspelt. It returns 0 if there is none.
 func strayOpening(text []byte) int {
 	at := nearlyOpening().FindIndex(text)
 	if at == nil {
@@ -81,8 +81,8 @@ var isolates = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\bisolation_mode["']?[ \t]*:[ \t]*["']?(sandboxed|container|kubernetes|wasm)\b`)
 })
 
-// strayIsolation refuses a script that asks to be isolated where nobody reads it:
-// in the comments from a line that its author takes for the opening of a block.
+// strayIsolation refuses a script that asks for isolation in comments that are not read: those from a line that
+// its author may take for the opening of a block.
 func strayIsolation(display string, text []byte, opening int) error {
 	if opening == 0 {
 		return nil

@@ -99,9 +99,8 @@ func interpreterAt(program string) manifest.Interpreter {
 	return manifest.Interpreter{Name: path.Base(program), Path: program, Local: !path.IsAbs(program)}
 }
 
-// beside returns the interpreter as a file means it for which these folders are its own:
-// a path that is not absolute counts from the first that has it, and with venv, a Python is
-// that of a .venv in one of them.
+// beside resolves the interpreter of a file by folders that belong to the file. A relative path is looked for in
+// each of them, and with venv so is the Python of a .venv.
 func beside(i manifest.Interpreter, venv bool, folders ...string) manifest.Interpreter {
 	want := i.Path
 	switch {

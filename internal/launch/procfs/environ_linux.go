@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// maxEnviron is how much of an environment is read, in bytes. A process may say of any
-// part of its memory that it is its environment, at no cost, be it terabytes.
+// maxEnviron is how much of an environment is read, in bytes. A process can declare any part of its memory, even
+// terabytes, to be its environment.
 const maxEnviron = 128 << 10
 
-// execPatience is how long a look waits for all processes in the middle of an exec
-// together, with execPause between its tries: it is a matter of microseconds where
-// nobody is in the way.
+// execPatience bounds how long a look waits for all processes in the middle of an exec together. execPause is the
+// pause between its attempts. An exec usually takes microseconds.
 const (
 	execPatience = 20 * time.Millisecond
 	execPause    = time.Millisecond
@@ -22,12 +21,12 @@ const (
 // value works, for one look after the other.
 type Environs struct {
 	buf  []byte
-	late []int // what was in the middle of an exec
+	late []int // processes that were in the middle of an exec
 }
 
-// Of returns the environment that a process was started with, the first 128 KiB of it,
-// until the next call. That of another user's cannot be had, and a zombie has none. Nor
-// has a process that is becoming another program, for a moment: Wait asks that one again.
+// Of returns the environment that a process was started with, up to 128 KiB. It is valid until the next call. The
+// environment of another user's process cannot be read, and a zombie has none. A process in the middle of an exec
+// has none for a moment; Wait reads it again.
 func (e *Environs) Of(pid int) ([]byte, error) {
 	environ, settled, err := e.read(pid)
 	if !settled {
@@ -36,8 +35,8 @@ func (e *Environs) Of(pid int) ([]byte, error) {
 	return environ, err
 }
 
-// Wait ends a look. It asks again what was in the middle of an exec, and tells what it
-// learns. Its error is that there was no descriptor left to look with.
+// Wait ends a look. It reads the environments of processes that were in the middle of an exec again, and passes
+// them to tell. It returns an error if no descriptor was free.
 func (e *Environs) Wait(tell func(pid int, environ []byte)) (err error) {
 	await(e.late, func(pid int) bool {
 		environ, settled, readErr := e.read(pid)
@@ -60,7 +59,7 @@ func await(pids []int, done func(pid int) bool) {
 	}
 }
 
-// read returns the environment of a process, and whether it is worth asking again.
+// read returns the environment of a process. settled is false if it has to be read again later.
 func (e *Environs) read(pid int) (environ []byte, settled bool, err error) {
 	if e.buf == nil {
 		e.buf = make([]byte, maxEnviron)
@@ -82,14 +81,12 @@ func (e *Environs) read(pid int) (environ []byte, settled bool, err error) {
 	return environ, true, err
 }
 
-// place is where in its memory a process has its environment. Where that is empty it
-// has none.
+// place is where a process has its environment in its memory. If start and end are the same, it has none.
 type place struct{ start, end uint64 }
 
-// environAt returns where a process says that its environment is, and whether that is
-// known. One that was given none knows where it would be; one in the middle of an exec
-// does not yet, or thinks for a moment that it is empty, until it has code
-// (create_elf_tables). The kernel's own have no memory, nor has what is over.
+// environAt returns where a process has its environment, and whether that is known. It is not known in the middle
+// of an exec, until the process has code: before that, the place is missing, or seems to be empty
+// (create_elf_tables). Kernel threads and processes that have ended have no memory.
 func environAt(pid int) (at place, known bool) {
 	var buf [2048]byte // as in StatOf
 	fields, err := fieldsOf(pid, buf[:])
