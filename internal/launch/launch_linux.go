@@ -25,10 +25,8 @@ func leadsNamespace(attr *syscall.SysProcAttr) bool { return attr.Cloneflags&uni
 // readable, by the runtime's poller, without blocking a thread. Before Linux 5.4, and behind the
 // seccomp filters of some containers, there are no pidfds; then it blocks a thread.
 func (p *LocalProcess) awaitExit() {
-	if p.pidfd >= 0 && p.pollExit() {
-		return
-	}
-	for hasEnded(p.pid, 0) == unknown {
+	if p.pidfd < 0 || !p.pollExit() {
+		hasEnded(p.pid, 0)
 	}
 }
 
@@ -50,7 +48,7 @@ func (p *LocalProcess) pollExit() bool {
 	p.mu.Unlock()
 	ended := false
 	err = raw.Read(func(uintptr) bool {
-		ended = hasEnded(p.pid, unix.WNOHANG) == yes
+		ended = hasEnded(p.pid, unix.WNOHANG)
 		return ended
 	})
 	p.mu.Lock()
@@ -59,24 +57,14 @@ func (p *LocalProcess) pollExit() bool {
 	return p.given || err == nil && ended
 }
 
-// answer is what the kernel reports about a process.
-type answer int
-
-const (
-	unknown answer = iota // the kernel could not say
-	yes
-	no
-)
-
-// hasEnded checks whether a process has ended and is not reaped. It may use the pid, which no other
-// process can get before that is reaped.
-func hasEnded(pid, flags int) answer {
-	var info unix.Siginfo
-	switch err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|flags, nil); {
-	case err == unix.EINTR:
-		return unknown
-	case err != nil, info.Signo != 0: // an error means that it is not a child any more
-		return yes
+// hasEnded reports whether a process has ended and is not reaped. Without WNOHANG it waits for that. It may use the
+// pid, which no other process can get before that is reaped.
+func hasEnded(pid, flags int) bool {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|flags, nil)
+		if err != unix.EINTR {
+			return err != nil || info.Signo != 0 // an error means that it is not a child any more
+		}
 	}
-	return no
 }
