@@ -1,6 +1,10 @@
 package container
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/orla-project/orla/internal/launch"
+)
 
 // Well is what a container tells that is a sandbox, as head prints it.
 func Well() string {
@@ -9,4 +13,10 @@ func Well() string {
 		text.WriteString("==> " + name + " <==\n" + part + "\n\n")
 	}
 	return text.String()
+}
+
+// Variables returns what of the variables of a tool is in the engine's environment, and what is in the file.
+func Variables(env []string) (environ []string, file string, err error) {
+	v, err := plan{spec: launch.Spec{Env: env}}.variables()
+	return v.environ, v.file, err
 }

@@ -182,6 +182,39 @@ func TestT73VariablesThatCannotBeHad(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 7.3: nothing that a tool sets reaches the engine or what that runs, such as iptables, which loads libraries from
+// XTABLES_LIBDIR: neither by a name that is known to be heeded, nor by another one.
+func TestT73VariablesOfToolsDoNotReachTheEngine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	environ, file, err := container.Variables([]string{
+		"XTABLES_LIBDIR=" + dir, "OPENSSL_CONF=" + dir + "/x", "SHELLOPTS=xtrace", "NOBODY_KNOWS=" + dir, `QUOTED="it's"`, "LINES_OF_TEXT=one\ntwo", "URL=https://example.com/?a=$b",
+	})
+	if want := []string{"LINES_OF_TEXT=one\ntwo", `QUOTED="it's"`, "URL=https://example.com/?a=$b"}; err != nil || !slices.Equal(environ, want) {
+		t.Errorf("%q, %v; want %q", environ, err, want)
+	}
+	for _, line := range []string{"XTABLES_LIBDIR=" + dir + "\n", "SHELLOPTS=xtrace\n", "NOBODY_KNOWS=" + dir + "\n"} {
+		if !strings.Contains(file, line) {
+			t.Errorf("%q is not in %q", line, file)
+		}
+	}
+	odd := filepath.Join(dir, "it's")
+	if err := os.Mkdir(odd, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, env := range [][]string{
+		{"XTABLES_LIBDIR=" + odd}, {"NOBODY_KNOWS=" + odd}, {"NOBODY_KNOWS=/nowhere:" + odd}, {"NOBODY_KNOWS=" + odd[1:]}, {"PS4=$(id)"},
+		{"A=" + strings.Repeat("x", 16<<10-100), "NOBODY_KNOWS=" + dir + strings.Repeat("/", 100)},
+	} {
+		if environ, _, err := container.Variables(env); fault.CodeOf(err) != fault.RuntimePolicyInvalid {
+			t.Errorf("%.60q: %.60q, %v", env, environ, err)
+		}
+	}
+	if environ, _, err := container.Variables([]string{"A=" + strings.Repeat("x", 16<<10), "B=" + strings.Repeat("y", 16<<10)}); err != nil || len(environ) != 2 {
+		t.Errorf("what is long: %v", err)
+	}
+}
+
 // SPEC-TOOLS 7.3: what would be read as a flag, or as somebody else's network, is
 // refused before an engine sees it.
 func TestT73WhatIsRefused(t *testing.T) {

@@ -1,20 +1,24 @@
 package container
 
 import (
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/call/fault"
 )
 
 // variables say how a container gets its environment. No value is on a command line, which every
-// user of the machine can read: most are in the environment of the engine, and the command line has
-// only their names.
+// user of the machine can read.
 //
-// A variable that affects the engine itself or its libraries must not be in its environment: a
-// tool's LD_PRELOAD would be code in a process that is not isolated. Such variables go through a
-// pipe, as an env file.
+// A variable that affects the engine, its libraries or what it runs must not be in its environment: a
+// tool's LD_PRELOAD, or the XTABLES_LIBDIR of iptables, would be code in a process that is not isolated.
+// Nobody knows the names of all of them. So variables go through a pipe, as an env file. Only what an env
+// file cannot have is in the environment of the engine, if the name is not known to be heeded and the value
+// is not the path of a file. The command line has the names of these.
 type variables struct {
 	flags   []string
 	environ []string
@@ -31,7 +35,7 @@ var (
 	plainForm = form("^([^\\s\"'`#\\\\$\\x00-\\x1f\\x7f]([^\"'`#\\\\$\\x00-\\x1f\\x7f]*[^\\s\"'`#\\\\$\\x00-\\x1f\\x7f])?)?$")
 	// heeded matches variables that engines, their libraries and the programs that they start may use.
 	// It may match more than necessary: such variables only take the other way.
-	heeded = form(`(?i)^(PATH|HOME|SHELL|USER|LOGNAME|PWD|OLDPWD|TERM|LANG|LANGUAGE|TZ|TZDIR|HOSTNAME|DEBUG|MAINPID|MANAGERPID|IFS|ENV|BASH_ENV|EDITOR|PAGER|HOSTALIASES|LOCALDOMAIN|LOCPATH|NLSPATH|MEMORY_PRESSURE_.*|` +
+	heeded = form(`(?i)^(PATH|HOME|SHELL|SHELLOPTS|BASH.*|PS4|PERL.*|PYTHON.*|RUBY.*|NODE_.*|OPENSSL.*|GNUTLS_.*|P11_KIT.*|KRB5.*|XTABLES_.*|EBTABLES_.*|MODPROBE_.*|KMOD.*|FUSE.*|USER|LOGNAME|PWD|OLDPWD|TERM|LANG|LANGUAGE|TZ|TZDIR|HOSTNAME|DEBUG|MAINPID|MANAGERPID|IFS|ENV|EDITOR|PAGER|HOSTALIASES|LOCALDOMAIN|LOCPATH|NLSPATH|MEMORY_PRESSURE_.*|` +
 		`_.*|LD_.*|DYLD_.*|LC_.*|GLIBC_.*|MALLOC_.*|GCONV_.*|NIS_.*|RES_.*|RESOLV_.*|NSS_.*|GO.*|CGO_.*|TMP.*|TEMP.*|XDG_.*|DBUS_.*|SSH_.*|GPG.*|GNUPG.*|SSL_.*|TLS_.*|.*_PROXY|` +
 		`DOCKER.*|BUILDKIT.*|BUILDX.*|COMPOSE_.*|MOBY.*|CONTAINER.*|PODMAN.*|LIBPOD.*|BUILDAH.*|STORAGE_.*|REGISTRY_.*|REGISTRIES_.*|REMOTE_.*|SIGNATURE.*|IMAGE_.*|CNI.*|NETAVARK.*|AARDVARK.*|CRUN.*|RUNC.*|CRIU.*|CONMON.*|OCI_.*|SELINUX.*|` +
 		`NOTIFY_.*|WATCHDOG_.*|LISTEN_.*|FDSTORE.*|INVOCATION_ID|JOURNAL_.*|CREDENTIALS_.*|SYSTEMD_.*|OTEL_.*|TRACEPARENT|TRACESTATE|BAGGAGE|EXPERIMENTAL_.*|CLICOLOR.*|NO_COLOR|COLUMNS|LINES)$`)
@@ -56,19 +60,31 @@ func (p plan) variables() (variables, error) {
 		values[name] = value
 	}
 	var file strings.Builder
-	for name, value := range values {
-		if !heeded().MatchString(name) {
+	var theirs, others []string // those that engines heed have room in the file first
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if heeded().MatchString(name) {
+			theirs = append(theirs, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	for i, name := range slices.Concat(theirs, others) {
+		value, heeds := values[name], i < len(theirs)
+		plain := utf8.ValidString(value) && plainForm().MatchString(value)
+		line := name + "=" + value + "\n"
+		switch {
+		case heeds && !plain:
+			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the value of %s cannot be given to a container: container engines take a variable of that name for their own, and its value has quotes, lines or spaces at its end; rename the variable", p.opts.Tool, name)
+		case heeds && file.Len()+len(line) > pipeBytes:
+			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the variables that container engines take for their own are larger than %d bytes together", p.opts.Tool, pipeBytes)
+		case plain && file.Len()+len(line) <= pipeBytes:
+			file.WriteString(line)
+		case namesFile(value):
+			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the value of %s cannot be given to a container: it is the path of a file of this machine, with quotes or other characters that container engines read in different ways, or beyond %d bytes of variables; rename the file", p.opts.Tool, name, pipeBytes)
+		default:
 			v.flags = append(v.flags, "--env="+name)
 			v.environ = append(v.environ, name+"="+value)
-			continue
 		}
-		if !plainForm().MatchString(value) {
-			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the value of %s cannot be given to a container: container engines take a variable of that name for their own, and its value has quotes, lines or spaces at its end; rename the variable", p.opts.Tool, name)
-		}
-		file.WriteString(name + "=" + value + "\n")
-	}
-	if file.Len() > pipeBytes {
-		return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the variables that container engines take for their own are larger than %d bytes together", p.opts.Tool, pipeBytes)
 	}
 	slices.Sort(v.flags)
 	slices.Sort(v.environ)
@@ -77,6 +93,17 @@ func (p plan) variables() (variables, error) {
 		v.flags = append(v.flags, "--env-file=/dev/fd/3")
 	}
 	return v, nil
+}
+
+// namesFile reports whether a value, or a part of it between colons, is the path of a file of this machine. Engines run in /.
+func namesFile(value string) bool {
+	return slices.ContainsFunc(append(strings.Split(value, ":"), value), func(path string) bool {
+		if !strings.Contains(path, "/") {
+			return false
+		}
+		_, err := os.Lstat(filepath.Join("/", path))
+		return err == nil
+	})
 }
 
 // over returns the environment of the engine's command line: environ with the variables. It removes
