@@ -106,9 +106,12 @@ func (l *Launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process,
 	return process, nil
 }
 
+// namePrefix begins the names of Orla's containers.
+const namePrefix = "orla-"
+
 // newName returns a name that no other container has.
 func (e *Engine) newName() string {
-	return "orla-" + e.instance + "-" + strings.ToLower(rand.Text()[:13])
+	return namePrefix + e.instance + "-" + strings.ToLower(rand.Text()[:13])
 }
 
 // start runs the engine's command line for a container.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/container"
 	"github.com/orla-project/orla/internal/testing/attack"
+	"github.com/orla-project/orla/internal/testing/containertest"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -228,7 +230,8 @@ const asOrla = "ORLA_TEST_CONTAINER_OWNER"
 
 // SPEC-TOOLS 7.3: what an Orla left that was killed is swept by the next one that
 // serves the same folder, also when podman was killed while it removed one; what
-// belongs to a living one, or to another folder, stays.
+// belongs to a living one, or to another folder, stays. So does a container that Orla has not named: whoever made its image may
+// have chosen its labels.
 func TestT73Sweep(t *testing.T) {
 	if os.Getenv(asOrla) != "" {
 		ownAndHang(t)
@@ -275,8 +278,13 @@ func TestT73Sweep(t *testing.T) {
 	})
 	torn := another()
 	half := names("orla.tool=swept")
+	labels := []string{"create", "--name=of-an-operator"}
+	for _, key := range []string{"orla.folder", "orla.owner", "orla.tool"} {
+		labels = append(labels, "--label="+key+"="+b.podman.Run(t, "inspect", "--format={{index .Config.Labels \""+key+"\"}}", half[0]))
+	}
+	b.podman.Run(t, append(labels, containertest.Image, "true")...)
 	dead, alive := another(), another()
-	if got := names("orla.tool=swept"); len(half) != 1 || len(got) != 3 {
+	if got := names("orla.tool=swept"); len(half) != 1 || len(got) != 4 {
 		t.Fatalf("there are %v", got)
 	}
 	folders := func(of *exec.Cmd) []string {
@@ -305,7 +313,7 @@ func TestT73Sweep(t *testing.T) {
 	other := b.newEngine(func(o *container.EngineOptions) { o.Folder = "another folder" })
 	other.Sweep()
 	other.Close()
-	if got := names("orla.tool=swept"); len(got) != 3 {
+	if got := names("orla.tool=swept"); len(got) != 4 {
 		t.Errorf("who serves another folder left %v", got)
 	}
 	// Podman lists nothing, once, as when a container goes in the middle.
@@ -322,7 +330,7 @@ exec %q "$@"
 	if _, err := os.Stat(once); err != nil {
 		t.Errorf("podman did not stumble: %v", err)
 	}
-	if got := names("orla.tool=swept"); len(got) != 1 {
+	if got := names("orla.tool=swept"); len(got) != 2 || !slices.Contains(got, "of-an-operator") {
 		t.Errorf("%v is left", got)
 	}
 	if ofDead, ofAlive := folders(dead), folders(alive); len(ofDead) != 0 || len(ofAlive) != 1 {
