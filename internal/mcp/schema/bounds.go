@@ -69,14 +69,14 @@ type weight struct {
 // The compiler looks through all schemas that it has seen for each new one, and keeps an
 // error for each value that does not belong where it is. These bounds keep both small.
 const (
-	maxObjects = 5000   // in a schema
+	maxObjects = 5000   // in a schema, and as many truth values, which may be schemas too
 	maxValues  = 50_000 // of any kind in it
 	maxNested  = 128    // levels of it: each subschema has its whole path
 
 	maxPaths = 2 << 20 // bytes of the paths to all objects and truth values of it, together
 )
 
-// What a compiled schema takes, in bytes: for each object, each value and each instruction
+// What a compiled schema takes, in bytes: for each object or truth value, each value and each instruction
 // of a pattern. It was measured.
 const (
 	perObject      = 1 << 10
@@ -88,7 +88,7 @@ const (
 // small counts the parts of a schema, and what it takes but for its patterns. It returns a fault for one with
 // too many parts.
 func small(doc any) (weight int64, f *Fault) {
-	objects, values, deepest, paths := 0, 0, 0, 0
+	objects, truths, values, deepest, paths := 0, 0, 0, 0, 0
 	var count func(value any, level, path int)
 	count = func(value any, level, path int) {
 		values++
@@ -108,8 +108,9 @@ func small(doc any) (weight int64, f *Fault) {
 			for _, item := range value {
 				count(item, level+1, path+len("/0000"))
 			}
-		case bool:
-			paths += path // it may be a schema
+		case bool: // it may be a schema
+			truths++
+			paths += path
 		}
 	}
 	count(doc, 0, 0)
@@ -118,12 +119,14 @@ func small(doc any) (weight int64, f *Fault) {
 		f = &Fault{Msg: fmt.Sprintf("is nested more than %d deep", maxNested)}
 	case objects > maxObjects:
 		f = &Fault{Msg: fmt.Sprintf("has %d objects, more than the %d allowed", objects, maxObjects)}
+	case truths > maxObjects:
+		f = &Fault{Msg: fmt.Sprintf("has %d truth values, more than the %d allowed", truths, maxObjects)}
 	case values > maxValues:
 		f = &Fault{Msg: fmt.Sprintf("has %d values, more than the %d allowed", values, maxValues)}
 	case paths > maxPaths:
 		f = &Fault{Msg: fmt.Sprintf("has names that are too long for so many objects below them: their paths have %d bytes, more than the %d allowed", paths, maxPaths)}
 	}
-	return int64(perObject*objects + perValue*values + perPath*paths), f
+	return int64(perObject*(objects+truths) + perValue*values + perPath*paths), f
 }
 
 // lengthInPath is how many bytes a name takes in the path to what is below it, where most characters but letters

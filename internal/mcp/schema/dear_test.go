@@ -17,6 +17,10 @@ var dear = map[string]string{
 	"ranges without case, with zeros": `(?i)[` + strings.Repeat(`B-\x{000000001e942}`, 200) + `]`,
 	"classes by name":                 `[` + strings.Repeat(`\pL`, 2000) + `]`,
 	"classes by name, without case":   `(?i)[` + strings.Repeat(`\P{L}`, 500) + `]`,
+	"letters without case":            `(?i)[` + strings.Repeat(`\w\W`, 20_000) + `]`,
+	"letters by name, without case":   `(?i)[` + strings.Repeat(`[:word:]`, 30_000) + `]`,
+	"short ranges without case":       `(?i)[` + strings.Repeat(`A-\xff`, 20_000) + `]`,
+	"octal ranges without case":       `(?i)[` + strings.Repeat(`A-\377`, 20_000) + `]`,
 }
 
 // SPEC S1: a pattern that is dear to parse is refused before it is parsed.
@@ -66,6 +70,25 @@ func TestOrdinaryPatternsAreCompiled(t *testing.T) {
 	}
 	if _, err := Compile(json.RawMessage(`{"type":"object","properties":{` + strings.Join(all, ",") + `}}`)); err != nil {
 		t.Error(err)
+	}
+}
+
+// SPEC S1: a truth value may be a schema, so there may be as many of them as objects, and each weighs as much.
+func TestS1ManyTruthValuesAreRefused(t *testing.T) {
+	for _, key := range []string{"prefixItems", "anyOf"} {
+		schema := func(n int) json.RawMessage {
+			return json.RawMessage(`{"type":"object","properties":{"a":{"` + key + `":[true` + strings.Repeat(",true", n-1) + `]}}}`)
+		}
+		s, err := Compile(schema(maxObjects))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Weight() < perObject*maxObjects {
+			t.Errorf("%s: %d truth values weigh %d", key, maxObjects, s.Weight())
+		}
+		if _, err := Compile(schema(maxObjects + 1)); err == nil || !strings.Contains(err.Error(), "5001 truth values") {
+			t.Errorf("%s: %v", key, err)
+		}
 	}
 }
 
@@ -124,7 +147,7 @@ func TestS1ARefusedSchemaHasAWeight(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for text, most := range map[string]int{"(?i)[a-z0-9-]": 10, `(?i)[\x{41}-\x{1e942}]`: 3000, `(?i)[B-\x{-7fffffff}]`: 10, `(?i)[B-\x{00000000041}]`: 10, "[B-𞥂]": 0, "(?i)[à-ÿ]": 10} {
+	for text, most := range map[string]int{"(?i)[a-z0-9-]": 10, `(?i)[\x{41}-\x{1e942}]`: 3000, `(?i)[B-\x{-7fffffff}]`: 10, `(?i)[B-\x{00000000041}]`: 10, "[B-𞥂]": 0, "(?i)[à-ÿ]": 10, `(?i)^[\w.-]+@[\w-]+\.[\w-]{2,}$`: 10, `(?i)[a-\x7a]`: 10, `\w\W[[:word:]]`: 0} {
 		if cost := costToParse(text); cost < 0 || cost > most {
 			t.Errorf("%s costs %d", text, cost)
 		}

@@ -80,6 +80,9 @@ const (
 	// namedClass is what it costs to read a class such as \p{L}, in instructions: the parser keeps
 	// its hundreds of ranges each time that a class in brackets names it.
 	namedClass = 100
+	// letters is what it costs to read a class such as \w without regard to case, for each letter of which the parser
+	// looks for the other case.
+	letters = 2
 	// Of a range in a pattern without regard to case, the parser looks for the other cases of each character up
 	// to lastFolded, the last one that has any: foldedAtOnce of them cost as much as one instruction.
 	lastFolded   = 0x1e943
@@ -92,7 +95,7 @@ func costToParse(text string) int {
 	if !folds(text) {
 		return cost
 	}
-	cost *= 4
+	cost = 4*cost + letters*(strings.Count(text, `\w`)+strings.Count(text, `\W`)+strings.Count(text, "[:"))
 	for rest := text; ; {
 		_, after, found := strings.Cut(rest, "-")
 		if !found {
@@ -105,7 +108,10 @@ func costToParse(text string) int {
 
 // firstOf returns the character that a part of a pattern begins with, also in hexadecimal digits.
 func firstOf(text string) rune {
-	const most = len("10ffff}") // no more is looked at, since this is done for each - of a pattern
+	const (
+		most     = len("10ffff}") // no more is looked at, since this is done for each - of a pattern
+		maxShort = 0xff           // of other escapes, which have two or three digits
+	)
 	c, _ := utf8.DecodeRuneInString(text)
 	if escaped, is := strings.CutPrefix(text, `\x{`); is {
 		escaped = strings.TrimLeft(escaped, "0")
@@ -113,6 +119,9 @@ func firstOf(text string) rune {
 		if n, err := strconv.ParseUint(digits, 16, 31); ends && err == nil {
 			return rune(n)
 		}
+	}
+	if c == '\\' {
+		return maxShort
 	}
 	return c
 }
