@@ -1,6 +1,7 @@
 package httpfront
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -99,7 +100,8 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 		return h.sessions.find(id, caller), nil // another request may have been faster
 	}
 	if h.sessions.elsewhere != nil {
-		h.sessions.elsewhere.Set(r.Context(), id, k) // before, so that nobody else waits for it
+		// Before, so that nobody else waits for it. The session goes on also if the client has left meanwhile, and it asks nowhere again.
+		h.sessions.elsewhere.Set(context.WithoutCancel(r.Context()), id, k)
 	}
 	h.sessions.resuming.Lock()
 	defer h.sessions.resuming.Unlock()
@@ -117,10 +119,11 @@ func (h *Front) resume(r *http.Request, id, caller string) (*usage, *noRoom) {
 		return nil, full
 	}
 	s := client.New(id)
+	u := h.sessions.usage(s, caller, of)
+	defer h.sessions.notOpened(u)
 	by := originOf(r, caller, hostOf(r), client.StreamableHTTP)
 	by.Session, by.As = id, client.OwnerOf(caller, id, hostOf(r))
 	h.bridge.Resume(r.Context(), s, says, k.Level, slices.Sorted(maps.Keys(k.Follows)), by)
-	u := h.sessions.usage(s, caller, of)
 	h.sessions.opened(u)
 	if h.sessions.elsewhere == nil {
 		h.sessions.kept.Resumed(id)

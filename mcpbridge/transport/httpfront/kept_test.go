@@ -1,6 +1,8 @@
 package httpfront
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
+	"github.com/orla-project/orla/mcpbridge/transport/passed"
 )
 
 // session is the header that names a session.
@@ -218,5 +222,50 @@ func TestQ2NoRoom(t *testing.T) {
 	h.endSessions(h.sessions.remove(func(u *usage) bool { return u.ID == other }))
 	if out := sendAs(h, "ann/ops", aPing, session, id); out.Code != http.StatusOK {
 		t.Errorf("with room: %d %s", out.Code, out.Body)
+	}
+}
+
+// replica is what other replicas say of one session of ann.
+type replica struct {
+	passed.Elsewhere
+	asked error // the context's, when it was asked what the client has set
+}
+
+func (r *replica) Home(context.Context, string) string { return "" }
+
+func (r *replica) Opened(string) *sessionlog.Record {
+	return &sessionlog.Record{Caller: "ann", Says: json.RawMessage(`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)}
+}
+
+func (r *replica) Set(ctx context.Context, _ string, _ *sessionlog.Record) { r.asked = ctx.Err() }
+
+// SPEC Q2: a session that comes back has what its client has set, also if that has left in the middle of the request. One whose
+// request panics is not counted.
+func TestQ2ASessionComesBackWhole(t *testing.T) {
+	h, _, _ := newIssued()
+	other := &replica{asked: context.Canceled}
+	h.Share(other)
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	r := httptest.NewRequestWithContext(left, http.MethodPost, "http://localhost/mcp", nil)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("nothing panics, so that the test says nothing")
+			}
+		}()
+		healthy := h.bridge
+		defer func() { h.bridge = healthy }()
+		h.bridge = &mcpbridge.Bridge{}
+		_, _ = h.resume(r, "x", "ann")
+	}()
+	if other.asked != nil {
+		t.Errorf("what its client has set is asked for until the client leaves: %v", other.asked)
+	}
+	if h.sessions.opening != 0 || len(h.sessions.callers) > 0 {
+		t.Errorf("%d sessions begin, and %v have some", h.sessions.opening, h.sessions.callers)
+	}
+	if u, full := h.resume(r, "x", "ann"); u == nil || full != nil || h.sessions.opening != 0 || len(h.sessions.known) != 1 {
+		t.Errorf("it does not come back: %v %v, %d begin", u, full, h.sessions.opening)
 	}
 }

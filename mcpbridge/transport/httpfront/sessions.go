@@ -132,12 +132,14 @@ func (s *sessions) opened(u *usage) {
 	s.parties.addSession(u)
 }
 
-// notOpened follows an admit if the session does not begin.
-func (s *sessions) notOpened(of party) {
+// notOpened is deferred after an admit, for a session that does not begin, also since something panics.
+func (s *sessions) notOpened(u *usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening--
-	s.uncountLocked(of)
+	if u.last.IsZero() { // it was not opened
+		s.opening--
+		s.uncountLocked(u.party)
+	}
 }
 
 // uncountLocked counts one session or stream less of a caller.

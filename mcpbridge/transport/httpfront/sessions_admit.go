@@ -113,12 +113,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 	}
 	s := client.New(h.newID(from.subject, says))
 	u := h.sessions.usage(s, from.subject, of)
-	began := false // also when there is a panic
-	defer func() {
-		if !began {
-			h.sessions.notOpened(of)
-		}
-	}()
+	defer h.sessions.notOpened(u)
 	by := originOf(r, from.subject, from.host, client.StreamableHTTP)
 	by.Session = s.ID
 	asked, refused := h.bridge.NewRequest(m, by, s, nil)
@@ -131,7 +126,7 @@ func (h *Front) begin(out *response, r *http.Request, from sender, m *wire.Messa
 	h.bridge.Exchange(asked, func(response wire.Parts, code int64, release func()) { //nolint:contextcheck // asked has its own, since in a session it outlives its POST
 		defer release()
 		if code == 0 {
-			began, out.opened = true, true
+			out.opened = true
 			h.sessions.opened(u)
 			h.keepNew(u)
 			out.Header().Set(wire.SessionHeader, s.ID)

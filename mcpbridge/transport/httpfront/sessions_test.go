@@ -327,6 +327,7 @@ func TestN1TheLimitOfSessions(t *testing.T) {
 					u.user = "ann"
 				}
 				s.opened(u)
+				s.notOpened(u) // is deferred, and does nothing
 				return u, nil
 			}
 			first, _ := begin(1)
@@ -336,7 +337,7 @@ func TestN1TheLimitOfSessions(t *testing.T) {
 			if _, full := begin(3); full == nil || full.code != fault.RateLimited || !strings.Contains(full.text, "may have 2 sessions") {
 				t.Errorf("%s: one that begins does not count: %+v", name, full)
 			}
-			s.notOpened(at(2))
+			s.notOpened(&usage{party: at(2)})
 			second, full := begin(3)
 			if full != nil {
 				t.Fatalf("%s: one that did not begin counts: %v", name, full)
@@ -346,7 +347,7 @@ func TestN1TheLimitOfSessions(t *testing.T) {
 			if _, full := s.admit(10, 1, party{who: "bob", caller: "bob"}, true); full != nil {
 				t.Errorf("%s: another caller: %v", name, full)
 			}
-			s.notOpened(party{who: "bob", caller: "bob"})
+			s.notOpened(&usage{party: party{who: "bob", caller: "bob"}})
 			third, full := begin(4)
 			if full != nil || s.find(second.ID, second.user) != nil || s.find(first.ID, first.user) == nil {
 				t.Errorf("%s: the session that nobody uses does not make room: %v", name, full)
