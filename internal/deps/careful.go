@@ -73,8 +73,6 @@ func (i *installer) carefulPython(ctx context.Context, uv string) error {
 // declared reads what the files ask for, but for a lock.
 func (n Need) declared(indexes []string) (d declared, a asked, err error) {
 	switch {
-	case len(n.block) > mostAsked:
-		err = fmt.Errorf("its block of inline script metadata (PEP 723) has over %d bytes", mostAsked)
 	case n.block != nil:
 		if err = plainText(n.block); err == nil {
 			top, _, _ := strings.Cut("\n"+string(n.block), "\n[")

@@ -84,13 +84,28 @@ func TestS2WhatPackagesAskForIsBounded(t *testing.T) {
 	if _, _, err := need("pyproject.toml", "").declared(nil); err == nil || !strings.Contains(err.Error(), "it has over 4194304 bytes") {
 		t.Errorf("pyproject.toml: %.300v", err)
 	}
-	block := need("main.py", "")
-	block.block = []byte(long)
-	if _, _, err := block.declared(nil); err == nil || !strings.Contains(err.Error(), "main.py: its block of inline script metadata (PEP 723) has over 4194304 bytes") {
-		t.Errorf("a block: %.300v", err)
-	}
 	put(t, filepath.Join(dir, "package.json"), `{"description": "`+long+`"}`)
 	if _, err := new(Files).Detect(Source{Script: filepath.Join(dir, "main.js"), Language: Node, Interpreter: "/bin/sh", Folders: []string{dir}}); err == nil || !strings.Contains(err.Error(), "package.json has over 4194304 bytes") {
 		t.Errorf("package.json: %.300v", err)
+	}
+}
+
+// SPEC S1, R2: what a file declares is looked for at each change, whoever has made it. A large one may be the data of a tool, but for those
+// that say what it needs.
+func TestS1WhatToolsAskForIsBounded(t *testing.T) {
+	long := strings.Repeat("# x\n", mostAsked/4+1)
+	for what, c := range map[string]struct{ script, project, want string }{
+		"a project":           {"", "[project]\n" + long, "pyproject.toml has over 4194304 bytes"},
+		"a block":             {"# /// script\n# dependencies = [\"acme\"]\n" + strings.ReplaceAll(long, "x", "xxxx") + "# ///\n", "", "main: its block of inline script metadata (PEP 723) has over 4194304 bytes"},
+		"a script":            {"import x\n" + long, "", ""},
+		"a project beside it": {inline, "[project]\n" + long, ""},
+	} {
+		files := map[string]string{}
+		if c.project != "" {
+			files["pyproject.toml"] = c.project
+		}
+		if _, err := new(Files).Detect(source(t, Python, c.script, files)); err == nil && c.want != "" || err != nil && (c.want == "" || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %.300v; want %q", what, err, c.want)
+		}
 	}
 }

@@ -242,6 +242,9 @@ func (f *Files) read(path string, as role) (fact, error) {
 		return fact{}, fmt.Errorf("%s: %w", path, err)
 	}
 	known = fact{stamp: now, sum: sha256.Sum256(text)}
+	if len(text) > mostAsked && (as == project || as == nodeProject) { // what it declares is looked for at each change
+		as, known.err = plain, fmt.Errorf("%s has over %d bytes", path, mostAsked)
+	}
 	switch as {
 	case script:
 		known.block, known.err = blockOf(text)
@@ -256,10 +259,6 @@ func (f *Files) read(path string, as role) (fact, error) {
 	case requirements:
 		known.includes, known.empty = includesOf(text), !somethingIn(text)
 	case nodeProject:
-		if len(text) > mostAsked {
-			known.err = fmt.Errorf("%s has over %d bytes", path, mostAsked)
-			break
-		}
 		var all object
 		_ = json.Unmarshal(text, &all) // the installer says what is wrong with it
 		list, _ := all.texts("dependencies")
@@ -301,6 +300,9 @@ func blockOf(text []byte) ([]byte, error) {
 	}
 	if inside {
 		return nil, errors.New(`its block of inline script metadata (PEP 723) does not end with "# ///"`)
+	}
+	if len(found) > mostAsked {
+		return nil, fmt.Errorf("its block of inline script metadata (PEP 723) has over %d bytes", mostAsked)
 	}
 	if err := garbled(found); err != nil {
 		return nil, fmt.Errorf("in its block of inline script metadata (PEP 723): %w", err)
