@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // Recorder answers the requests for what Orla has written down: numbers, the audit log, the locks of packages.
@@ -151,12 +153,13 @@ func (s *Server) auditLog(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return s.opts.Backend.AuditLog(n)
 }
 
-// verifyAudit checks the audit log. One request at a time does, since it may read a large file.
+// verifyAudit checks the audit log. Of each caller one request at a time does, since it may read a large file.
 func (s *Server) verifyAudit(_ http.ResponseWriter, r *http.Request) (any, error) {
-	if !s.verifying.TryLock() {
-		return nil, &Error{Code: CodeRefused, Message: "the audit log is being checked for another request", Hint: "try again"}
+	owner := turns.OwnerIn(r.Context())
+	if !s.verifying.Try(owner) {
+		return nil, &Error{Code: CodeRefused, Message: "the audit log is being checked for you already, or for many others", Hint: "try again"}
 	}
-	defer s.verifying.Unlock()
+	defer s.verifying.Give(owner)
 	return s.opts.Backend.VerifyAudit(r.Context())
 }
 

@@ -26,6 +26,8 @@ const (
 	// maxClients is how many connections there may be at once; more wait in the
 	// kernel's queue.
 	maxClients = 256
+	// maxVerifying bounds how many callers have the audit log checked at once.
+	maxVerifying = 8
 )
 
 // Options configures a Server.
@@ -49,7 +51,7 @@ type Server struct {
 	wake chan struct{} // holds one request to look at want
 
 	looks     *looks.Looks // at the tools, for the streams of watch
-	verifying sync.Mutex   // held while the audit log is checked
+	verifying *turns.Queue // of who has the audit log checked
 	questions questions
 
 	mu      sync.Mutex // guards the fields that follow
@@ -74,7 +76,7 @@ func New(opts Options) *Server {
 	if err != nil {
 		opts.Log.Warn("the control socket is not kept", "err", err)
 	}
-	return &Server{opts: opts, wake: make(chan struct{}, 1), before: before, looks: looks.New(tools{opts.Backend}), questions: questions{places: turns.NewShares(maxQuestions)}}
+	return &Server{opts: opts, wake: make(chan struct{}, 1), before: before, looks: looks.New(tools{opts.Backend}), verifying: turns.NewCapped(maxVerifying, 1), questions: questions{places: turns.NewShares(maxQuestions)}}
 }
 
 // Point sets the socket to serve on. If that fails, the server tries again from time to time. tried is

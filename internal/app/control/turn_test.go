@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // slow is a backend that takes a second to say what there is.
@@ -104,5 +105,49 @@ func TestN2StatusDoesNotWaitForTools(t *testing.T) {
 			t.Errorf("the status: %d, after %v", code, took)
 		}
 		listing.Wait()
+	})
+}
+
+// verifying is a backend that checks its audit log until it may end.
+type verifying struct {
+	*backend
+	may <-chan struct{}
+}
+
+func (v verifying) VerifyAudit(ctx context.Context) (control.AuditReport, error) {
+	<-v.may
+	return v.backend.VerifyAudit(ctx)
+}
+
+// SPEC N2: who has the audit log checked keeps nobody else from it.
+func TestN2EachCallerHasTheAuditLogChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		may := make(chan struct{})
+		page := control.New(control.Options{Backend: verifying{newBackend(), may}, MaxRequest: 1 << 10, Log: slog.New(slog.DiscardHandler)}).PageAPI()
+		queue := turns.NewAging(turns.NoLimit, 1, time.Hour)
+		check := func(caller, session string) *httptest.ResponseRecorder {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/audit/verify", nil)
+			page.ServeHTTP(w, r.WithContext(queue.In(r.Context(), turns.Owner{Caller: caller, Session: session})))
+			return w
+		}
+		var checking sync.WaitGroup
+		for _, caller := range []string{"ann", "bob"} {
+			checking.Go(func() {
+				if w := check(caller, "1"); w.Code != http.StatusOK {
+					t.Errorf("%s: %d %s", caller, w.Code, w.Body)
+				}
+			})
+		}
+		synctest.Wait()
+		for _, session := range []string{"1", "2"} {
+			if w := check("ann", session); w.Code != http.StatusConflict {
+				t.Errorf("the second of one caller: %d %s", w.Code, w.Body)
+			}
+		}
+		close(may)
+		checking.Wait()
+		if w := check("ann", "2"); w.Code != http.StatusOK {
+			t.Errorf("after the first one: %d %s", w.Code, w.Body)
+		}
 	})
 }
