@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/cluster/kubeapi"
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/permission"
@@ -79,6 +80,9 @@ func MachineOf(cfg *config.Loaded, home string) permission.Machine {
 		add(filepath.Join(home, ".orla"))
 	}
 	add(cfg.File, cfg.LogFile, cfg.K8sKubeconfig)
+	if cfg.K8sEnabled || cfg.Kubernetes || cfg.ReplicaListen != "" {
+		add(kubeapi.Files(cfg.K8sKubeconfig)...)
+	}
 	add(cfg.SecretFiles()...)
 	add(os.Getenv("CREDENTIALS_DIRECTORY"))
 	if path := cfg.AuditPath(); filepath.IsAbs(path) { // and not the journal

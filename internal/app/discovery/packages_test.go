@@ -121,6 +121,38 @@ func TestM7FilesOfOrlaItself(t *testing.T) {
 	}
 }
 
+// SPEC M7: so does the kubeconfig that no setting names, if Orla reaches its cluster by it.
+func TestM7TheUsualKubeconfig(t *testing.T) {
+	p := newProject(t)
+	home, l := os.Getenv("HOME"), &config.Loader{Path: filepath.Join(p.dir, "orla.yaml"), Home: filepath.Join(p.dir, "home")}
+	usual := filepath.Join(home, ".kube", "config")
+	for text, want := range map[string][]string{
+		"": nil, "tool_k8s_enabled: true\n": {usual}, "kubernetes: true\n": {usual}, "tool_k8s_enabled: true\ntool_k8s_kubeconfig: kube\n": {filepath.Join(p.dir, "kube")},
+	} {
+		for _, set := range []string{"", "/srv/one:/srv/two"} {
+			t.Setenv("KUBECONFIG", set)
+			p.configure(text)
+			cfg, err := l.Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := want
+			if set != "" && slices.Contains(want, usual) {
+				want = []string{"/srv/one", "/srv/two"}
+			}
+			var got []string
+			for _, path := range discovery.MachineOf(cfg, l.Home).Private {
+				if path == usual || filepath.Dir(path) == "/srv" || filepath.Base(path) == "kube" {
+					got = append(got, path)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%q with KUBECONFIG=%s: %v, want %v", text, set, got, want)
+			}
+		}
+	}
+}
+
 // SPEC M7: a relative path of a secret is one in the folder of orla.yaml, wherever Orla was started.
 func TestM7SecretFilesOfOrlaThatAreRelative(t *testing.T) {
 	p := newProject(t)

@@ -123,25 +123,30 @@ func Load(file, context string) (*Config, error) {
 	return c, c.check()
 }
 
+// Files returns the files that Load reads, whether they exist or not.
+func Files(file string) []string {
+	if file != "" {
+		return []string{file}
+	}
+	if list := os.Getenv("KUBECONFIG"); list != "" {
+		return filepath.SplitList(list)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil // without a home there is no file
+	}
+	return []string{filepath.Join(home, ".kube", "config")}
+}
+
 // readAll reads all files. Of values with the same name, the first counts.
 func readAll(file string) (*kubeconfig, error) {
-	files := []string{file}
-	switch {
-	case file != "":
+	if file != "" {
 		if _, err := os.Stat(file); err != nil {
 			return nil, err
 		}
-	case os.Getenv("KUBECONFIG") != "":
-		files = filepath.SplitList(os.Getenv("KUBECONFIG"))
-	default:
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return &kubeconfig{}, nil //nolint:nilerr // without a home there is no file
-		}
-		files[0] = filepath.Join(home, ".kube", "config")
 	}
 	whole := &kubeconfig{}
-	for _, path := range files {
+	for _, path := range Files(file) {
 		one, err := readOne(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
