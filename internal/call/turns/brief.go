@@ -120,11 +120,11 @@ func (q *Queue) age() {
 	q.armLocked(now)
 }
 
-// Give gives the place back. Give, GiveUnseen or GiveWithin must be called, once.
+// Give gives the place back. Give, GiveUnseen, giveUnfelt or GiveWithin must be called, once.
 func (b *Brief) Give() {
 	b.of.mu.Lock()
 	defer b.of.mu.Unlock()
-	b.giveLocked(false)
+	b.giveLocked(0)
 }
 
 // GiveUnseen gives the place back as Give does. If its owner has no other one, it does not count as present
@@ -132,7 +132,14 @@ func (b *Brief) Give() {
 func (b *Brief) GiveUnseen() {
 	b.of.mu.Lock()
 	defer b.of.mu.Unlock()
-	b.giveLocked(true)
+	b.giveLocked(1)
+}
+
+// giveUnfelt gives the place back as GiveUnseen does, and its caller does not count as present either, if that has no other one.
+func (b *Brief) giveUnfelt() {
+	b.of.mu.Lock()
+	defer b.of.mu.Unlock()
+	b.giveLocked(2)
 }
 
 // GiveWithin gives the place back, and reports whether it was taken for less than d while
@@ -144,11 +151,11 @@ func (b *Brief) GiveWithin(d time.Duration) bool {
 	now := time.Now()
 	taken := b.until.Add(-time.Duration(b.moments) * q.moment)
 	within := now.Sub(taken) < d && !q.aloneLocked(b.node, now)
-	b.giveLocked(false)
+	b.giveLocked(0)
 	return within
 }
 
-func (b *Brief) giveLocked(unseen bool) {
+func (b *Brief) giveLocked(unseen int) {
 	b.over = true
 	if b.aged {
 		b.node.age(-1)

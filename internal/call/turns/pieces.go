@@ -38,6 +38,7 @@ func AfterIn(ctx context.Context, f func()) {
 // Begin waits for the turn of work that takes about so many moments, until ctx ends; its error is ctx's cause. end has to be called. The
 // turn lasts for as long again, so that such work takes a processor for half of the time: others wait long behind a thread that never
 // rests. When the moments are over, the place is given back even before end: who only waits, as a stream does, is not active for others.
+// Nor is who has asked for something and got it within a moment, as a page does that asks again every few seconds.
 // Begin does nothing if ctx is not one of Queue.In.
 func Begin(ctx context.Context, moments int) (end func(), err error) {
 	o, ok := ctx.Value(ownKey{}).(own)
@@ -51,8 +52,15 @@ func Begin(ctx context.Context, moments int) (end func(), err error) {
 	began, most := time.Now(), time.Duration(moments)*o.queue.moment
 	give := time.AfterFunc(most, place.Give)
 	return func() {
-		if worked := time.Since(began); give.Stop() {
-			give.Reset(max(0, min(worked, most-worked)))
+		worked := time.Since(began)
+		if !give.Stop() {
+			return
+		}
+		rests := max(0, min(worked, most-worked))
+		if moments > 1 && worked < o.queue.moment { // not one of many pieces, and nothing that others have felt
+			time.AfterFunc(rests, place.giveUnfelt)
+		} else {
+			give.Reset(rests)
 		}
 	}, nil
 }

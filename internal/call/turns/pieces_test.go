@@ -130,6 +130,38 @@ func TestN2WhoOnlyWaitsIsNotActive(t *testing.T) {
 	})
 }
 
+// N2: who asks for a little every few seconds, as an open page does, does not count as active meanwhile.
+func TestN2WhoAsksForALittleIsNotActive(t *testing.T) {
+	const moment = 2 * time.Millisecond
+	for _, c := range []struct {
+		works   time.Duration
+		moments int
+		waits   time.Duration
+	}{{moment / 2, 500, 0}, {2 * moment, 500, moment}, {moment / 2, 1, moment}} {
+		synctest.Test(t, func(t *testing.T) {
+			q := turns.NewAging(turns.NoLimit, 1, moment)
+			end, err := turns.Begin(q.In(t.Context(), turns.Owner{Caller: "ann", Session: "1"}), c.moments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(c.works)
+			end()
+			time.Sleep(time.Second)
+			began := time.Now()
+			for range 2 {
+				place, err := q.TakeBriefly(t.Context(), turns.Owner{Caller: "bob", Session: "1"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer place.Give()
+			}
+			if waited := time.Since(began); waited != c.waits {
+				t.Errorf("a second after work of %v, of %d moments at most, bob waits %v", c.works, c.moments, waited)
+			}
+		})
+	}
+}
+
 // Where nobody takes turns, nothing waits.
 func TestPiecesWithoutTurns(t *testing.T) {
 	in, end := turns.Pieces(t.Context(), strings.NewReader("all of it"))

@@ -17,7 +17,7 @@ func (q *Queue) takerLocked(owner Owner) *node {
 	return n
 }
 
-func (q *Queue) giveLocked(n *node, unseen bool) {
+func (q *Queue) giveLocked(n *node, unseen int) {
 	n.take(-1)
 	q.readyLocked(n)
 	q.serveLocked()
@@ -55,9 +55,9 @@ func (q *Queue) childLocked(parent *node, owner Owner) *node {
 	return n
 }
 
-// dropLocked forgets a node, and what is above it, if nothing of it is needed. unseen says that the owner of n
-// does not count as present afterwards.
-func (q *Queue) dropLocked(n *node, unseen bool) {
+// dropLocked forgets a node, and what is above it, if nothing of it is needed. unseen says how many of these, n first, do
+// not count as present afterwards.
+func (q *Queue) dropLocked(n *node, unseen int) {
 	for n.parent != nil && n.taken == 0 && n.waiting.Len() == 0 && len(n.children) == 0 {
 		parent := n.parent
 		delete(parent.children, n.owner)
@@ -65,7 +65,7 @@ func (q *Queue) dropLocked(n *node, unseen bool) {
 			q.recent = nil
 		}
 		if q.beside > 0 {
-			if !unseen {
+			if unseen <= 0 {
 				if parent.latest.owner != n.owner {
 					parent.other = parent.latest
 				}
@@ -82,7 +82,7 @@ func (q *Queue) dropLocked(n *node, unseen bool) {
 		if len(q.spare) < maxSpare {
 			q.spare = append(q.spare, n)
 		}
-		n, unseen = parent, false
+		n, unseen = parent, unseen-1
 	}
 }
 

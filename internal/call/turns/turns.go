@@ -149,7 +149,7 @@ func (q *Queue) Try(owner Owner) bool {
 
 func (q *Queue) tryLocked(n *node) bool {
 	if n.waiting.Len() > 0 || !q.freeLocked(n) {
-		q.dropLocked(n, false)
+		q.dropLocked(n, 0)
 		return false
 	}
 	n.take(1)
@@ -213,12 +213,12 @@ func (q *Queue) leave(n *node, at *list.Element, turn <-chan struct{}) {
 	defer q.mu.Unlock()
 	select {
 	case <-turn:
-		q.giveLocked(n, false)
+		q.giveLocked(n, 0)
 	default:
 		n.waiting.Remove(at)
 		q.waiting--
 		q.readyLocked(n)
-		q.dropLocked(n, false)
+		q.dropLocked(n, 0)
 	}
 }
 
@@ -226,5 +226,5 @@ func (q *Queue) leave(n *node, at *list.Element, turn <-chan struct{}) {
 func (q *Queue) Give(owner Owner) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.giveLocked(q.takerLocked(owner), false)
+	q.giveLocked(q.takerLocked(owner), 0)
 }
