@@ -59,3 +59,28 @@ func TestExpiredIsNoFailure(t *testing.T) {
 		})
 	}
 }
+
+// SPEC D8: a server of both kinds that is slow to begin hears initialize behind server/discover, and refuses it. It is spoken to as it
+// wants all the same.
+func TestD8ASlowServerOfBothKindsStarts(t *testing.T) {
+	questions, refuses := 0, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"the initialize handshake is not accepted"}}`
+	asServerWith(t, func(r *manifest.Runtime) { r.StartupTimeout = 20 * time.Second }, func(p *scripted, m asked) bool {
+		switch m.Method {
+		case "server/discover":
+			if questions++; questions == 1 {
+				time.Sleep(8 * time.Second) // in a bubble: longer than the answer is waited for
+			}
+			p.answers(m, `{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{}}`)
+		case "initialize":
+			p.says(refuses, m.ID)
+		default:
+			return false
+		}
+		return true
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		time.Sleep(15 * time.Second)
+		if life := c.Life(); life.State != "READY" || life.Restarts > 0 || questions != 2 {
+			t.Errorf("it is %+v, and was asked %d times", life, questions)
+		}
+	})
+}

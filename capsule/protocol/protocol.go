@@ -150,6 +150,11 @@ func (p *Peer) Negotiate(ctx context.Context) error {
 		p.orla.probing.initialized()
 	} else if _, refused := errors.AsType[*noHandshake](err); refused {
 		p.orla.probing.refused()
+		// A server that is slow to begin may have heard both, and go on with what it heard first: now it answers.
+		if protocol != manifest.ProtocolInitialize && p.discover(ctx) {
+			return nil
+		}
+		p.orla.probing.refused()
 	}
 	return err
 }
