@@ -151,7 +151,7 @@ func (f *Files) locked(need *Need, files []summed, lock string) ([]summed, error
 
 // requirements returns a requirements.txt and the files that it includes.
 func (f *Files) requirements(file string) (files []summed, err error) {
-	todo, seen := []string{file}, map[string]bool{file: true}
+	todo, seen, size := []string{file}, map[string]bool{file: true}, int64(0)
 	for len(todo) > 0 {
 		next := todo[0]
 		todo = todo[1:]
@@ -168,13 +168,13 @@ func (f *Files) requirements(file string) (files []summed, err error) {
 			if !filepath.IsAbs(included) {
 				included = filepath.Join(filepath.Dir(next), included)
 			}
-			if seen[included] {
-				continue
+			if !seen[included] {
+				seen[included] = true
+				todo = append(todo, included)
 			}
-			if seen[included] = true; len(seen) > mostIncluded {
-				return nil, fmt.Errorf("%s includes more than %d files", file, mostIncluded)
-			}
-			todo = append(todo, included)
+		}
+		if size += found.stamp.size; size > mostAsked || len(seen) > mostIncluded {
+			return nil, fmt.Errorf("%s includes more than %d files, or has over %d bytes with them", file, mostIncluded, mostAsked)
 		}
 	}
 	return files, nil
@@ -242,7 +242,7 @@ func (f *Files) read(path string, as role) (fact, error) {
 		return fact{}, fmt.Errorf("%s: %w", path, err)
 	}
 	known = fact{stamp: now, sum: sha256.Sum256(text)}
-	if len(text) > mostAsked && (as == project || as == nodeProject) { // what it declares is looked for at each change
+	if len(text) > mostAsked && as != script && as != plain { // what it declares is looked for at each change
 		as, known.err = plain, fmt.Errorf("%s has over %d bytes", path, mostAsked)
 	}
 	switch as {

@@ -80,7 +80,7 @@ func readRequirements(root, file string, indexes []string) (asked, error) {
 }
 
 const (
-	mostAsked   = 4 << 20  // bytes of a file that says what a package needs, and of all that the requirements.txt of one from elsewhere includes
+	mostAsked   = 4 << 20  // bytes of a file that says what a package needs, and of all that a requirements.txt includes
 	longestLine = 64 << 10 // of them, with what it goes on with
 )
 

@@ -23,8 +23,7 @@ const (
 	closeTimeout = 2 * time.Second
 	// tryAgain is how long after a try that failed the socket is tried for again.
 	tryAgain = 2 * time.Second
-	// maxClients is how many connections there may be at once; more wait in the
-	// kernel's queue.
+	// maxClients is how many connections there may be at once; more wait in the kernel's queue.
 	maxClients = 256
 	// maxVerifying bounds how many callers have the audit log checked at once.
 	maxVerifying = 8
