@@ -84,3 +84,25 @@ func TestD8ASlowServerOfBothKindsStarts(t *testing.T) {
 		}
 	})
 }
+
+// SPEC D8: a server that has answered that it does not know server/discover is asked once for each process, also if it refuses initialize.
+func TestD8AnAnswerIsAskedForOnce(t *testing.T) {
+	questions, starts := 0, 0
+	asServerWith(t, func(*manifest.Runtime) {}, func(p *scripted, m asked) bool {
+		switch m.Method {
+		case "server/discover":
+			questions++
+		case "initialize":
+			starts++
+		default:
+			return false
+		}
+		p.says(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+		return true
+	}, func(t *testing.T, c *Capsule, _ *journal) {
+		time.Sleep(time.Minute)
+		if starts == 0 || questions != starts {
+			t.Errorf("%d processes were asked %d times", starts, questions)
+		}
+	})
+}

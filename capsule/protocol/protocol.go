@@ -149,12 +149,10 @@ func (p *Peer) Negotiate(ctx context.Context) error {
 	if err == nil {
 		p.orla.probing.initialized()
 	} else if _, refused := errors.AsType[*noHandshake](err); refused {
-		p.orla.probing.refused()
-		// A server that is slow to begin may have heard both, and go on with what it heard first: now it answers.
-		if protocol != manifest.ProtocolInitialize && p.discover(ctx) {
+		// A server that is slow to begin may have heard both, and keep to what it heard first: now it answers that.
+		if r := p.orla.tool.Runtime; p.orla.probing.refused() && r.Handshake == manifest.HandshakeMCP && protocol != manifest.ProtocolInitialize && p.discover(ctx) {
 			return nil
 		}
-		p.orla.probing.refused()
 	}
 	return err
 }
@@ -328,5 +326,6 @@ func (p *Peer) discover(ctx context.Context) bool {
 // initialized notes that the process has made the handshake of the older versions.
 func (p *probing) initialized() { p.state.CompareAndSwap(skipsOne, skipsAll) }
 
-// refused notes that a process has refused that handshake: the next one is asked again.
-func (p *probing) refused() { p.state.Store(probes) }
+// refused notes that a process has refused that handshake: the next one is asked again. It reports whether a process
+// has left the question without an answer.
+func (p *probing) refused() (silent bool) { return p.state.Swap(probes) == skipsAll }
