@@ -31,6 +31,7 @@ type Brief struct {
 	since      time.Time // of its first moment, or of another one
 	until      time.Time // the end of its last one
 	over, aged bool
+	unseen     int    // see unfelt
 	next       *Brief // whose since is not before its own
 }
 
@@ -120,11 +121,11 @@ func (q *Queue) age() {
 	q.armLocked(now)
 }
 
-// Give gives the place back. Give, GiveUnseen, giveUnfelt or GiveWithin must be called, once.
+// Give gives the place back. Give, GiveUnseen or GiveWithin must be called, once.
 func (b *Brief) Give() {
 	b.of.mu.Lock()
 	defer b.of.mu.Unlock()
-	b.giveLocked(0)
+	b.giveLocked(b.unseen)
 }
 
 // GiveUnseen gives the place back as Give does. If its owner has no other one, it does not count as present
@@ -135,11 +136,12 @@ func (b *Brief) GiveUnseen() {
 	b.giveLocked(1)
 }
 
-// giveUnfelt gives the place back as GiveUnseen does, and its caller does not count as present either, if that has no other one.
-func (b *Brief) giveUnfelt() {
+// unfelt has Give give the place back as GiveUnseen does, and its caller does not count as present afterwards either, if that has no
+// other one.
+func (b *Brief) unfelt() {
 	b.of.mu.Lock()
 	defer b.of.mu.Unlock()
-	b.giveLocked(2)
+	b.unseen = 2 // the session and its caller
 }
 
 // GiveWithin gives the place back, and reports whether it was taken for less than d while

@@ -58,10 +58,9 @@ func Begin(ctx context.Context, moments int) (end func(), err error) {
 		}
 		rests := max(0, min(worked, most-worked))
 		if moments > 1 && worked < o.queue.moment { // not one of many pieces, and nothing that others have felt
-			time.AfterFunc(rests, place.giveUnfelt)
-		} else {
-			give.Reset(rests)
+			place.unfelt()
 		}
+		give.Reset(rests)
 	}, nil
 }
 
