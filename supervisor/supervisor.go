@@ -102,10 +102,9 @@ type Options struct {
 	// Supervisor.
 	Published func(*Catalog)
 	// Audit, if not nil, is called for each call before anything else is done for it. target is the name
-	// of the tool's manifest; "" if there is no such tool. An error refuses the call. Otherwise the call
-	// uses the context, and ended is called once with its answer, also after a panic. It returns what is
-	// Answer.Ended then.
-	Audit func(ctx context.Context, call peer.Call, target string) (_ context.Context, ended func(peer.Answer, error) func(string), _ error)
+	// of the tool's manifest; "" if there is no such tool. An error refuses the call. Otherwise it notes what the rules say in
+	// decided, and ended is called once with its answer, also after a panic. It returns what is Answer.Ended then.
+	Audit func(ctx context.Context, call peer.Call, target string) (decided *peer.Decision, ended func(peer.Answer, error) func(string), _ error)
 	// Wrap may put something around the attempts of a tool's calls, such as a
 	// policy of retries. It gets the manifest, the tool as clients see it, which
 	// must not be modified, and what makes one attempt, within the tool's
@@ -244,10 +243,11 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got peer.Answer,
 	if e != nil {
 		target = e.of.tool.Name
 	}
-	ctx, ended, err := s.opts.Audit(ctx, call, target)
+	decided, ended, err := s.opts.Audit(ctx, call, target)
 	if err != nil {
 		return peer.Answer{}, err
 	}
+	call.Decided = decided
 	err = errPanicked
 	defer func() { got.Ended = ended(got, err) }() // a pointer to it would have it on the heap, also without Audit
 	got, err = s.answer(ctx, c, e, call)

@@ -52,13 +52,13 @@ func (p *Parts) Refused() func(ctx context.Context, call peer.Call, err error) {
 type auditor struct{ to *audit.Log }
 
 // begin is for supervisor.Options.Audit. A call that cannot be recorded is not made (SPEC-TOOLS 8.8).
-func (a auditor) begin(ctx context.Context, call peer.Call, target string) (context.Context, func(peer.Answer, error) func(string), error) {
+func (a auditor) begin(ctx context.Context, call peer.Call, target string) (*peer.Decision, func(peer.Answer, error) func(string), error) {
 	if why := a.to.Err(); why != nil {
 		a.to.Refused()
-		return ctx, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
+		return nil, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
 	}
 	e := a.line(ctx, &call, target)
-	return audit.Noting(ctx, &e.call.Decision), e.ended, nil
+	return &e.call.Decision, e.ended, nil
 }
 
 // refused records a call that is refused before it reaches a tool, such as one that does not exist.
@@ -124,7 +124,7 @@ func (e *auditLine) write(outcome string) {
 func (a auditor) admit(admit admission) admission {
 	return func(ctx context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
 		admitted, err := admit(ctx, call, target)
-		switch made := audit.DecisionIn(ctx); {
+		switch made := call.Decided; {
 		case made == nil, made.Verdict != audit.None: // it has noted it
 		case err != nil:
 			made.Verdict = audit.Deny

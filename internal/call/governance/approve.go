@@ -15,7 +15,6 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -111,7 +110,7 @@ func (g *Gate) asking(ctx context.Context, s *state, caller rules.Caller, call *
 	if done != nil {
 		done() // it is not in flight while it waits
 	}
-	judge := &rejudged{gate: g, ctx: ctx, caller: caller, tool: call.Tool}
+	judge := &rejudged{gate: g, decided: call.Decided, caller: caller, tool: call.Tool}
 	a := &asking{desk: at, caller: caller, task: namedTask(call), target: target, judge: judge, replies: make(chan reply, 1), asked: map[string]bool{}}
 	return supervisor.Admitted{Approve: a.wait, Done: a.end, Judge: judge}, nil
 }
@@ -223,8 +222,8 @@ func (a *asking) step(ctx context.Context, call *peer.Call, back supervisor.Agai
 		if d.Verdict == manifest.Allow {
 			return nil, errLooser
 		}
-		made := audit.Decision{Class: classOf(d, a.target), Rule: d.Rule, Verdict: string(d.Verdict)}
-		audit.Decide(ctx, made)
+		made := peer.Decision{Class: classOf(d, a.target), Rule: d.Rule, Verdict: string(d.Verdict)}
+		call.Decided.Set(made)
 		if d.Verdict != manifest.ApprovalRequired {
 			return nil, refusal(a.caller.Name, call.Tool)
 		}
@@ -236,7 +235,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, back supervisor.Agai
 			return nil, err
 		}
 		made.Approval, made.Decider = record.ID, record.By
-		audit.Decide(ctx, made)
+		call.Decided.Set(made)
 		switch record.Phase {
 		case approvals.Denied:
 			return nil, denied(&record)

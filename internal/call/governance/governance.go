@@ -22,7 +22,6 @@ import (
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
-	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -269,12 +268,12 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 		return supervisor.Admitted{}, errClosed
 	}
 	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: AgentIn(call.Meta)}
-	judge := &rejudged{gate: g, ctx: ctx, caller: caller, tool: call.Tool, by: s.set, target: target}
+	judge := &rejudged{gate: g, decided: call.Decided, caller: caller, tool: call.Tool, by: s.set, target: target}
 	if s.set == nil { // the first rules are for calls that wait, too
 		return supervisor.Admitted{Judge: judge}, nil
 	}
 	d := s.set.Decide(caller, target)
-	audit.Decide(ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(d.Verdict)})
+	call.Decided.Set(peer.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(d.Verdict)})
 	switch d.Verdict {
 	case manifest.Deny:
 		return supervisor.Admitted{}, refusal(call.Caller, call.Tool)

@@ -6,14 +6,14 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/rules"
-	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 
 // rejudged judges a call that waits, when the rules have changed since it was admitted (SPEC-TOOLS 8.6).
 type rejudged struct {
 	gate     *Gate
-	ctx      context.Context //nolint:containedctx // of the call, for the audit log
+	decided  *peer.Decision // see peer.Call.Decided
 	caller   rules.Caller
 	tool     string
 	by       *rules.Set // that has admitted it; nil for a call that needed an approval, or if there were no rules
@@ -42,7 +42,7 @@ func (a *rejudged) May(target *rules.Target) *rejudge.Refusal {
 		return nil
 	}
 	refused := &rejudge.Refusal{Err: refusal(a.caller.Name, a.tool), Note: func() {
-		audit.Decide(a.ctx, audit.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(manifest.Deny)})
+		a.decided.Set(peer.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(manifest.Deny)})
 	}}
 	if d.Verdict == manifest.Deny {
 		return refused

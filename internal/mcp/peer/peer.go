@@ -46,6 +46,25 @@ type Call struct {
 	Input Input
 	// Attempt counts the attempts of the call, from 1.
 	Attempt int
+	// Decided is where it is noted how the rules judge the call; nil if nobody wants to know. Only the goroutine that makes
+	// the call may use it.
+	Decided *Decision
+}
+
+// Decision is how the rules have judged a call, for the audit log. What is empty is not in it.
+type Decision struct {
+	Class    string // of the operation, such as read
+	Rule     string // which rule decided
+	Verdict  string
+	Approval string // the id of the approval, if one was asked for
+	Decider  string // who approved or denied
+}
+
+// Set notes a Decision; it does nothing for nil.
+func (d *Decision) Set(made Decision) {
+	if d != nil {
+		*d = made
+	}
 }
 
 // Input is what a client adds when it repeats a request that was answered with input_required, as the client

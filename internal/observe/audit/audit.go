@@ -10,18 +10,13 @@
 package audit
 
 import (
-	"context"
 	"time"
+
+	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
-// Decision is how the rules judged a call. Empty fields are not written.
-type Decision struct {
-	Class    string // of the operation, such as read
-	Rule     string // which rule decided
-	Verdict  string
-	Approval string // the id of the approval, if one was asked for
-	Decider  string // who approved or denied
-}
+// Decision is how the rules judged a call.
+type Decision = peer.Decision
 
 // The verdicts.
 const (
@@ -33,27 +28,6 @@ const (
 
 // Verdicts returns all verdicts.
 func Verdicts() []string { return []string{Allow, Deny, ApprovalRequired, None} }
-
-type decisionKey struct{}
-
-// Noting returns a context that carries where the Decision of its call is noted.
-func Noting(ctx context.Context, made *Decision) context.Context {
-	return context.WithValue(ctx, decisionKey{}, made)
-}
-
-// DecisionIn returns where the Decision of the call of a context is noted; nil if it is not. Only the goroutine that makes the
-// call may use it.
-func DecisionIn(ctx context.Context) *Decision {
-	made, _ := ctx.Value(decisionKey{}).(*Decision)
-	return made
-}
-
-// Decide sets the Decision of the call of a context, if it is noted. It must be called by the goroutine that makes the call.
-func Decide(ctx context.Context, made Decision) {
-	if noted := DecisionIn(ctx); noted != nil {
-		*noted = made
-	}
-}
 
 // Call is a call that has ended.
 type Call struct {

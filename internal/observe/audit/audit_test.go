@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -435,19 +434,5 @@ func TestT88ShowSelects(t *testing.T) {
 		if err != nil || odd != 1 || strings.Join(got, " ") != test.want {
 			t.Errorf("%s: got %v, %d odd lines, %v; want %s", name, got, odd, err, test.want)
 		}
-	}
-}
-
-func TestT88DecisionTravelsWithTheCall(t *testing.T) {
-	if d := audit.DecisionIn(t.Context()); d != nil {
-		t.Errorf("nothing is noted: %+v", d)
-	}
-	audit.Decide(t.Context(), audit.Decision{Verdict: audit.Deny}) // does nothing
-	var noted audit.Decision
-	ctx := audit.Noting(t.Context(), &noted)
-	made := audit.Decision{Class: "write", Rule: "ToolPermission/x", Verdict: audit.Deny}
-	audit.Decide(context.WithValue(ctx, place{}, 1), made)
-	if noted != made || audit.DecisionIn(ctx) != &noted {
-		t.Errorf("got %+v", noted)
 	}
 }
