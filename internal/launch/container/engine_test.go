@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,6 +241,46 @@ esac`)
 		if f := fault.From(err); f == nil || f.Code != fault.RuntimePolicyInvalid || len(f.Reason) > 1000 {
 			t.Errorf("%s: %.1000v", name, err)
 		}
+	}
+}
+
+// SPEC-TOOLS 7.3: a tool in a container of docker's gets none of the proxies in docker's configuration, which have passwords; nor do the
+// containers that are looked into. Docker leaves those alone that it is given.
+func TestT73TheProxiesOfDockerAreNotATools(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
+	b.engine = b.newEngine(func(o *container.EngineOptions) {
+		o.Program = script(t, `case $1 in
+info) echo '{"ServerVersion":"28","CgroupVersion":"2","MemoryLimit":true,"CpuCfsQuota":true,"PidsLimit":true,"NCPU":2}';;
+image) echo '[{"Id":"1","Config":{}}]';;
+run) { printf "run\n"; printf "%s\n" "$@" | sed -n 's/^--env=//p'; case " $* " in *--env-file=*) cat <&3;; esac; } >>'`+runs+`'
+	cat '`+runs+`.told'; exit 0;;
+esac`)
+	})
+	if err := os.WriteFile(runs+".told", []byte(container.Well()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spec := sh("env")
+	spec.Env = []string{"https_proxy=http://of-the-tool"}
+	b.run(b.launcher(nil), spec)
+	text, err := os.ReadFile(runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Split(string(text), "run\n")[1:]
+	if len(all) < 2 {
+		t.Fatalf("there were %d containers", len(all))
+	}
+	for i, one := range all {
+		lines := strings.Split(one, "\n")
+		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "NO_PROXY", "all_proxy", "FTP_PROXY"} {
+			if !slices.Contains(lines, name+"=") {
+				t.Errorf("container %d gets docker's %s: %q", i+1, name, lines)
+			}
+		}
+	}
+	if last := all[len(all)-1]; !strings.Contains(last, "https_proxy=http://of-the-tool\n") {
+		t.Errorf("the tool lacks its own: %q", last)
 	}
 }
 

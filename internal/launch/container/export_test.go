@@ -17,6 +17,6 @@ func Well() string {
 
 // Variables returns what of the variables of a tool is in the engine's environment, and what is in the file.
 func Variables(env []string) (environ []string, file string, err error) {
-	v, err := plan{spec: launch.Spec{Env: env}}.variables()
+	v, err := plan{made: &made{podman: true}, spec: launch.Spec{Env: env}}.variables()
 	return v.environ, v.file, err
 }

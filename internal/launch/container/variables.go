@@ -49,6 +49,9 @@ func (p plan) variables() (variables, error) {
 		flags: []string{"--env=ORLA_INSTANCE", "--env=PWD=" + p.workdir()},
 	}
 	values := map[string]string{"HOME": tmp, "LANG": "C.UTF-8"}
+	for _, name := range p.proxies() {
+		values[name] = ""
+	}
 	for _, kv := range slices.Concat(p.spec.Env, p.spec.Secrets) {
 		name, value, ok := strings.Cut(kv, "=")
 		switch {
@@ -93,6 +96,17 @@ func (p plan) variables() (variables, error) {
 		v.flags = append(v.flags, "--env-file=/dev/fd/3")
 	}
 	return v, nil
+}
+
+// proxies returns the variables that docker sets in each container to the proxies of its configuration, with their passwords, unless
+// they are given. peculiar sees to that for podman.
+func (p plan) proxies() []string {
+	if p.made.podman {
+		return nil
+	}
+	return []string{
+		"ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "ftp_proxy", "https_proxy", "http_proxy", "no_proxy",
+	}
 }
 
 // namesFile reports whether a value, or a part of it between colons, is the path of a file of this machine. Engines run in /.

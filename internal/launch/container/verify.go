@@ -167,6 +167,9 @@ func (e *Engine) look(ctx context.Context, p plan, own bool) ([]byte, error) {
 // stdout.
 func (e *Engine) lookBy(ctx context.Context, p plan, flags []string, argv ...string) ([]byte, error) {
 	environ := searchPath(p.spec.Env)
+	for _, name := range p.proxies() {
+		environ = append(environ, "--env="+name+"=")
+	}
 	p.name = e.newName()
 	p.more = flags
 	p.spec = launch.Spec{Path: argv[0], Argv: argv, Expose: p.spec.Expose, Dir: p.spec.Dir}
