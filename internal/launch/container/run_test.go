@@ -203,7 +203,11 @@ func TestT73VariablesOfToolsDoNotReachTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, env := range [][]string{
-		{"XTABLES_LIBDIR=" + odd}, {"NOBODY_KNOWS=" + odd}, {"NOBODY_KNOWS=/nowhere:" + odd}, {"NOBODY_KNOWS=" + odd[1:]}, {"PS4=$(id)"},
+		{"XTABLES_LIBDIR=" + odd},
+		{"NOBODY_KNOWS=" + odd},
+		{"NOBODY_KNOWS=/nowhere:" + odd},
+		{"NOBODY_KNOWS=" + odd[1:]},
+		{"PS4=$(id)"},
 		{"A=" + strings.Repeat("x", 16<<10-100), "NOBODY_KNOWS=" + dir + strings.Repeat("/", 100)},
 	} {
 		if environ, _, err := container.Variables(env); fault.CodeOf(err) != fault.RuntimePolicyInvalid {
