@@ -56,9 +56,7 @@ func packageOf(path string) (string, error) {
 		return "", fmt.Errorf("dev: %s does not exist", path)
 	case err != nil:
 		return "", fmt.Errorf("dev: %w", err)
-	}
-	switch filepath.Base(path) {
-	case "tool.yaml", "orla-tool.json":
+	case filepath.Base(path) == "tool.yaml", filepath.Base(path) == "orla-tool.json":
 		return filepath.Dir(path), nil
 	}
 	return path, nil

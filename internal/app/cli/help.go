@@ -42,8 +42,7 @@ func groupCommands(root *cobra.Command) {
 func grouped(set *pflag.FlagSet, group string) *pflag.FlagSet {
 	of := pflag.NewFlagSet(group, pflag.ContinueOnError)
 	set.VisitAll(func(f *pflag.Flag) {
-		switch in := f.Annotations[config.GroupAnnotation]; {
-		case len(in) == 0 && group == "", len(in) == 1 && in[0] == group:
+		if strings.Join(f.Annotations[config.GroupAnnotation], "") == group {
 			of.AddFlag(f)
 		}
 	})

@@ -20,7 +20,10 @@ func newVersion(std terminal.Streams) *cobra.Command {
 		Example: "  orla version\n  orla version --json | jq -r .commit",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			this := thisBuild()
+			this := build{
+				Version: version.Version(), Commit: version.Commit(), Date: version.Date(),
+				Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+			}
 			if asJSON {
 				return terminal.WriteJSON(std.Out, this)
 			}
@@ -47,11 +50,4 @@ type build struct {
 	Date     string `json:"date,omitempty"` // of the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-}
-
-func thisBuild() build {
-	return build{
-		Version: version.Version(), Commit: version.Commit(), Date: version.Date(),
-		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
 }

@@ -18,8 +18,7 @@ func WriteSample(w io.Writer) error {
 	if _, err := io.WriteString(w, head); err != nil {
 		return err
 	}
-	initial := Defaults()
-	return writeSampleKeys(w, reflect.ValueOf(initial), "")
+	return writeSampleKeys(w, reflect.ValueOf(Defaults()), "")
 }
 
 func writeSampleKeys(w io.Writer, section reflect.Value, indent string) error {

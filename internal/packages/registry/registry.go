@@ -126,15 +126,14 @@ func (r *Registries) FindVersion(ctx context.Context, name, version string) (Ent
 		}
 		asked++
 		entry, err := from.find(ctx, name, version)
-		var missing *NotFoundError
+		missing, isMissing := errors.AsType[*NotFoundError](err)
 		switch {
 		case err == nil:
 			return entry, nil
-		case !errors.As(err, &missing):
+		case !isMissing:
 			return Entry{}, fmt.Errorf("registry %s: %w", shown(url), err)
-		default:
-			nearest = cmp.Or(nearest, missing.Nearest)
 		}
+		nearest = cmp.Or(nearest, missing.Nearest)
 	}
 	if asked == 0 {
 		what := "packages (a git repository with a registry.yaml)"

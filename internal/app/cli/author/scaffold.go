@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -19,16 +21,13 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 )
 
-// moduleLanguages are those of templates/wasm, with what builds them.
-var moduleLanguages = []struct{ name, builder string }{{"go", "go"}, {"rust", "cargo"}}
+// moduleBuilders are what builds the languages of templates/wasm.
+var moduleBuilders = map[string]string{"go": "go", "rust": "cargo"}
 
 // newScaffold makes a project of a tool in WebAssembly (SPEC-TOOLS 9.1).
 func newScaffold(std terminal.Streams) *cobra.Command {
 	var p moduleProject
-	var names []string
-	for _, l := range moduleLanguages {
-		names = append(names, l.name)
-	}
+	names := slices.Sorted(maps.Keys(moduleBuilders))
 	cmd := &cobra.Command{
 		Use:   "scaffold NAME",
 		Short: "Make a project for a WebAssembly tool",
@@ -91,10 +90,9 @@ func (p *moduleProject) make() (files []string, err error) {
 
 // sayHowToBuild tells of the next step, and of what it lacks.
 func (p *moduleProject) sayHowToBuild(w io.Writer) {
-	for _, l := range moduleLanguages {
-		if _, err := exec.LookPath(l.builder); l.name == p.lang && err != nil {
-			fmt.Fprintf(w, "orla: warning: there is no %s here; the project needs it\n", l.builder)
-		}
+	builder := moduleBuilders[p.lang]
+	if _, err := exec.LookPath(builder); err != nil {
+		fmt.Fprintf(w, "orla: warning: there is no %s here; the project needs it\n", builder)
 	}
 	fmt.Fprintf(w, "Build and test it: make -C %s test\n", doctor.Quote(p.folder()))
 }

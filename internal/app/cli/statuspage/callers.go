@@ -78,12 +78,12 @@ func (p *page) callerRow(c *control.CallerStatus) string {
 	}
 	const others = 64 // characters of the other columns
 	return strings.Join([]string{
-		terminal.Cut(name, max(p.width-others, 12)), tools, of(c.InFlight, limits.CallsInFlight), of(c.Sessions, limits.Sessions), of(c.Subscriptions, limits.Subscriptions), kept, may(c, limits),
+		terminal.Cut(name, max(p.width-others, 12)), tools, of(c.InFlight, limits.CallsInFlight), of(c.Sessions, limits.Sessions), of(c.Subscriptions, limits.Subscriptions), kept, may(c),
 	}, "\t")
 }
 
 // may says what the entry of a caller allows.
-func may(c *control.CallerStatus, limits control.CallerLimits) string {
+func may(c *control.CallerStatus) string {
 	var all []string
 	for _, one := range []struct {
 		what  string
@@ -93,8 +93,8 @@ func may(c *control.CallerStatus, limits control.CallerLimits) string {
 			all = append(all, one.what+" "+terminal.Printable(strings.Join(one.names, ", ")))
 		}
 	}
-	if limits.CallsPerMinute > 0 {
-		all = append(all, fmt.Sprintf("%d calls a minute", limits.CallsPerMinute))
+	if n := c.Limits.CallsPerMinute; n > 0 {
+		all = append(all, fmt.Sprintf("%d calls a minute", n))
 	}
 	return strings.Join(all, "; ")
 }

@@ -221,7 +221,7 @@ func (p *program) readStatus(ctx context.Context, done func()) {
 		switch {
 		case err != nil:
 			p.screen.status, p.screen.tools = nil, nil
-			p.screen.said = terminal.Printable(terminal.OneLine(running.Explain(err).Error()))
+			p.screen.said = oneLine(running.Explain(err).Error())
 		default:
 			if p.screen.status == nil {
 				p.screen.said = ""
@@ -246,7 +246,7 @@ func (p *program) readLogs(ctx context.Context, tool string) {
 		p.tell(ctx, func() {
 			p.screen.said = "its log has ended; q goes back"
 			if wrong != nil {
-				p.screen.said = terminal.Printable(terminal.OneLine(running.Explain(wrong).Error()))
+				p.screen.said = oneLine(running.Explain(wrong).Error())
 			}
 		})
 	}
@@ -254,15 +254,17 @@ func (p *program) readLogs(ctx context.Context, tool string) {
 
 func (p *program) operate(ctx context.Context, action control.Action, tool string) {
 	client, err := p.change()
-	said := ""
+	var now *control.ToolStatus
 	if err == nil {
-		var now *control.ToolStatus
-		if now, err = client.Operate(ctx, tool, action); err == nil {
-			said = tool + ": " + now.State
+		now, err = client.Operate(ctx, tool, action)
+	}
+	p.tell(ctx, func() {
+		if err != nil {
+			p.screen.said = oneLine(running.Explain(err).Error())
+		} else {
+			p.screen.said = oneLine(tool + ": " + now.State)
 		}
-	}
-	if err != nil {
-		said = running.Explain(err).Error()
-	}
-	p.tell(ctx, func() { p.screen.said = terminal.Printable(terminal.OneLine(said)) })
+	})
 }
+
+func oneLine(text string) string { return terminal.Printable(terminal.OneLine(text)) }
