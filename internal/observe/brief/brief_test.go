@@ -26,3 +26,17 @@ func TestS2ATextIsCutBetweenRunes(t *testing.T) {
 		}
 	}
 }
+
+// SPEC S2: what is repeated of others is one line, and has nothing that a terminal obeys or does not show.
+func TestS2ATextOfOthersIsOnePlainLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                            "",
+		" a\tb\r\nc\n":                "a b  c",
+		"a\x1b[31mb\x00\u202ec\u2028": "a[31mbc",
+		"a\xffb\uFFFDä ö":             "abä ö",
+	} {
+		if got := brief.Plain(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
