@@ -37,9 +37,7 @@ func (d *Declaration) auth(k authKeys) manifest.Auth {
 		return a.Profile == profile
 	}
 	if only("headerName", manifest.AuthAPIKey) {
-		if err := CheckHeader(k.HeaderName); err != nil {
-			d.Doc.Faultf(at+".headerName", "%v", err)
-		}
+		d.faultIf(at+".headerName", CheckHeader(k.HeaderName))
 	}
 	if a.Profile == manifest.AuthLogin || only("scopes", manifest.AuthOAuth2) {
 		d.checkScopes(at, k.Scopes)
@@ -77,17 +75,15 @@ func (d *Declaration) checkLogin(at string, k serverAuthKeys) {
 		d.Doc.Faultf(at+".clientID", "must be the id of a client at the issuer: visible ASCII")
 	}
 	if d.Doc.Has(at + ".issuer") {
-		if err := address.CheckURL(k.Issuer); err != nil {
-			d.Doc.Faultf(at+".issuer", "%v", err)
-		}
+		d.faultIf(at+".issuer", address.CheckURL(k.Issuer))
 	}
 }
 
 func (d *Declaration) checkOAuth2(at string, k authKeys, ref secret.Ref) {
 	if k.TokenURL == "" {
 		d.Doc.Faultf(at+".tokenURL", "is required for profile %s", manifest.AuthOAuth2)
-	} else if err := address.CheckURL(k.TokenURL); err != nil {
-		d.Doc.Faultf(at+".tokenURL", "%v", err)
+	} else {
+		d.faultIf(at+".tokenURL", address.CheckURL(k.TokenURL))
 	}
 	if strings.Contains(k.SecretRef, ":") && !ref.IsZero() {
 		d.Doc.Faultf(at+".secretRef", "must name no key: profile %s takes client_id and client_secret of the secret", manifest.AuthOAuth2)
@@ -125,7 +121,6 @@ func CheckHeader(name string) error {
 
 // endpoint checks spec.endpoint and returns it as a URL with a scheme.
 func (d *Declaration) endpoint(text string, grpc bool) string {
-	const key = "spec.endpoint"
 	var err error
 	switch {
 	case text == "" && grpc:
@@ -137,9 +132,7 @@ func (d *Declaration) endpoint(text string, grpc bool) string {
 	default:
 		err = address.CheckURL(text)
 	}
-	if err != nil {
-		d.Doc.Faultf(key, "%v", err)
-	}
+	d.faultIf("spec.endpoint", err)
 	return text
 }
 

@@ -66,9 +66,7 @@ func (d *Declaration) readCLI(k cliKeys) {
 	}
 	if k.WorkingDir != "" {
 		dir, err := d.cliFolder(k.WorkingDir)
-		if err != nil {
-			d.Doc.Faultf(at+"working_dir", "%v", err)
-		}
+		d.faultIf(at+"working_dir", err)
 		if err == nil && d.Tool.Isolation.Isolated() && regularfile.Resolve(d.File.Dir, dir) == d.File.Dir {
 			d.Doc.Faultf(at+"working_dir", "is the folder of this file, which an isolated command must not see as a whole, since it may contain secrets; name a folder inside it")
 		}
@@ -233,9 +231,7 @@ func (d *Declaration) cliIsolation(k cliKeys) {
 		}
 	}
 	if given("network") {
-		if err := keys.SetNetwork(i, k.Network); err != nil {
-			d.Doc.Faultf(at+"network", "%v", err)
-		}
+		d.faultIf(at+"network", keys.SetNetwork(i, k.Network))
 	}
 	d.cliResources(k.Resources)
 	if i.Mode == manifest.IsolationKubernetes {

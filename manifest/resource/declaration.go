@@ -287,9 +287,7 @@ func (d *Declaration) identify(m metadataKeys) (name string) {
 		d.namespace = secret.DefaultNamespace
 		return m.Name
 	}
-	if err := secret.CheckWord(m.Namespace); err != nil {
-		d.Doc.Faultf("metadata.namespace", "%v", err)
-	}
+	d.faultIf("metadata.namespace", secret.CheckWord(m.Namespace))
 	d.namespace = m.Namespace
 	return m.Name
 }
@@ -303,8 +301,13 @@ func (d *Declaration) hasSpec() bool {
 // secretRef reads a reference to a secret.
 func (d *Declaration) secretRef(key, text string) secret.Ref {
 	ref, err := secret.ParseRef(text, d.namespace)
+	d.faultIf(key, err)
+	return ref
+}
+
+// faultIf adds an error as the fault of a key, if it is not nil.
+func (d *Declaration) faultIf(key string, err error) {
 	if err != nil {
 		d.Doc.Faultf(key, "%v", err)
 	}
-	return ref
 }

@@ -32,8 +32,8 @@ func (d *Declaration) readWASM(k wasmKeys) *manifest.WASM {
 	w := &manifest.WASM{Entrypoint: k.Entrypoint, MaxMemory: int64(k.MaxMemoryBytes), Fuel: k.Fuel, WASI: k.EnableWASI}
 	if k.Module == "" {
 		d.Doc.Faultf(at+"module", "is required for type wasm")
-	} else if err := d.module(k.Module, w); err != nil {
-		d.Doc.Faultf(at+"module", "%v", err)
+	} else {
+		d.faultIf(at+"module", d.module(k.Module, w))
 	}
 	if k.Entrypoint == "" {
 		d.Doc.Faultf(at+"entrypoint", "must not be empty; leave it out for run")
