@@ -76,6 +76,9 @@ func (p *program) do(code uint16, k uint32) { *p = append(*p, unix.SockFilter{Co
 func (p *program) load(at uint32) { p.do(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, at) }
 func (p *program) ret(k uint32)   { p.do(unix.BPF_RET|unix.BPF_K, k) }
 
+// refuse makes the call fail with an error.
+func (p *program) refuse(errno unix.Errno) { p.ret(deny | uint32(errno)) }
+
 // unless adds a test, and the instructions of then, which are skipped if the test fails.
 func (p *program) unless(test uint16, k uint32, then func()) {
 	at := len(*p)
@@ -95,25 +98,25 @@ func filter(unixSockets, setIDs bool) string {
 	var p program
 	p.load(atArch)
 	p.unless(unix.BPF_JEQ, auditArch, func() { p.do(unix.BPF_JMP|unix.BPF_JA, 1) })
-	p.ret(deny | uint32(unix.ENOSYS)) // calls of another architecture, which have other numbers
+	p.refuse(unix.ENOSYS) // calls of another architecture, which have other numbers
 	p.load(atCall)
 	if otherABI != 0 {
-		p.unless(unix.BPF_JGE, otherABI, func() { p.ret(deny | uint32(unix.ENOSYS)) })
+		p.unless(unix.BPF_JGE, otherABI, func() { p.refuse(unix.ENOSYS) })
 	}
-	p.when(unix.SYS_CLONE3, func() { p.ret(deny | uint32(unix.ENOSYS)) })
+	p.when(unix.SYS_CLONE3, func() { p.refuse(unix.ENOSYS) })
 	for _, call := range append(forbidden, forbiddenHere...) {
-		p.when(call, func() { p.ret(deny | uint32(unix.EPERM)) })
+		p.when(call, func() { p.refuse(unix.EPERM) })
 	}
 	p.when(unix.SYS_CLONE, func() {
 		p.load(atArgs)
-		p.unless(unix.BPF_JSET, newNamespaces, func() { p.ret(deny | uint32(unix.EPERM)) })
+		p.unless(unix.BPF_JSET, newNamespaces, func() { p.refuse(unix.EPERM) })
 		p.ret(allow)
 	})
 	p.when(unix.SYS_SOCKET, func() { p.sockets(unixSockets) })
 	for _, huge := range hugePages {
 		p.when(huge.call, func() {
 			p.load(atArgs + 8*huge.arg)
-			p.unless(unix.BPF_JSET, huge.flag, func() { p.ret(deny | uint32(unix.ENOMEM)) })
+			p.unless(unix.BPF_JSET, huge.flag, func() { p.refuse(unix.ENOMEM) })
 			p.ret(allow)
 		})
 	}
@@ -123,13 +126,13 @@ func filter(unixSockets, setIDs bool) string {
 	p.when(unix.SYS_IOCTL, func() { // input to a terminal; the process has none
 		p.load(atArgs + 8)
 		for _, request := range [...]uint32{unix.TIOCSTI, unix.TIOCLINUX} {
-			p.when(request, func() { p.ret(deny | uint32(unix.EPERM)) })
+			p.when(request, func() { p.refuse(unix.EPERM) })
 		}
 		p.ret(allow)
 	})
 	p.when(unix.SYS_FCNTL, func() { // a lease on a file of the package could keep Orla from reading it
 		p.load(atArgs + 8)
-		p.when(unix.F_SETLEASE, func() { p.ret(deny | uint32(unix.EPERM)) })
+		p.when(unix.F_SETLEASE, func() { p.refuse(unix.EPERM) })
 		p.ret(allow)
 	})
 	p.when(unix.SYS_PERSONALITY, func() { // a query, or the default
@@ -137,7 +140,7 @@ func filter(unixSockets, setIDs bool) string {
 		for _, persona := range [...]uint32{0, ^uint32(0)} {
 			p.when(persona, func() { p.ret(allow) })
 		}
-		p.ret(deny | uint32(unix.EPERM))
+		p.refuse(unix.EPERM)
 	})
 	p.ret(allow)
 	var out []byte
@@ -151,7 +154,7 @@ func filter(unixSockets, setIDs bool) string {
 
 // noSetID refuses modes of files by which others would run them as their owner.
 func (p *program) noSetID() {
-	p.when(unix.SYS_OPENAT2, func() { p.ret(deny | uint32(unix.ENOSYS)) })
+	p.when(unix.SYS_OPENAT2, func() { p.refuse(unix.ENOSYS) })
 	for _, m := range append(modes, modesHere...) {
 		p.when(m.call, func() {
 			if m.flags >= 0 {
@@ -161,7 +164,7 @@ func (p *program) noSetID() {
 				p.ret(allow)                                       // it makes no file
 			}
 			p.load(atArgs + 8*uint32(m.mode)) //nolint:gosec // the number of an argument
-			p.unless(unix.BPF_JSET, setID, func() { p.ret(deny | uint32(unix.EPERM)) })
+			p.unless(unix.BPF_JSET, setID, func() { p.refuse(unix.EPERM) })
 			p.ret(allow)
 		})
 	}
@@ -181,8 +184,8 @@ func (p *program) sockets(unixSockets bool) {
 			for _, kind := range [...]uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM} {
 				p.when(kind, func() { p.ret(allow) })
 			}
-			p.ret(deny | uint32(unix.EPERM))
+			p.refuse(unix.EPERM)
 		})
 	}
-	p.ret(deny | uint32(unix.EAFNOSUPPORT))
+	p.refuse(unix.EAFNOSUPPORT)
 }
