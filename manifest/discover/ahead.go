@@ -39,8 +39,9 @@ type reading struct {
 
 // folderReading is what was read of a folder.
 type folderReading struct {
-	entries []fs.DirEntry // sorted by name
-	of      *readPackage  // nil if it is to be read as any other folder
+	abs, display string        // its path without links, and the same as messages have it; "" if it was not read ahead
+	entries      []fs.DirEntry // sorted by name
+	of           *readPackage  // nil if it is to be read as any other folder
 }
 
 // of returns what was read of an entry of the folder, the next ones being read before if that is their turn.
@@ -83,7 +84,8 @@ func (w *walker) readEntry(in *listing, entry fs.DirEntry, r *reading) {
 	name := entry.Name()
 	if entry.IsDir() {
 		if !isPassedOver(name) && w.only == nil && !Skips(name) && !isVersionFolder(name) {
-			w.readFolder(in.below+name, in.shown+name, r)
+			r.abs, r.display = in.below+name, in.shown+name
+			w.readFolder(r.abs, r.display, r)
 		}
 		return
 	}

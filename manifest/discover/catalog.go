@@ -56,7 +56,7 @@ type foundSecret struct {
 
 // catalog gives each name to one tool, and to one secret.
 type catalog struct {
-	names    map[string]found // of the folder that is searched
+	names    map[string]*found // of the folder that is searched
 	tools    []found
 	secrets  map[secret.Ref]foundSecret // by namespace and name
 	rules    ruleBook
@@ -64,7 +64,7 @@ type catalog struct {
 }
 
 func newCatalog() *catalog {
-	return &catalog{names: map[string]found{}, secrets: map[secret.Ref]foundSecret{}, rules: ruleBook{found: map[string]location{}}}
+	return &catalog{names: map[string]*found{}, secrets: map[secret.Ref]foundSecret{}, rules: ruleBook{found: map[string]location{}}}
 }
 
 // rank is 1 for what may be an installed package: it has no name that the user has given to something else (SPEC M7).
@@ -79,9 +79,9 @@ func (f *found) rank() int {
 // a name serves; another is a conflict, unless hidden already has the name, as
 // the project's tools hide the user's (SPEC A4). One file that is found in two
 // ways is no conflict with itself.
-func (c *catalog) add(w *walker, hidden map[string]found) {
-	if len(c.tools) == 0 {
-		c.names, c.tools = make(map[string]found, len(w.found)), make([]found, 0, len(w.found))
+func (c *catalog) add(w *walker, hidden map[string]*found) {
+	if len(c.tools) == 0 { // what is not served leaves its room to the next
+		c.names, c.tools = make(map[string]*found, len(w.found)), w.found[:0]
 	}
 	slices.SortStableFunc(w.found, func(a, b found) int { return cmp.Compare(a.rank(), b.rank()) })
 	for _, f := range w.found {
@@ -94,10 +94,10 @@ func (c *catalog) add(w *walker, hidden map[string]found) {
 		}
 		switch {
 		case !taken:
-			for _, name := range manifest.RuleNames(f.tool) {
-				c.names[name] = f
-			}
 			c.tools = append(c.tools, f)
+			for _, name := range manifest.RuleNames(f.tool) {
+				c.names[name] = &c.tools[len(c.tools)-1]
+			}
 		case first.tool.Name != f.tool.Name:
 			c.conflict(f.location, f.tool.Name, "rules cannot tell the name %q from %q, which is served from %s", f.tool.Name, first.tool.Name, first.location)
 		case first.id != f.id || first.tool.Kind != f.tool.Kind:
@@ -110,13 +110,13 @@ func (c *catalog) add(w *walker, hidden map[string]found) {
 }
 
 // named finds the manifest that rules know by one of the names of another.
-func named(names map[string]found, t *manifest.Tool) (first found, is bool) {
+func named(names map[string]*found, t *manifest.Tool) (first *found, is bool) {
 	for _, name := range manifest.RuleNames(t) {
 		if first, is = names[name]; is {
 			return first, true
 		}
 	}
-	return found{}, false
+	return nil, false
 }
 
 // addSecrets does the same for secrets. again is whether another folder, which

@@ -49,7 +49,8 @@ func Tools(opts Options) manifest.Result {
 	w := newWalker()
 	w.order = opts.Order
 	w.load.Seen, w.seen, w.known = opts.Seen.ofDocuments(), opts.Seen, opts.Seen.known()
-	w.keeps = sights{make(map[string]seenTool, len(w.known.tools)), make(map[string]seenPackage, len(w.known.packages))}
+	w.keeps = sights{make(map[string]seenTool, len(w.known.tools)), make(map[string]*seenPackage, len(w.known.packages))}
+	w.expect(len(w.known.tools), len(w.known.packages))
 	if opts.Stopped != nil {
 		w.load.Stopped = opts.Stopped
 	}
@@ -68,7 +69,7 @@ func Tools(opts Options) manifest.Result {
 	}
 	if dir := opts.UserDir; dir != "" && !absent(dir) {
 		project := c.names
-		c.names = map[string]found{}
+		c.names = map[string]*found{}
 		if _, err := os.Stat(dir); err != nil {
 			// Another user's home is nothing to be fixed.
 			w.problem(dir, "", manifest.Warning, regularfile.ReadError(err))

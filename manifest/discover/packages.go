@@ -1,10 +1,12 @@
 package discover
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/orla-project/orla/manifest"
@@ -15,18 +17,21 @@ import (
 // readPackage is what was read of a package in which nothing but its tool.yaml may hold governance documents, and no
 // link is.
 type readPackage struct {
-	folders  []string // its own, and those below it that are searched for such documents
-	tool     manifest.Tool
+	folders  []string       // its own, and those below it that are searched for such documents
+	tool     *manifest.Tool // is not changed
 	warnings []error
 	err      error
 }
 
-// seenPackage is such a package as it was before it was read.
+// seenPackage is such a package as it was before it was read. It is not changed.
 type seenPackage struct {
 	display string
 	folders []string
-	ids     []identity // of its folders, its tool.yaml and its entrypoint
+	paths   []string   // its folders, its tool.yaml and its entrypoint
+	ids     []identity // of these
 	lasts   *toolfile.Package
+	hides   bool // its folder has an entry whose name begins with a dot
+	again   bool // a later search has found it as it was
 }
 
 const (
@@ -41,6 +46,11 @@ func (w *walker) readFolder(abs, display string, r *reading) {
 	defer func() { r.done = true }()
 	if before, known := w.known.packages[abs]; known && before.display == display && before.holds() {
 		if t, ok := before.lasts.Tool(w.resolve); ok {
+			if !before.again {
+				now := *before
+				now.again = true
+				before = &now
+			}
 			w.keepPackage(abs, before)
 			r.of = &readPackage{folders: before.folders, tool: t, err: before.lasts.Err()}
 			return
@@ -59,30 +69,27 @@ func (w *walker) readFolder(abs, display string, r *reading) {
 		before = w.now().Add(-time.Since(began))
 	}
 	var lasts *toolfile.Package
-	of.tool, lasts, of.warnings, of.err = toolfile.ReadPackage(abs, toolfile.ManifestFile, filepath.Join(display, toolfile.ManifestFile), w.resolve)
-	r.of = of
+	var tool manifest.Tool
+	tool, lasts, of.warnings, of.err = toolfile.ReadPackage(abs, toolfile.ManifestFile, filepath.Join(display, toolfile.ManifestFile), w.resolve)
+	of.tool, r.of = &tool, of
 	if lasts == nil || w.seen == nil || !slices.Contains(p.folders, filepath.Dir(lasts.Entrypoint())) {
 		return
 	}
-	seen := seenPackage{display: display, folders: p.folders, ids: p.ids, lasts: lasts}
-	for _, file := range seen.files() {
+	files := []string{filepath.Join(abs, toolfile.ManifestFile), lasts.Entrypoint()}
+	for _, file := range files {
 		p.look(file)
 	}
-	seen.ids = p.ids
+	seen := &seenPackage{display: display, folders: p.folders, paths: slices.Concat(p.folders, files), ids: p.ids, lasts: lasts}
+	seen.hides = slices.ContainsFunc(r.entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") })
 	// What is changed from now on has another identity for the next search.
-	if len(seen.ids) == len(seen.folders)+2 && !slices.ContainsFunc(seen.ids, func(id identity) bool { return !id.isOld(before) }) {
+	if len(seen.ids) == len(seen.paths) && !slices.ContainsFunc(seen.ids, func(id identity) bool { return !id.isOld(before) }) {
 		w.keepPackage(abs, seen)
 	}
 }
 
-// files are those of a package that were read.
-func (s seenPackage) files() []string {
-	return []string{filepath.Join(s.folders[0], toolfile.ManifestFile), s.lasts.Entrypoint()}
-}
-
 // holds reports whether a package is as it was before it was read.
-func (s seenPackage) holds() bool {
-	for i, path := range slices.Concat(s.folders, s.files()) {
+func (s *seenPackage) holds() bool {
+	for i, path := range s.paths {
 		if id, ok := lookAt(path); !ok || id != s.ids[i] {
 			return false
 		}
@@ -132,13 +139,13 @@ func (p *packageFiles) list(folder string, entries []fs.DirEntry, level int) boo
 
 // takeReadPackage keeps a package that readFolder has read, or says why it is not served.
 func (w *walker) takeReadPackage(abs, display string, of *readPackage) {
-	for _, folder := range of.folders {
+	for _, folder := range of.folders[1:] { // nobody searches the first again, which is visited
 		w.ruled[folder] = true
 	}
-	w.takePackage(filepath.Join(display, toolfile.ManifestFile), filepath.Join(abs, toolfile.ManifestFile), of.tool, of.warnings, of.err)
+	w.takePackage(cmp.Or(of.tool.Source, filepath.Join(display, toolfile.ManifestFile)), abs, toolfile.ManifestFile, of.tool, of.warnings, of.err)
 }
 
-func (w *walker) keepPackage(path string, p seenPackage) {
+func (w *walker) keepPackage(path string, p *seenPackage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keeps.packages[path] = p

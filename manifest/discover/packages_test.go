@@ -123,6 +123,52 @@ func changePackages(t *testing.T, n int) {
 	search(2)
 }
 
+// SPEC S1, M7: nothing is said of a package that was only read once, since its folder may have been replaced meanwhile.
+func TestM7AFolderIsListedAgainBeforeItHidesNothing(t *testing.T) {
+	dir := manyPackages(t, 3)
+	at := filepath.Join(dir, "p001")
+	seen := &Seen{Now: func() time.Time { return time.Now().Add(time.Hour) }}
+	hides := func(want ...bool) {
+		t.Helper()
+		for i, want := range want {
+			if Tools(Options{ToolsDir: dir, Seen: seen}); seen.HidesNothing(at) != want {
+				t.Errorf("search %d: %v, want %v", i, !want, want)
+			}
+		}
+	}
+	hides(false, true, true)
+	writeTool(t, dir, "p001/.hidden", "")
+	hides(false, false)
+	if err := os.Remove(filepath.Join(at, ".hidden")); err != nil {
+		t.Fatal(err)
+	}
+	hides(false, true)
+	if err := os.RemoveAll(at); err != nil {
+		t.Fatal(err)
+	}
+	hides(false)
+	if (*Seen)(nil).HidesNothing(at) || new(Seen).HidesNothing(at) {
+		t.Error("what was not searched hides nothing")
+	}
+}
+
+// SPEC S1: a tool that has not changed is not copied by each search until it is in the result.
+func TestS1AnUnchangedPackageIsNotCopied(t *testing.T) {
+	dir := manyPackages(t, 1)
+	seen := &Seen{Now: func() time.Time { return time.Now().Add(time.Hour) }}
+	Tools(Options{ToolsDir: dir, Seen: seen})
+	at := filepath.Join(dir, "p000")
+	var reads [2]reading
+	for i := range reads {
+		w := newWalker()
+		w.seen, w.known, w.keeps = seen, seen.known(), sights{map[string]seenTool{}, map[string]*seenPackage{}}
+		w.readFolder(at, at, &reads[i])
+	}
+	if a, b := reads[0].of, reads[1].of; a == nil || b == nil || a.tool != b.tool {
+		t.Error("the tool was copied")
+	}
+}
+
 // SPEC A5: where the interpreter of a package is can change while its files do not.
 func TestA5AnInterpreterOfAPackageIsLookedUpAtEachSearch(t *testing.T) {
 	dir, bin := manyPackages(t, fewAhead), t.TempDir()

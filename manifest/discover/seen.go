@@ -23,7 +23,7 @@ type Seen struct {
 // sights are what searches have read, by their paths.
 type sights struct {
 	tools    map[string]seenTool
-	packages map[string]seenPackage
+	packages map[string]*seenPackage
 }
 
 // seenTool is an executable as it was before it was read.
@@ -42,6 +42,16 @@ func (s *Seen) ofDocuments() *resource.Seen {
 	}
 	s.once.Do(func() { s.documents.Now = s.Now })
 	return &s.documents
+}
+
+// HidesNothing reports whether the folder of a package, an absolute path without links, is as it was when a search before the last
+// one read the package, so that nothing was read that may have come from another folder, and has no entry whose name begins with a dot.
+func (s *Seen) HidesNothing(dir string) bool {
+	if s == nil {
+		return false
+	}
+	p, ok := s.known().packages[dir]
+	return ok && p.again && !p.hides
 }
 
 // known is what earlier searches have read. It must not be modified.

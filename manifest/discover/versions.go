@@ -70,7 +70,7 @@ func (w *walker) packageAt(abs, display string) {
 	if isOld && !isFile(filepath.Join(abs, toolfile.ManifestFile)) {
 		w.rulesBelow(abs, display, toolfile.CapsuleFile, 0, false)
 		t, _, warnings, err := toolfile.ReadPackage(abs, toolfile.CapsuleFile, old, w.resolve)
-		w.takePackage(old, filepath.Join(abs, toolfile.CapsuleFile), t, append([]error{errors.New(deprecated)}, warnings...), err)
+		w.takePackage(old, abs, toolfile.CapsuleFile, &t, append([]error{errors.New(deprecated)}, warnings...), err)
 		return
 	}
 	w.rulesBelow(abs, display, toolfile.ManifestFile, 0, false)
@@ -79,18 +79,20 @@ func (w *walker) packageAt(abs, display string) {
 	}
 	at := filepath.Join(display, toolfile.ManifestFile)
 	t, _, warnings, err := toolfile.ReadPackage(abs, toolfile.ManifestFile, at, w.resolve)
-	w.takePackage(at, filepath.Join(abs, toolfile.ManifestFile), t, warnings, err)
+	w.takePackage(at, abs, toolfile.ManifestFile, &t, warnings, err)
 }
 
-// takePackage keeps a package, or says why it is not served. What is called as its
-// manifest may be something else.
-func (w *walker) takePackage(at, file string, t manifest.Tool, warnings []error, err error) {
+// takePackage keeps the package in a folder, or says why it is not served. What is called as its
+// manifest, name, may be something else.
+func (w *walker) takePackage(at, abs, name string, t *manifest.Tool, warnings []error, err error) {
 	unread := error(nil)
+	file := ""
 	if err != nil {
+		file = filepath.Join(abs, name)
 		unread = w.readRules(at, file)
 	}
 	if unread == nil || isGone(file, unread) {
-		w.take(at, &t, warnings, manifest.Fault, err)
+		w.take(at, t, warnings, manifest.Fault, err)
 		return
 	}
 	for _, warning := range warnings {

@@ -91,6 +91,12 @@ func newWalker() *walker {
 	return &walker{load: resource.Loader{Stopped: func() error { return nil }}, visited: map[string]bool{}, ruled: map[string]bool{}, links: links{mostLinked: maxLinked}, interpreter: map[string]error{}}
 }
 
+// expect makes room for about as many tools and packages.
+func (w *walker) expect(tools, packages int) {
+	w.found = make([]found, 0, tools+packages)
+	w.visited = make(map[string]bool, packages)
+}
+
 func (w *walker) problem(path, tool string, severity manifest.Severity, err error) {
 	w.problems = append(w.problems, manifest.Problem{Path: path, Tool: tool, Severity: severity, Err: err})
 }
@@ -215,7 +221,6 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 	ahead := ahead{w: w, in: &in}
 	for i, entry := range entries {
 		name := entry.Name()
-		at := in.shown + name
 		switch {
 		case w.load.Stopped() != nil:
 			return
@@ -229,16 +234,20 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 				versions = nil
 				continue
 			}
-			w.folder(in.below+name, at, level+1, ahead.of(i))
+			r := ahead.of(i)
+			if r.abs == "" {
+				r.abs, r.display = in.below+name, in.shown+name
+			}
+			w.folder(r.abs, r.display, level+1, r)
 		case entry.Type() == fs.ModeSymlink:
 			w.link(&in, name)
 		case entry.Type().IsRegular():
 			w.file(&in, entry, ahead.of(i))
 		case strings.HasSuffix(name, toolfile.SidecarSuffix): // see strayDescriptions
 		case resource.HasExtension(name):
-			w.rulesOf(at, in.below+name)
+			w.rulesOf(in.shown+name, in.below+name)
 		default:
-			w.warn(at, "is skipped: it is %s, not a file", regularfile.KindOf(entry.Type()))
+			w.warn(in.shown+name, "is skipped: it is %s, not a file", regularfile.KindOf(entry.Type()))
 		}
 	}
 	w.strayDescriptions(in)

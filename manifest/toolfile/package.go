@@ -28,7 +28,7 @@ const maxManifest = yamldoc.MaxFile + 1
 
 // Package is what the files of a package say, whatever else there is on this machine.
 type Package struct {
-	tool        manifest.Tool        // without its interpreter
+	tool        manifest.Tool        // with the interpreter that was there when the files were read
 	interpreter manifest.Interpreter // as the entrypoint names it
 	err         error                // what is wrong with its tool.yaml
 }
@@ -40,11 +40,19 @@ func (p *Package) Err() error { return p.err }
 func (p *Package) Entrypoint() string { return p.tool.Path }
 
 // Tool makes the Tool, for which resolve looks its interpreter up. ok is false if that is not there: whoever reads
-// the package again learns what follows.
-func (p *Package) Tool(resolve func(manifest.Interpreter) error) (t manifest.Tool, ok bool) {
-	t = p.tool
-	t.Interpreter = besideEntrypoint(p.interpreter, &t, t.Path)
-	return t, find(&t, resolve) == nil
+// the package again learns what follows. The Tool must not be changed: the next call may return it again.
+func (p *Package) Tool(resolve func(manifest.Interpreter) error) (t *manifest.Tool, ok bool) {
+	t = &p.tool
+	if i := besideEntrypoint(p.interpreter, t, t.Path); !isSame(i, t.Interpreter) {
+		t = new(p.tool)
+		t.Interpreter = i
+	}
+	return t, find(t, resolve) == nil
+}
+
+// isSame reports whether two interpreters are one.
+func isSame(a, b manifest.Interpreter) bool {
+	return a.Name == b.Name && a.Path == b.Path && a.Local == b.Local && slices.Equal(a.Args, b.Args) && slices.Equal(a.Env, b.Env)
 }
 
 // besideEntrypoint returns the interpreter of a package's entrypoint, which is at file.

@@ -75,6 +75,9 @@ func (s Search) find(cfg *config.Loaded, home string, packages *packages) (found
 	if folders.UserDir != "" {
 		found.Folders = append(found.Folders, folders.UserDir)
 	}
+	if s.Seen != nil && cfg.Only == "" { // which is read once more
+		packages.seen = &s.Seen.tools
+	}
 	packages.restrict(&found, cfg)
 	return found, all
 }

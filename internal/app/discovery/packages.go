@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/packages/lockfile"
 	"github.com/orla-project/orla/internal/packages/permission"
 	"github.com/orla-project/orla/manifest"
+	"github.com/orla-project/orla/manifest/discover"
 )
 
 // toolsIn is a folder of tools, with the lock of what is installed in it.
@@ -30,7 +31,8 @@ type packages struct {
 	folders []toolsIn
 	machine permission.Machine
 	records map[string]installed // by folder; of those that were asked for
-	places  map[string]place     // by the folder of a file as it is written; of those that were asked for
+	seen    *discover.Seen       // of the search that found the tools; nil for none
+	places  map[string]*place    // by the folder of a file as it is written; of those that were asked for
 	doubts  []doubt
 	// warnings are of what holds less than a package says.
 	warnings []manifest.Problem
@@ -122,7 +124,7 @@ func programs() (folders []string) {
 }
 
 func readPackages(cfg *config.Loaded, home string) *packages {
-	p := &packages{folders: foldersOf(cfg, home), machine: MachineOf(cfg, home), records: map[string]installed{}, places: map[string]place{}}
+	p := &packages{folders: foldersOf(cfg, home), machine: MachineOf(cfg, home), records: map[string]installed{}, places: map[string]*place{}}
 	for i := range p.folders {
 		in := &p.folders[i]
 		in.lock, in.err = lockfile.Read(in.file)
@@ -153,6 +155,9 @@ func (p *packages) order(dir string, versions []string) {
 
 // installedAt reads the record of a folder, once.
 func (p *packages) installedAt(dir string) installed {
+	if p.seen.HidesNothing(dir) {
+		return installed{} // as lockfile.ReadRecord says of each of these, for one system call
+	}
 	known, ok := p.records[dir]
 	if ok {
 		return known
@@ -250,7 +255,7 @@ func (p *packages) limit(t *manifest.Tool, cfg *config.Loaded) error {
 	return p.grant(t, entry, word)
 }
 
-// place is the folder of a package, and the folder of tools that this is in. dir is "" for what was not installed.
+// place is the folder of an installed package, and the folder of tools that this is in.
 type place struct {
 	in  *toolsIn
 	dir string
@@ -270,34 +275,34 @@ func (p *packages) find(t *manifest.Tool) (in *toolsIn, dir string, was installe
 			at = p.above(filepath.Dir(config.Absolute(file)))
 			p.places[file[:end]] = at
 		}
-		if at.dir != "" {
+		if at != nil {
 			return at.in, at.dir, at.was
 		}
 	}
 	return nil, "", installed{}
 }
 
-// above finds the package that a folder is in, or is.
-func (p *packages) above(folder string) place {
+// above finds the installed package that a folder is in, or is; nil for none.
+func (p *packages) above(folder string) *place {
 	for ; ; folder = filepath.Dir(folder) {
 		above := slices.IndexFunc(p.folders, func(in toolsIn) bool {
 			return in.dir == filepath.Dir(filepath.Dir(folder)) || in.real == filepath.Dir(filepath.Dir(folder))
 		})
 		if was := p.installedAt(folder); was.is {
 			if above < 0 {
-				return place{nil, folder, was}
+				return &place{nil, folder, was}
 			}
-			return place{&p.folders[above], folder, was}
+			return &place{&p.folders[above], folder, was}
 		}
 		if above >= 0 && p.folders[above].lock != nil && p.folders[above].lock.Find(filepath.Base(filepath.Dir(folder)), filepath.Base(folder)) != nil {
-			return place{&p.folders[above], folder, installed{}}
+			return &place{&p.folders[above], folder, installed{}}
 		}
 		at := slices.IndexFunc(p.folders, func(in toolsIn) bool { return in.dir == folder || in.real == folder })
 		if at >= 0 && p.folders[at].inside != "" {
-			return place{nil, p.folders[at].inside, p.installedAt(p.folders[at].inside)}
+			return &place{nil, p.folders[at].inside, p.installedAt(p.folders[at].inside)}
 		}
 		if at >= 0 || folder == filepath.Dir(folder) {
-			return place{}
+			return nil
 		}
 	}
 }
