@@ -61,13 +61,15 @@ func Used() {
 	}
 }
 
-// giveBack gives memory back to the system if it is worth it. That makes a collection.
+// giveBack gives memory back to the system if it is worth it. That makes two collections: what is in a sync.Pool, such as the
+// buffers of connections that have ended, is garbage only for the second.
 func giveBack() {
 	read := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(read)
 	live, objects, free := read[0].Value.Uint64(), read[1].Value.Uint64(), read[2].Value.Uint64()
 	unknown := uint64(used.Swap(0)) * usedBytes
 	if garbage := objects - min(live, objects); garbage+free+unknown >= worthGiving {
+		runtime.GC()
 		debug.FreeOSMemory()
 	}
 }

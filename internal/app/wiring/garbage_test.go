@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,26 @@ func TestL4GarbageIsGivenBack(t *testing.T) {
 	if _, now := read(); now != collections {
 		t.Error("it collects again for nothing")
 	}
+}
+
+// SPEC L4, G7: buffers that connections have left in a pool are given back too, which keeps them for one collection.
+func TestG7WhatPoolsKeepIsGivenBack(t *testing.T) {
+	before := debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(before)
+	const many, size = 1000, 4 << 10
+	var pool sync.Pool
+	var gone atomic.Int64
+	func() {
+		for range many {
+			buffer := make([]byte, size)
+			runtime.AddCleanup(&buffer[0], func(int) { gone.Add(1) }, 0)
+			pool.Put(&buffer)
+		}
+	}()
+	used.Store(worthGiving / usedBytes)
+	giveBack()
+	testkit.Eventually(t, "nine of ten buffers are gone", func() bool { return gone.Load() > many*9/10 })
+	runtime.KeepAlive(&pool)
 }
 
 // SPEC L4: what clients that leave had is given back, though nothing collects garbage any more.
