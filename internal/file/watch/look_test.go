@@ -66,6 +66,31 @@ func TestTheFirstLookIsWhereChangesBegin(t *testing.T) {
 	}
 }
 
+// SPEC S1: whoever watches one file of a folder, such as the lock of what is installed, looks at no other.
+func TestS1WhatIsNotWatchedIsNotLookedAt(t *testing.T) {
+	root := t.TempDir()
+	for i := range 3 * fewAhead {
+		mustDo(t, os.MkdirAll(filepath.Join(root, fmt.Sprintf("p%d", i), "more"), 0o700))
+	}
+	asked := map[string]bool{}
+	w := Unread(root, Options{Paths: []string{"orla.lock", "p7/more"}, Content: true, Ignore: func(path string, _ bool) bool {
+		asked[path] = true
+		return false
+	}})
+	w.LookFirst(t.Context())
+	w.Look(t.Context())
+	if want := map[string]bool{"p7": true, "p7/more": true}; !maps.Equal(asked, want) {
+		t.Errorf("%d paths were looked at, want %v", len(asked), want)
+	}
+	file := filepath.Join(root, "orla.lock")
+	mustDo(t, os.WriteFile(file, nil, 0o600))
+	stop := serving(t, w)
+	defer stop()
+	if c := nextChange(t, w); c.Path != file {
+		t.Errorf("the change is of %q, want %q", c.Path, file)
+	}
+}
+
 // SPEC L3, S2: the look before anything is served sees what any other sees, takes no rest, and ends with its context.
 func TestTheLookBeforeAllElse(t *testing.T) {
 	root := t.TempDir()

@@ -57,6 +57,9 @@ func (s *scope) leads(rel string) bool {
 	return rel == "." || slices.ContainsFunc(s.entries, func(e string) bool { return e != rel && within(e, rel) })
 }
 
+// concerns reports whether rel counts or, if it is a folder, may lead to something that does. Whatever else is skipped, without a look.
+func (s *scope) concerns(rel string) bool { return s.counts(rel) || s.leads(rel) }
+
 // skips reports whether rel is ignored. An ignored folder is not entered.
 func (s *scope) skips(rel string, isDir bool) bool {
 	if rel == "." {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -164,6 +165,9 @@ func (t *tree) walkOn(ctx context.Context, rel string, before *looked, enter fun
 	}
 	if err != nil {
 		return unlessLeftOut(err)
+	}
+	if len(t.scope.entries) > 0 {
+		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !t.scope.concerns(path.Join(rel, e.Name())) })
 	}
 	ahead := ahead{in: t, folder: rel, entries: entries}
 	for i, e := range entries {
