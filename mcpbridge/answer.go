@@ -30,7 +30,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	began := time.Now()
 	c = &loggedCall{id: callid.New(), tool: asked.Tool, argumentBytes: len(asked.Args), from: *from}
 	asked.Task = client.TaskOf(asked.Meta, &c.from)
-	asked.Owner = from.Owner()
+	asked.Owner, asked.Began = from.Owner(), began
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
 	c.trace = trace.From(ctx)
 	got, err := b.ask(callid.With(ctx, c.id), asked)

@@ -101,10 +101,10 @@ type Options struct {
 	// Published, if not nil, is called with each Catalog, before anybody can get it. It must not call the
 	// Supervisor.
 	Published func(*Catalog)
-	// Audit, if not nil, is called for each call before anything else is done for it. target is the name
-	// of the tool's manifest; "" if there is no such tool. An error refuses the call. Otherwise it notes what the rules say in
-	// decided, and ended is called once with its answer, also after a panic. It returns what is Answer.Ended then.
-	Audit func(ctx context.Context, call peer.Call, target string) (decided *peer.Decision, ended func(peer.Answer, error) func(string), _ error)
+	// Audit, if not nil, is called for each call before anything else is done for it. An error refuses the call.
+	// Otherwise what the rules say is noted in Decided, and ended is called once, also after a panic. It returns what is
+	// Answer.Ended then.
+	Audit func() (_ *peer.Decision, ended Ended, _ error)
 	// Wrap may put something around the attempts of a tool's calls, such as a
 	// policy of retries. It gets the manifest, the tool as clients see it, which
 	// must not be modified, and what makes one attempt, within the tool's
@@ -239,20 +239,26 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got peer.Answer,
 	if s.opts.Audit == nil {
 		return s.answer(ctx, c, e, call)
 	}
-	target := ""
-	if e != nil {
-		target = e.of.tool.Name
-	}
-	decided, ended, err := s.opts.Audit(ctx, call, target)
+	decided, ended, err := s.opts.Audit()
 	if err != nil {
 		return peer.Answer{}, err
 	}
 	call.Decided = decided
+	if call.Began.IsZero() {
+		call.Began = time.Now()
+	}
+	target := ""
+	if e != nil {
+		target = e.of.tool.Name
+	}
 	err = errPanicked
-	defer func() { got.Ended = ended(got, err) }() // a pointer to it would have it on the heap, also without Audit
+	defer func() { got.Ended = ended(ctx, call, target, got, err) }() // a pointer to it would have it on the heap, also without Audit
 	got, err = s.answer(ctx, c, e, call)
 	return got, err
 }
+
+// Ended is called when a call has ended, for Options.Audit. target is the name of the tool's manifest; "" if there is no such tool.
+type Ended = func(ctx context.Context, call peer.Call, target string, got peer.Answer, err error) func(outcome string)
 
 // errPanicked is how a call has ended for Options.Audit if it has not returned.
 var errPanicked = fault.New(fault.ExecutionFailed, "it failed inside Orla")

@@ -52,12 +52,12 @@ func (p *Parts) Refused() func(ctx context.Context, call peer.Call, err error) {
 type auditor struct{ to *audit.Log }
 
 // begin is for supervisor.Options.Audit. A call that cannot be recorded is not made (SPEC-TOOLS 8.8).
-func (a auditor) begin(ctx context.Context, call peer.Call, target string) (*peer.Decision, func(peer.Answer, error) func(string), error) {
+func (a auditor) begin() (*peer.Decision, supervisor.Ended, error) {
 	if why := a.to.Err(); why != nil {
 		a.to.Refused()
 		return nil, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
 	}
-	e := a.line(ctx, &call, target)
+	e := a.line()
 	return &e.call.Decision, e.ended, nil
 }
 
@@ -67,42 +67,44 @@ func (a auditor) refused(ctx context.Context, call peer.Call, err error) {
 		a.to.Refused()
 		return
 	}
-	a.line(ctx, &call, "").end(peer.Answer{}, err)
+	if call.Began.IsZero() {
+		call.Began = time.Now()
+	}
+	a.line().end(ctx, call, "", peer.Answer{}, err)
 }
 
 // auditLine is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.
 type auditLine struct {
-	ctx   context.Context //nolint:containedctx // of the call
-	to    *audit.Log
-	call  audit.Call
-	began time.Duration // to.Now when it did
+	ctx  context.Context //nolint:containedctx // of the call
+	to   *audit.Log
+	call audit.Call
 
-	ended  func(peer.Answer, error) func(string) // end
-	record func(outcome string)                  // write
+	ended  supervisor.Ended     // end
+	record func(outcome string) // write
 }
 
 var entries sync.Pool
 
-func (a auditor) line(ctx context.Context, call *peer.Call, target string) *auditLine {
+func (a auditor) line() *auditLine {
 	e, used := entries.Get().(*auditLine)
 	if !used {
 		e = &auditLine{}
 		e.ended, e.record = e.end, e.write // once, and not for each call
 	}
-	e.ctx, e.to, e.began = ctx, a.to, a.to.Now()
-	c := &e.call // it is empty
-	c.Caller, c.Agent, c.Task, c.Tool, c.Target = call.Caller, governance.AgentIn(call.Meta), call.Task, call.Tool, target
-	c.Verdict, c.ID, c.Args, c.Input = audit.None, callid.From(ctx), call.Args, call.Input.Responses
-	if t := trace.From(ctx); !t.IsZero() {
-		c.Trace = t.TraceID()
-	}
+	e.to, e.call.Verdict = a.to, audit.None // the rest is empty
 	return e
 }
 
 // end records the call. Who reads what a peer has answered says later how it ended, to what end returns then.
-func (e *auditLine) end(got peer.Answer, err error) func(outcome string) {
-	e.call.Ended = e.to.Now() // once: it is not cheap
-	e.call.Took = e.call.Ended - e.began
+func (e *auditLine) end(ctx context.Context, call peer.Call, target string, got peer.Answer, err error) func(outcome string) {
+	c := &e.call
+	e.to.End(c, call.Began)
+	c.Caller, c.Agent, c.Task, c.Tool, c.Target = call.Caller, governance.AgentIn(call.Meta), call.Task, call.Tool, target
+	c.ID, c.Args, c.Input = callid.From(ctx), call.Args, call.Input.Responses
+	if t := trace.From(ctx); !t.IsZero() {
+		c.Trace = t.TraceID()
+	}
+	e.ctx = ctx
 	if err == nil && got.Raw != nil {
 		return e.record
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -167,5 +169,30 @@ func TestT88TheJournalMayDropLines(t *testing.T) {
 	}
 	if a, b := mayDrop(audit.Journal, free), mayDrop("/var/log/orla/audit.log", limited); a != nil || b != nil {
 		t.Errorf("without a limit: %v; in a file: %v", a, b)
+	}
+}
+
+// SPEC-TOOLS 8.8: the duration of a call begins when it came, as in the log, and not when it got to the tools.
+func TestT88TheDurationIsSinceTheCallCame(t *testing.T) {
+	l, path := openedAudit(t)
+	s := supervised(t, fixed{answer: peer.Answer{Result: &mcp.CallToolResult{}}}, l, nil)
+	refused := auditor{l}.refused
+	for _, began := range []time.Time{time.Now().Add(-time.Hour), {}} {
+		_, _ = s.Call(t.Context(), peer.Call{Tool: "tool", Began: began})
+		refused(t.Context(), peer.Call{Tool: "tool", Began: began}, fault.New(fault.Timeout, "late"))
+	}
+	testkit.Eventually(t, "the lines are there", func() bool {
+		return strings.Count(testkit.ReadFile(t, path), `"event":"call"`) == 4
+	})
+	var late []bool
+	_, err := audit.Selection{Tool: "tool"}.Show(t.Context(), strings.NewReader(testkit.ReadFile(t, path)), func(l *audit.Line, _ []byte) error {
+		late = append(late, l.DurationMS >= float64(time.Hour/time.Millisecond))
+		if l.DurationMS < 0 {
+			t.Errorf("a call took %f ms", l.DurationMS)
+		}
+		return nil
+	})
+	if want := []bool{true, true, false, false}; err != nil || !slices.Equal(late, want) {
+		t.Errorf("over an hour: %v, %v; want %v", late, err, want)
 	}
 }

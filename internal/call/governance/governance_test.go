@@ -287,3 +287,28 @@ func TestT86WhatIsClosedShowsNothing(t *testing.T) {
 		t.Error("after a start something is seen while every call is denied")
 	}
 }
+
+// SPEC-TOOLS 8.8: what the rules say of a call is noted in it, also when they have changed since it was admitted.
+func TestT88WhatTheRulesSayIsNotedInTheCall(t *testing.T) {
+	var g governance.Gate
+	cfg := configured(t, config.CallerConfig{Name: "ann"})
+	target := rules.NewTarget([]string{"a"}, nil, nil, nil)
+	g.Set(found(blocks("b"), "a", "b"), cfg)
+	var noted peer.Decision
+	admitted, err := g.Admit(t.Context(), peer.Call{Caller: "ann", Tool: "a", Decided: &noted}, target)
+	if err != nil || noted.Verdict != string(manifest.Allow) {
+		t.Fatalf("%+v, %v", noted, err)
+	}
+	g.Set(found(blocks("a"), "a", "b"), cfg)
+	refused := admitted.Judge.May(target)
+	if refused == nil || noted.Verdict != string(manifest.Allow) {
+		t.Fatalf("%+v, %+v", noted, refused)
+	}
+	if refused.Note(); noted.Verdict != string(manifest.Deny) || noted.Rule == "" {
+		t.Errorf("%+v", noted)
+	}
+	noted = peer.Decision{}
+	if _, err := g.Admit(t.Context(), peer.Call{Caller: "ann", Tool: "a", Decided: &noted}, target); err == nil || noted.Verdict != string(manifest.Deny) || noted.Rule == "" {
+		t.Errorf("%+v, %v", noted, err)
+	}
+}

@@ -46,6 +46,8 @@ type Call struct {
 	Input Input
 	// Attempt counts the attempts of the call, from 1.
 	Attempt int
+	// Began is when it came; zero for when it gets to the tools.
+	Began time.Time
 	// Decided is where it is noted how the rules judge the call; nil if nobody wants to know. Only the goroutine that makes
 	// the call may use it.
 	Decided *Decision

@@ -153,6 +153,12 @@ func (l *Log) open() (err error) {
 // Now returns the time for Call.Ended, which costs half of what time.Now does.
 func (l *Log) Now() time.Duration { return time.Since(l.opened) }
 
+// End notes in a call, which began then, that it ends now.
+func (l *Log) End(c *Call, began time.Time) {
+	c.Ended = l.Now()
+	c.Took = c.Ended - began.Sub(l.opened)
+}
+
 // Path returns where the log is; "" for a nil Log.
 func (l *Log) Path() string {
 	if l == nil {
