@@ -133,6 +133,33 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.3: what a program does once is in its average, and not in what each of its calls costs more.
+func TestT83MoreCPUIsTakenRoundByRound(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		using := func(each time.Duration, once int) subject {
+			var used time.Duration
+			calls := 0
+			return subject{
+				load: func(n, _ int) ([]time.Duration, error) {
+					used += each * time.Duration(n)
+					if calls++; calls == once {
+						used += time.Second
+					}
+					return make([]time.Duration, n), nil
+				},
+				cpu: func() (cpu, error) { return cpu{own: used}, nil }, shared: shared,
+			}
+		}
+		results, err := compare(t.Context(), 0, 4, 1, []subject{using(10, -1), using(13, 3)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := results[1]; got.more != 3 || got.cpu.total() < time.Millisecond {
+			t.Errorf("shared %t: %v more for each, %v on average; want 3ns and what one round took", shared, got.more, got.cpu.total())
+		}
+	}
+}
+
 // A turn of many at a time is timed whole, whatever each of them took.
 func TestTurnsAreTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -152,6 +179,30 @@ func TestTurnsAreTimed(t *testing.T) {
 		}
 		if got := results[1]; got.turn != 3*time.Millisecond || got.pace != 3 || results[0].pace != 1 {
 			t.Errorf("%v for each, %v times the baseline's; want 3ms and 3", got.turn, got.pace)
+		}
+	})
+}
+
+// The first pieces of work take longer than others, and a turn is filled with those all the same.
+func TestTurnsAreFilledAlsoIfTheFirstPiecesAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := 0
+		starting := subject{
+			load: func(n, _ int) ([]time.Duration, error) {
+				if most == 0 {
+					time.Sleep(20 * time.Millisecond)
+				}
+				most = max(most, n)
+				time.Sleep(time.Duration(n) * 100 * time.Microsecond)
+				return make([]time.Duration, n), nil
+			},
+			cpu: func() (cpu, error) { return cpu{}, nil },
+		}
+		if _, err := compare(t.Context(), time.Second, 2, 1, []subject{starting, starting}); err != nil {
+			t.Fatal(err)
+		}
+		if most != 600 {
+			t.Errorf("a turn has %d pieces of 100µs, want 600", most)
 		}
 	})
 }

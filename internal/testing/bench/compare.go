@@ -29,6 +29,7 @@ type result struct {
 	turn  time.Duration // the median over rounds of how long all took, by how many they were
 	pace  float64       // the median over rounds of turn by the baseline's turn
 	cpu   cpu           // on average
+	more  time.Duration // the median over rounds of how much more CPU than the baseline in the same round
 
 	rounds []time.Duration // each round's median
 }
@@ -80,16 +81,22 @@ const turnTime = 60 * time.Millisecond
 // pieces of work, or more where they are short. The first subject is the
 // baseline of the ratios. An error of a subject is a *subjectError.
 func compare(ctx context.Context, budget time.Duration, least, inFlight int, subjects []subject) ([]result, error) {
-	n, began := least, time.Now()
-	for i, s := range subjects { // to warm up
-		if _, err := s.load(least, inFlight); err != nil {
-			return nil, &subjectError{s.name, err}
+	n := least
+	for range 2 { // to warm up; the first ones take longer than others, and in a short turn what is around it counts more
+		all, fits := time.Now(), n
+		for i, s := range subjects {
+			began := time.Now()
+			if _, err := s.load(n, inFlight); err != nil {
+				return nil, &subjectError{s.name, err}
+			}
+			if i == 0 {
+				fits = fit(n, time.Since(began), min(turnTime, budget/time.Duration(2*len(subjects))))
+			}
 		}
-		if i == 0 {
-			n = fit(least, time.Since(began), min(turnTime, budget/time.Duration(2*len(subjects))))
+		if n = min(fits, fit(n, time.Since(all), budget/minRounds)); n == least { // others may be much slower than the baseline
+			break
 		}
 	}
-	n = min(n, fit(least, time.Since(began), budget/minRounds)) // where others are much slower than the baseline
 	meters := make([]meter, len(subjects))
 	for i, s := range subjects {
 		if err := meters[i].start(s); err != nil {
@@ -97,8 +104,7 @@ func compare(ctx context.Context, budget time.Duration, least, inFlight int, sub
 		}
 	}
 	p50s, turns := make([][]time.Duration, len(subjects)), make([][]time.Duration, len(subjects))
-	rounds := 0
-	began = time.Now()
+	rounds, began := 0, time.Now()
 	again := func() bool {
 		took := time.Since(began)
 		return rounds == 0 || took < budget || rounds < minRounds && (took < mostBudget*budget || budget == 0)
@@ -126,6 +132,7 @@ func compare(ctx context.Context, budget time.Duration, least, inFlight int, sub
 		}
 		pieces := time.Duration(rounds * n)
 		results[i].cpu = cpu{used.own / pieces, used.children / pieces}
+		results[i].more = meters[i].more(&meters[0]) / time.Duration(n)
 		results[i].rounds = p50s[i]
 		results[i].p50 = median(slices.Clone(p50s[i])) // a clone, since median sorts
 		results[i].ratio = results[i].against(results[0])
@@ -142,8 +149,21 @@ func fit(least int, took, turn time.Duration) int {
 
 // meter adds up the CPU time of one subject.
 type meter struct {
-	before cpu // of a process that does nothing else
-	used   cpu // of one that does
+	before cpu             // of a process that does nothing else
+	used   cpu             // of one that does
+	turns  []time.Duration // what it had used when each turn began, and at last
+}
+
+// note notes what has been used so far.
+func (m *meter) note(used cpu) { m.turns = append(m.turns, used.total()) }
+
+// more is the median over rounds of how much more was used than by another from one turn to the next.
+func (m *meter) more(than *meter) time.Duration {
+	var all []time.Duration
+	for i := range len(m.turns) - 1 {
+		all = append(all, m.turns[i+1]-m.turns[i]-(than.turns[i+1]-than.turns[i]))
+	}
+	return median(all)
 }
 
 func (m *meter) start(s subject) (err error) {
@@ -153,13 +173,15 @@ func (m *meter) start(s subject) (err error) {
 
 // measure does one turn of work.
 func (m *meter) measure(s subject, n, inFlight int) ([]time.Duration, error) {
-	if !s.shared {
-		return s.load(n, inFlight)
-	}
 	before, err := s.cpu()
 	if err != nil {
 		return nil, err
 	}
+	if !s.shared {
+		m.note(before)
+		return s.load(n, inFlight)
+	}
+	m.note(m.used)
 	took, err := s.load(n, inFlight)
 	if err != nil {
 		return nil, err
@@ -173,9 +195,11 @@ func (m *meter) measure(s subject, n, inFlight int) ([]time.Duration, error) {
 // nothing else is charged for what it does after its answers, too.
 func (m *meter) stop(s subject) (cpu, error) {
 	if s.shared {
+		m.note(m.used)
 		return m.used, nil
 	}
 	after, err := s.cpu()
+	m.note(after)
 	return after.since(m.before), err
 }
 

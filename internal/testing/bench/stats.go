@@ -40,6 +40,9 @@ func quotient(a, b time.Duration) float64 {
 // micros writes a duration in microseconds.
 func micros(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/1e3) }
 
+// precise writes a difference of a few microseconds.
+func precise(d time.Duration) string { return fmt.Sprintf("%+.1f µs", float64(d)/1e3) }
+
 // millis writes a duration in milliseconds.
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }
 
