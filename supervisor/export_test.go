@@ -1,6 +1,10 @@
 package supervisor
 
-import "github.com/orla-project/orla/internal/mcp/peer"
+import (
+	"context"
+
+	"github.com/orla-project/orla/internal/mcp/peer"
+)
 
 // HoldCalls takes the lock that calls take, until release is called.
 func (s *Supervisor) HoldCalls() (release func()) {
@@ -12,7 +16,7 @@ func (s *Supervisor) HoldCalls() (release func()) {
 func (s *Supervisor) Refresh() {
 	for _, l := range s.living {
 		if l.peer != nil {
-			l.prepare(nil)
+			l.prepare(context.Background(), s.compiling)
 		}
 	}
 	s.applying.Lock()

@@ -16,6 +16,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/internal/observe/brief"
@@ -67,19 +68,35 @@ const (
 	maxWeight  = 128 << 20
 )
 
+// slice is how long the turn of a peer is whose schemas are compiled, while another one waits for its turn. One schema is not cut.
+const slice = 10 * time.Millisecond
+
 // prepare compiles what a peer offers now, but for what has been compiled, and makes it
-// what is shown. It takes its time, so that it is called without a lock;
-// ended, if it is not nil, ends it when it is closed.
-func (l *living) prepare(ended <-chan struct{}) (offers *peer.Offers) {
+// what is shown, unless ctx ends before. It takes its time, so that it is called without a lock. Peers do so in turn:
+// half of the processors are left to calls (SPEC N2).
+func (l *living) prepare(ctx context.Context, turn *turns.Queue) (offers *peer.Offers) {
 	offers = l.peer.Offers()
+	owner := turns.Owner{Caller: l.tool.Name}
+	if turn.Take(ctx, owner) != nil {
+		return offers
+	}
+	since, ours := time.Now(), true
+	defer func() {
+		if ours {
+			turn.Give(owner)
+		}
+	}()
 	before := l.shown.Load()
 	next := &shown{offers: offers, inputs: make(map[*mcp.Tool]compiled, len(offers.Tools)), schemas: make(map[digest]compiled, len(offers.Tools))}
 	objects, weight := 0, int64(0)
 	for _, t := range offers.Tools {
-		select {
-		case <-ended:
+		if time.Since(since) > slice && turn.Waiting() > 0 {
+			turn.Give(owner)
+			ours = turn.Take(ctx, owner) == nil
+			since = time.Now()
+		}
+		if !ours || ctx.Err() != nil {
 			return offers
-		default:
 		}
 		raw, err := rawSchema(t)
 		key := digest(sha256.Sum256(raw))
@@ -283,7 +300,7 @@ func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan tim
 		k.in.goOnWithout(k.of, this)
 	})
 	defer late.Stop()
-	offers = k.of.prepare(ctx.Done())
+	offers = k.of.prepare(ctx, k.in.compiling)
 	k.of.looks.Store(this)
 	took := time.Since(began)
 	rest, due = k.publish(prepared{k.in.asked.Add(1), took})

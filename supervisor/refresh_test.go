@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
@@ -299,10 +300,60 @@ func TestN2NobodyWaitsLongForWhatIsDearToPrepare(t *testing.T) {
 	}
 }
 
-// dearSchema takes a minute to read.
-type dearSchema struct{}
+// SPEC N2: what peers offer is prepared in turn, and leaves processors to calls.
+func TestN2PeersArePreparedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		made := map[string]supervisor.Provider{}
+		var names []string
+		for i := range 2*turns.Workers() + 1 {
+			names = append(names, fmt.Sprintf("p%d", i))
+			made[names[i]] = newFakePeer(names[i], peer.Offers{})
+		}
+		s := supervisor.New(supervisor.Options{
+			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return made[t.Name], nil }},
+			Log:   slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx) }()
+		apply(s, names...)
+		synctest.Wait()
+		for name, p := range made {
+			var tools []*mcp.Tool
+			for i := range 3 {
+				tools = append(tools, &mcp.Tool{Name: fmt.Sprint(name, "-", i), InputSchema: dearSchema{&now, &most}})
+			}
+			p.(*fakePeer).offer(peer.Offers{Known: true, Tools: tools})
+		}
+		time.Sleep(3*time.Minute + time.Second)
+		for _, name := range names {
+			if s.Catalog().Of(name+"-2") != "" {
+				t.Errorf("%s was not interrupted by others", name)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		for _, name := range names {
+			if s.Catalog().Of(name+"-2") == "" {
+				t.Errorf("%s is not served", name)
+			}
+		}
+		if got := int(most.Load()); got != turns.Workers() {
+			t.Errorf("%d were prepared at once, not %d", got, turns.Workers())
+		}
+		cancel()
+		<-done //nolint:errcheck // it is that of the context
+	})
+}
 
-func (dearSchema) MarshalJSON() ([]byte, error) {
+// dearSchema takes a minute to read.
+type dearSchema struct{ now, most *atomic.Int32 } // how many are read, and were at most; nil to not count them
+
+func (d dearSchema) MarshalJSON() ([]byte, error) {
+	if d.now != nil {
+		d.most.Store(max(d.most.Load(), d.now.Add(1)))
+		defer d.now.Add(-1)
+	}
 	time.Sleep(time.Minute)
 	return []byte(`{"type":"object"}`), nil
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rejudge"
 	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/schema"
 	"github.com/orla-project/orla/internal/mcp/urimatch"
@@ -183,6 +184,7 @@ type Supervisor struct {
 	asked   atomic.Uint64 // how many times somebody wanted a new catalog
 	ruled   atomic.Bool   // see governed.ruled
 
+	compiling *turns.Queue // see living.prepare
 	updated   chan string
 	applying  sync.Mutex // guards what follows until gates; taken before nothing else
 	published uint64     // the asked that the last catalog is for
@@ -206,6 +208,8 @@ func New(opts Options) *Supervisor {
 		living:  map[string]*living{},
 		gates:   map[string]gate{},
 		updated: make(chan string),
+
+		compiling: turns.NewQueue(turns.Workers(), 0),
 	}
 	if opts.ClaimFile != "" {
 		var err error

@@ -278,13 +278,9 @@ func TestT88AnAuditLogThatCannotBeOpenedIsAnError(t *testing.T) {
 		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		began := time.Now()
 		o := startOrla(t, dir, "--port", "0")
 		if code := o.wait(); code == 0 {
 			t.Errorf("%s: Orla serves", name)
-		}
-		if took := time.Since(began); took > testkit.Patience/2 {
-			t.Errorf("%s: it took %s", name, took)
 		}
 	}
 }
