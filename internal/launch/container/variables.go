@@ -22,6 +22,7 @@ import (
 type variables struct {
 	flags   []string
 	environ []string
+	without []string // names that the engine's environment must not have
 	file    string
 }
 
@@ -49,9 +50,6 @@ func (p plan) variables() (variables, error) {
 		flags: []string{"--env=ORLA_INSTANCE", "--env=PWD=" + p.workdir()},
 	}
 	values := map[string]string{"HOME": tmp, "LANG": "C.UTF-8"}
-	for _, name := range p.proxies() {
-		values[name] = ""
-	}
 	for _, kv := range slices.Concat(p.spec.Env, p.spec.Secrets) {
 		name, value, ok := strings.Cut(kv, "=")
 		switch {
@@ -89,6 +87,13 @@ func (p plan) variables() (variables, error) {
 			v.environ = append(v.environ, name+"="+value)
 		}
 	}
+	for _, name := range p.proxies() {
+		if _, own := values[name]; own { // it is in the file; without a value here, docker leaves that alone
+			v.flags, v.without = append(v.flags, "--env="+name), append(v.without, name)
+		} else {
+			v.flags = append(v.flags, "--env="+name+"=")
+		}
+	}
 	slices.Sort(v.flags)
 	slices.Sort(v.environ)
 	v.file = file.String()
@@ -99,7 +104,7 @@ func (p plan) variables() (variables, error) {
 }
 
 // proxies returns the variables that docker sets in each container to the proxies of its configuration, with their passwords, unless
-// they are given. peculiar sees to that for podman.
+// a flag names them: those in an env file it does not know. peculiar sees to that for podman.
 func (p plan) proxies() []string {
 	if p.made.podman {
 		return nil
@@ -120,10 +125,13 @@ func namesFile(value string) bool {
 	})
 }
 
-// over returns the environment of the engine's command line: environ with the variables. It removes
+// over returns the environment of the engine's command line: environ with the variables, and without some. It removes
 // duplicates, since engines would pass on the first one.
 func (v variables) over(environ []string) []string {
 	given := make(map[string]bool, len(v.environ))
+	for _, name := range v.without {
+		given[name] = true
+	}
 	for _, kv := range v.environ {
 		name, _, _ := strings.Cut(kv, "=")
 		given[name] = true
