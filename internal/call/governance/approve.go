@@ -97,7 +97,7 @@ func (g *Gate) Approvals() *approvals.Store {
 }
 
 // asking admits a call that needs an approval.
-func (g *Gate) asking(ctx context.Context, s *state, caller rules.Caller, call *peer.Call, target *rules.Target) (supervisor.Admitted, error) {
+func (g *Gate) asking(s *state, caller rules.Caller, call *peer.Call, target *rules.Target) (supervisor.Admitted, error) {
 	at := g.desk.Load()
 	if at == nil {
 		return supervisor.Admitted{}, fault.New(fault.PermissionDenied,

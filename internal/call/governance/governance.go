@@ -262,7 +262,7 @@ const (
 )
 
 // Admit is for supervisor.Options.
-func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
+func (g *Gate) Admit(_ context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
 	s := g.now()
 	if s.closed {
 		return supervisor.Admitted{}, errClosed
@@ -278,7 +278,7 @@ func (g *Gate) Admit(ctx context.Context, call peer.Call, target *rules.Target) 
 	case manifest.Deny:
 		return supervisor.Admitted{}, refusal(call.Caller, call.Tool)
 	case manifest.ApprovalRequired:
-		return g.asking(ctx, s, caller, &call, target)
+		return g.asking(s, caller, &call, target)
 	case manifest.Allow:
 	}
 	done, err := g.limits.enter(s, call.Caller, call.Groups, uncounted)
