@@ -17,6 +17,7 @@ import (
 	"github.com/orla-project/orla/capsule/records"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/approvals/passkey"
+	"github.com/orla-project/orla/internal/call/audited"
 	"github.com/orla-project/orla/internal/call/governance"
 	"github.com/orla-project/orla/internal/call/pins"
 	"github.com/orla-project/orla/internal/call/retry"
@@ -181,8 +182,8 @@ func Join(cfg *config.Loaded, guard []string, before *Given, log *slog.Logger) (
 		Log:       log,
 	}
 	if auditLog != nil {
-		a := auditor{auditLog}
-		options.Audit, options.Admit = a.begin, a.admit(options.Admit)
+		r := audited.Recorder{Log: auditLog}
+		options.Audit, options.Admit = r.Begin, r.Admit(options.Admit)
 	}
 	p.Supervisor = supervisor.New(options)
 	if p.Shared != nil {

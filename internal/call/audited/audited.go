@@ -1,0 +1,133 @@
+// Package audited records calls in the audit log: each has one line, or is not made (SPEC-TOOLS 8.8).
+package audited
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/call/callid"
+	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/call/trace"
+	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/observe/audit"
+	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/supervisor"
+)
+
+// Recorder records calls in an audit log.
+type Recorder struct{ Log *audit.Log }
+
+// Begin is for supervisor.Options.Audit. A call that cannot be recorded is not made (SPEC-TOOLS 8.8).
+func (r Recorder) Begin() (*peer.Decision, supervisor.Ended, error) {
+	if why := r.Log.Err(); why != nil {
+		r.Log.Refused()
+		return nil, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
+	}
+	e := r.line()
+	return &e.call.Decision, e.ended, nil
+}
+
+// Refused records a call that is refused before it reaches a tool, such as one that does not exist.
+func (r Recorder) Refused(ctx context.Context, call peer.Call, err error) {
+	if r.Log.Err() != nil {
+		r.Log.Refused()
+		return
+	}
+	if call.Began.IsZero() {
+		call.Began = time.Now()
+	}
+	r.line().end(ctx, call, "", peer.Answer{}, err)
+}
+
+// auditLine is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.
+type auditLine struct {
+	ctx  context.Context //nolint:containedctx // of the call
+	to   *audit.Log
+	call audit.Call
+
+	ended  supervisor.Ended     // end
+	record func(outcome string) // write
+}
+
+var entries sync.Pool
+
+func (r Recorder) line() *auditLine {
+	e, used := entries.Get().(*auditLine)
+	if !used {
+		e = &auditLine{}
+		e.ended, e.record = e.end, e.write // once, and not for each call
+	}
+	e.to, e.call.Verdict = r.Log, audit.None // the rest is empty
+	return e
+}
+
+// end records the call. Who reads what a peer has answered says later how it ended, to what end returns then.
+func (e *auditLine) end(ctx context.Context, call peer.Call, target string, got peer.Answer, err error) func(outcome string) {
+	c := &e.call
+	e.to.End(c, call.Began)
+	c.Caller, c.Agent, c.Task, c.Tool, c.Target = call.Caller, governance.AgentIn(call.Meta), call.Task, call.Tool, target
+	c.ID, c.Args, c.Input = callid.From(ctx), call.Args, call.Input.Responses
+	if t := trace.From(ctx); !t.IsZero() {
+		c.Trace = t.TraceID()
+	}
+	e.ctx = ctx
+	if err == nil && got.Raw != nil {
+		return e.record
+	}
+	e.write(outcomeOf(got, err))
+	return nil
+}
+
+// write appends the line. Large arguments are hashed when it is the caller's turn. It is called once.
+func (e *auditLine) write(outcome string) {
+	e.call.Outcome = outcome
+	if size := len(e.call.Args) + len(e.call.Input); size < turns.Heavy || turns.AccountOf(e.ctx).Work(e.ctx, size, func() { e.to.Record(&e.call) }) != nil {
+		e.to.Record(&e.call)
+	}
+	e.ctx, e.to, e.call = nil, nil, audit.Call{}
+	entries.Put(e)
+}
+
+// Admit returns an Admit that notes what another one has decided, unless that one has noted it.
+func (r Recorder) Admit(admit admission) admission {
+	return func(ctx context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
+		admitted, err := admit(ctx, call, target)
+		switch made := call.Decided; {
+		case made == nil, made.Verdict != audit.None: // it has noted it
+		case err != nil:
+			made.Verdict = audit.Deny
+		default:
+			made.Verdict = audit.Allow
+		}
+		return admitted, err
+	}
+}
+
+// admission is supervisor.Options.Admit.
+type admission = func(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error)
+
+// outcomeOf returns how a call without a Raw ended, as the audit log has it: the code that the client gets.
+func outcomeOf(got peer.Answer, err error) string {
+	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return strconv.FormatInt(rpc.Code, 10)
+	}
+	if f := fault.From(err); f != nil {
+		return string(f.Code)
+	}
+	if got.Result == nil || !got.Result.IsError {
+		return audit.OK
+	}
+	if code, ok := got.Result.Meta[results.MetaToolCode]; ok {
+		return fmt.Sprint(code)
+	}
+	return string(fault.ExecutionFailed)
+}
