@@ -235,18 +235,23 @@ var imports = map[string][]string{
 	"internal/app/arguments": {"internal/app/config", "internal/app/control", "internal/app/decisions", "internal/call/fault", "internal/observe/audit", "internal/service/secret", "manifest", "mcpbridge", "supervisor"},
 
 	// What Orla has written down, for the control API.
-	"internal/app/recorded": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/file/yamldoc", "manifest/resource", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},
+	"internal/app/recorded": {"internal/mcp/peer", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/file/yamldoc", "manifest/resource", "internal/observe/audit", "internal/observe/telemetry", "internal/packages/lockfile", "supervisor"},
+
+	// Who may call over HTTP.
+	"internal/app/access": {"internal/app/config", "internal/app/wiring", "internal/service/oauth", "mcpbridge/transport/httpfront"},
+
+	// Where spans go.
+	"internal/app/tracing": {"internal/app/config", "internal/observe/telemetry"},
+
+	// One call without a server.
+	"internal/app/oneshot": {"internal/app/config", "internal/app/discovery", "internal/app/exit", "internal/app/wiring", "internal/call/fault", "internal/call/rules", "internal/mcp/peer", "manifest", "mcpbridge/results", "supervisor"},
 
 	"internal/app/daemon": {
-		"internal/call/turns",
-		"supervisor/services",
-		"internal/call/pace", "internal/launch/carry", "internal/app/upgrade",
-		"internal/app/decisions", "internal/call/approvals/passkey", "internal/file/regularfile",
-		"internal/app/arguments", "internal/service/secret",
-		"internal/app/recorded", "internal/call/approvals", "internal/call/approvals/announce", "internal/call/rules", "internal/call/pins", "internal/observe/audit",
-		"manifest/discover", "internal/app/exit", "internal/app/terminal", "internal/observe/logging", "internal/app/config", "internal/app/discovery", "internal/app/listen", "internal/app/wiring", "internal/app/control", "internal/console", "internal/call/fault",
-		"internal/app/sources", "internal/cluster/resources", "internal/observe/history", "internal/kind/webhook", "internal/service/oauth", "internal/mcp/peer", "internal/call/recovered", "internal/app/systemd", "internal/observe/telemetry", "internal/app/version",
-		"manifest", "mcpbridge", "mcpbridge/results", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor",
+		"manifest", "mcpbridge", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor", "supervisor/services",
+		"internal/app/access", "internal/app/arguments", "internal/app/config", "internal/app/control", "internal/app/decisions", "internal/app/discovery", "internal/app/exit", "internal/app/listen", "internal/app/recorded", "internal/app/sources", "internal/app/systemd", "internal/app/terminal", "internal/app/tracing", "internal/app/upgrade", "internal/app/version", "internal/app/wiring",
+		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/fault", "internal/call/pins", "internal/call/rules", "internal/call/turns",
+		"internal/cluster/resources", "internal/console", "internal/file/regularfile", "internal/kind/webhook", "internal/launch/carry", "internal/mcp/peer", "internal/service/secret",
+		"internal/observe/audit", "internal/observe/history", "internal/observe/logging", "internal/observe/telemetry",
 	},
 
 	// The command line. It asks a running Orla, or looks at files itself.
@@ -277,7 +282,7 @@ var imports = map[string][]string{
 		"internal/deps", "internal/launch/environ", // which packages tools need
 		"internal/packages/permission", // validate reads those of packages
 		"internal/call/rules",
-		"internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/packaged", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/control", "internal/app/daemon", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
+		"internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/packaged", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/access", "internal/app/control", "internal/app/daemon", "internal/app/oneshot", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
 		"capsule/files",       // which rules of a capsule are too many
@@ -301,7 +306,7 @@ var imports = map[string][]string{
 var owners = map[string][]string{
 	// Its wire types (Tool, CallToolResult, Content) are the domain, and twin
 	// types would drift. Its servers, clients and sessions stay in the bridge.
-	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/audited", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/control", "internal/app/recorded", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/held", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio"},
+	"github.com/modelcontextprotocol/go-sdk": {"mcpbridge/listing", "manifest", "manifest/keys", "manifest/resource", "simple", "capsule", "capsule/clients", "capsule/offers", "capsule/protocol", "capsule/refusal", "internal/call/pins", "supervisor", "mcpbridge", "internal/service/contract", "internal/kind/post", "internal/kind/webhook", "internal/kind/grpc", "internal/kind/mcptool", "internal/kind/wasm", "internal/service/remote", "internal/call/audited", "internal/call/retry", "internal/mcp/rpc", "internal/mcp/peer", "internal/service/oauth", "internal/service/login", "internal/app/wiring", "internal/app/daemon", "internal/app/control", "internal/app/recorded", "internal/app/cli", "internal/testing/bench", "mcpbridge/wire", "mcpbridge/results", "mcpbridge/budget", "mcpbridge/client", "mcpbridge/transport/held", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "internal/app/access", "internal/app/oneshot"},
 
 	"github.com/bmatcuk/doublestar/v4":         {"internal/file/watch"},
 	"github.com/coder/websocket":               {"internal/cluster/kubeapi"},

@@ -52,7 +52,7 @@ var uncontained = map[string]struct {
 	"internal/app/wiring.offered.answer":               {1, own},
 	"internal/app/daemon.readiness.Serve":              {1, own},
 	"internal/app/daemon.server.Serve":                 {1, own},
-	"internal/app/daemon.issued.run":                   {1, waits},
+	"internal/app/access.Issued.run":                   {1, waits},
 	"internal/app/daemon.server.drain":                 {1, waits},
 	"internal/app/daemon.newSignals":                   {1, own},
 	"internal/app/daemon.signals.untilEnd":             {1, waits},

@@ -23,9 +23,9 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
-	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/oneshot"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/simple"
@@ -106,13 +106,13 @@ func argumentHint(word string) string {
 
 // callOnce runs one call without a server.
 func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *callFlags, std terminal.Streams) error {
-	err := daemon.Once{
+	err := oneshot.Call{
 		Tool:      name,
 		Arguments: func(inputSchema any) (json.RawMessage, error) { return f.arguments(inputSchema, std.In) },
 		Answered:  func(result json.RawMessage) error { return f.finish(name, result, std) },
 		Log:       slog.New(withdrawals{slog.DiscardHandler, std.Err}),
-	}.Call(ctx, cfg, home)
-	if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
+	}.Make(ctx, cfg, home)
+	if missing, ok := errors.AsType[*oneshot.NoToolError](err); ok {
 		return orForgotten(running.NoTool(name, missing.Found, missing.Listed, nil), cfg, home, name)
 	}
 	return err

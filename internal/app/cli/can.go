@@ -11,7 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/cli/usage"
 	"github.com/orla-project/orla/internal/app/config"
-	"github.com/orla-project/orla/internal/app/daemon"
+	"github.com/orla-project/orla/internal/app/oneshot"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/manifest"
@@ -38,8 +38,8 @@ func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return err
 			}
 			caller.Name = words[0]
-			said, err := daemon.Can(cfg, l.Home, caller, words[1])
-			if missing, ok := errors.AsType[*daemon.NoToolError](err); ok {
+			said, err := oneshot.Can(cfg, l.Home, caller, words[1])
+			if missing, ok := errors.AsType[*oneshot.NoToolError](err); ok {
 				return running.NoTool(words[1], missing.Found, missing.Listed, nil)
 			}
 			if err != nil {
@@ -65,7 +65,7 @@ func isKnown(cfg *config.Loaded, name string) bool {
 		slices.ContainsFunc(cfg.Callers, func(c config.CallerConfig) bool { return c.Name == name })
 }
 
-func printPermission(said daemon.Permission, asJSON bool, std terminal.Streams) error {
+func printPermission(said oneshot.Permission, asJSON bool, std terminal.Streams) error {
 	var denied error
 	if said.Verdict != manifest.Allow {
 		denied = errors.New("") // printed already

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/capsule/files"
+	"github.com/orla-project/orla/internal/app/access"
 	"github.com/orla-project/orla/internal/app/config"
-	"github.com/orla-project/orla/internal/app/daemon"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -92,7 +92,7 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 		return fault(err)
 	}
 	found := discovery.Find(cfg, home)
-	if _, _, err := daemon.Tokens(cfg); err != nil {
+	if _, _, err := access.Tokens(cfg); err != nil {
 		found.Problems = append(fault(err).Problems, found.Problems...)
 	}
 	if _, err := wiring.Webhook(cfg); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/systemd"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/history"
 	"github.com/orla-project/orla/internal/observe/logging"
 )
@@ -85,7 +86,7 @@ func (o operations) past(ctx context.Context, older reader, q history.Query) ite
 // tools, or that of a tool that existed earlier.
 func (o operations) speakers(name string) []string {
 	for _, one := range o.Supervisor.Manifests() {
-		listed := namesOf(one.Listed)
+		listed := peer.NamesOf(one.Listed)
 		switch {
 		case one.Tool.Name == name:
 			if !slices.Contains(listed, name) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/orla-project/orla/internal/app/access"
 	"github.com/orla-project/orla/internal/app/arguments"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
@@ -124,20 +125,12 @@ func live(t *control.ToolStatus, life peer.Life, usage telemetry.Usage) {
 
 // count fills in the numbers of calls of a manifest's tools.
 func (o operations) count(t *control.ToolStatus, listed []*mcp.Tool) {
-	seen := o.telemetry.Latencies(namesOf(listed)...)
+	seen := o.telemetry.Latencies(peer.NamesOf(listed)...)
 	t.Calls, t.Errors = seen.Calls, seen.Errors
 	t.P50, t.P99 = milliseconds(seen.P50), milliseconds(seen.P99)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-func namesOf(tools []*mcp.Tool) []string {
-	list := make([]string, len(tools))
-	for i, t := range tools {
-		list[i] = t.Name
-	}
-	return list
-}
 
 // shownStderr is how many lines of stderr are shown for one tool.
 const shownStderr = 10
@@ -213,8 +206,10 @@ func (s *server) newArguments() *arguments.Keeper {
 	return arguments.New(arguments.Options{
 		Listed: operations{server: s}.listed, Audit: s.Audit, Log: s.log.Logger,
 		Secrets: func() ([]secret.Value, error) {
-			if err := s.tokensHaveChanged(); err != nil {
-				return nil, err
+			if accepted := s.tokens.Load(); accepted != nil {
+				if err := access.Unchanged(s.current(), *accepted); err != nil {
+					return nil, err
+				}
 			}
 			return arguments.Secrets(s.current(), s.Supervisor.Manifests(), s.Services.Secrets())
 		},

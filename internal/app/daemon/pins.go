@@ -9,6 +9,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/call/pins"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
@@ -49,11 +50,11 @@ type reviewer interface{ Review() }
 const servedWithin = 5 * time.Second
 
 // ApprovePins implements control.Backend. What is accepted is served when it returns, or soon after.
-func (o operations) ApprovePins(ctx context.Context, peer control.Peer, name string, asked control.PinApproval) (control.PinnedProvider, error) {
+func (o operations) ApprovePins(ctx context.Context, who control.Peer, name string, asked control.PinApproval) (control.PinnedProvider, error) {
 	if err := o.Audit.Err(); err != nil {
 		return control.PinnedProvider{}, unrecorded(err)
 	}
-	by := fmt.Sprintf("uid %d", peer.UID)
+	by := fmt.Sprintf("uid %d", who.UID)
 	v, err := o.Parts.Pins.Approve(o.pinName(name), asked.Digest, by)
 	if err != nil {
 		return control.PinnedProvider{}, o.pinError(name, err)
@@ -111,7 +112,7 @@ func (o operations) otherNames() map[string][]string {
 	names := map[string][]string{}
 	for _, one := range o.Supervisor.Manifests() {
 		if one.Tool.Kind != manifest.MCP {
-			names[one.Tool.Name] = namesOf(one.Listed)
+			names[one.Tool.Name] = peer.NamesOf(one.Listed)
 		}
 	}
 	return names

@@ -237,7 +237,7 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 	s.http.Configure(settings)
 	s.tokens.Store(&settings.Callers)
 	s.openConsole(cfg, &settings)
-	s.issuer.use(issued)
+	s.issuer.Use(issued)
 	if cfg.Address() != s.current().Address() {
 		s.page.EndSessions() // their pages ask on the port that anybody can have now
 		s.log.Info("listening elsewhere", "url", s.web.URL())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/app/access"
 	"github.com/orla-project/orla/internal/app/arguments"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
@@ -214,8 +215,8 @@ type httpFront struct {
 	http   *httpfront.Front
 	page   *console.Console
 	web    *listen.Server
-	issuer issuer                            // of access tokens
-	tokens atomic.Pointer[map[string]string] // what Tokens returned for those that are accepted; nil on stdio
+	issuer access.Issuer                     // of access tokens
+	tokens atomic.Pointer[map[string]string] // what access.Tokens returned for those that are accepted; nil on stdio
 	given  []net.Listener                    // what systemd listens on
 }
 
@@ -264,8 +265,8 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 	kept := wiring.Sessions(cfg, s.log.Logger)
 	defer kept.Close()
 	s.http.Keep(kept)
-	s.issuer.use(issued)
-	for _, at := range metadataPaths {
+	s.issuer.Use(issued)
+	for _, at := range access.MetadataPaths {
 		s.http.Handle(at, &s.issuer)
 	}
 	s.http.Handle(webhook.CallbackPattern, s.Shared.Callbacks(s.Services.Callbacks))
@@ -444,12 +445,12 @@ func (s *server) endAtOnce(ctx context.Context, signals *signals) {
 
 // httpSettings returns the settings of the HTTP front, and what checks access tokens, which s.issuer is
 // to use when the settings are in force.
-func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, *issued, error) {
-	verify, callers, err := Tokens(cfg)
+func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, *access.Issued, error) {
+	verify, callers, err := access.Tokens(cfg)
 	if err != nil {
 		return httpfront.Settings{}, nil, err
 	}
-	tokens := s.issuer.of(cfg, s.Services, s.log.Logger)
+	tokens := s.issuer.Of(cfg, s.Services, s.log.Logger)
 	settings := httpfront.Settings{
 		AllowedOrigins: cfg.AllowedOrigins,
 		AllowedHosts:   cfg.AllowedHosts,
@@ -460,6 +461,6 @@ func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, *issued, 
 		SessionTimeout: time.Duration(cfg.SessionTimeout),
 		MaxSessions:    cfg.MaxSessions,
 	}
-	tokens.join(&settings)
+	tokens.Join(&settings)
 	return settings, tokens, nil
 }

@@ -1,10 +1,14 @@
 package daemon
 
 import (
+	"context"
 	"maps"
+	"reflect"
 	"slices"
 
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/recorded"
+	"github.com/orla-project/orla/internal/app/tracing"
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/telemetry"
@@ -13,7 +17,7 @@ import (
 // newTelemetry joins metrics and traces with the sources of their values.
 func (s *server) newTelemetry() *telemetry.Telemetry {
 	t := telemetry.New(telemetry.Options{
-		Tools:    func() []string { return namesOf(s.Supervisor.Catalog().Tools) },
+		Tools:    func() []string { return peer.NamesOf(s.Supervisor.Catalog().Tools) },
 		Lives:    s.Supervisor.Lives,
 		Usage:    s.usage,
 		Own:      recorded.OwnMemory,
@@ -44,6 +48,28 @@ func resultOf(e *approvals.Event) telemetry.ApprovalResult {
 		return telemetry.Expired
 	}
 	return telemetry.Withdrawn
+}
+
+// tracing is where spans are to go.
+func (s *server) tracing(cfg *config.Loaded) (telemetry.Tracing, error) {
+	to, warning, err := tracing.Settings(cfg, s.from.Environ)
+	if warning != nil {
+		s.log.Warn("no traces are sent", "err", warning)
+	}
+	return to, err
+}
+
+// trace sets where spans go. It is called for each reload, since a file of headers may have changed
+// without the configuration.
+func (s *server) trace(ctx context.Context, to telemetry.Tracing) {
+	if reflect.DeepEqual(to, s.traced) {
+		return
+	}
+	if err := s.telemetry.Trace(ctx, to); err != nil {
+		s.log.Error("no traces are sent", "err", err)
+		return
+	}
+	s.traced = to
 }
 
 // usage returns the resources that the processes of each capsule use.

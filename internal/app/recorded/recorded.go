@@ -10,11 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/observe/audit"
 	"github.com/orla-project/orla/internal/observe/telemetry"
 	"github.com/orla-project/orla/internal/packages/lockfile"
@@ -35,14 +34,6 @@ var _ control.Recorder = (*Records)(nil)
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-func namesOf(tools []*mcp.Tool) []string {
-	list := make([]string, len(tools))
-	for i, t := range tools {
-		list[i] = t.Name
-	}
-	return list
-}
-
 // Numbers implements control.Recorder.
 func (r *Records) Numbers() control.Numbers {
 	samples, memory := r.Telemetry.Numbers()
@@ -56,7 +47,7 @@ func (r *Records) Numbers() control.Numbers {
 		})
 	}
 	for _, one := range r.Manifests() {
-		if list := joined(r.Telemetry.ToolNumbers(namesOf(one.Listed)...), memory[one.Tool.Name]); len(list) > 0 {
+		if list := joined(r.Telemetry.ToolNumbers(peer.NamesOf(one.Listed)...), memory[one.Tool.Name]); len(list) > 0 {
 			n.Tools = append(n.Tools, control.ToolNumbers{Name: one.Tool.Name, Samples: list})
 		}
 	}

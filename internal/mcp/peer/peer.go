@@ -167,6 +167,15 @@ func Templates(all []*mcp.ResourceTemplate, refuse func(*mcp.ResourceTemplate, e
 	return compiled
 }
 
+// NamesOf returns the names of tools.
+func NamesOf(tools []*mcp.Tool) []string {
+	list := make([]string, len(tools))
+	for i, t := range tools {
+		list[i] = t.Name
+	}
+	return list
+}
+
 // OwnScheme is the scheme of the URIs that Orla itself serves. No peer serves one.
 const OwnScheme = "orla:"
 

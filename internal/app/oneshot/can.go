@@ -1,4 +1,4 @@
-package daemon
+package oneshot
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -40,7 +41,7 @@ func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Per
 	c := p.Supervisor.Catalog()
 	target := c.Target(tool)
 	if target == nil {
-		return Permission{}, &NoToolError{Found: found, Listed: namesOf(c.Tools)}
+		return Permission{}, &NoToolError{Found: found, Listed: peer.NamesOf(c.Tools)}
 	}
 	set := p.Governance.Readable()
 	d := set.Decide(caller, target)

@@ -1,12 +1,11 @@
-package daemon
+// Package tracing reads where spans go: from the configuration, and from the variables of OpenTelemetry.
+package tracing
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -71,10 +70,10 @@ func destination(cfg *config.Loaded, environ []string) (endpoint, from string, e
 	return u.JoinPath(tracesPath).String(), from, nil
 }
 
-// tracing returns the settings of the configuration and of the variables of OpenTelemetry. The variables
+// Settings returns those of the configuration and of the variables of OpenTelemetry. The variables
 // win. An invalid variable concerns the machine rather than Orla: it turns traces off, and is returned
 // as a warning.
-func tracing(cfg *config.Loaded, environ []string) (to telemetry.Tracing, warning, err error) {
+func Settings(cfg *config.Loaded, environ []string) (to telemetry.Tracing, warning, err error) {
 	exporter := otelValue(environ, otelExporter)
 	if strings.EqualFold(otelValue(environ, otelDisabled), "true") || exporter == "none" {
 		return to, nil, nil
@@ -124,28 +123,6 @@ func batching(environ []string) error {
 		}
 	}
 	return nil
-}
-
-// tracing is where spans are to go.
-func (s *server) tracing(cfg *config.Loaded) (telemetry.Tracing, error) {
-	to, warning, err := tracing(cfg, s.from.Environ)
-	if warning != nil {
-		s.log.Warn("no traces are sent", "err", warning)
-	}
-	return to, err
-}
-
-// trace sets where spans go. It is called for each reload, since a file of headers may have changed
-// without the configuration.
-func (s *server) trace(ctx context.Context, to telemetry.Tracing) {
-	if reflect.DeepEqual(to, s.traced) {
-		return
-	}
-	if err := s.telemetry.Trace(ctx, to); err != nil {
-		s.log.Error("no traces are sent", "err", err)
-		return
-	}
-	s.traced = to
 }
 
 // variableHeaders reads headers from a variable in the format of W3C Baggage. The error does not repeat

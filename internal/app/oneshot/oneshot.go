@@ -1,4 +1,5 @@
-package daemon
+// Package oneshot makes one call of a tool, or says what the rules say of one, without a server.
+package oneshot
 
 import (
 	"context"
@@ -29,16 +30,16 @@ type NoToolError struct {
 
 func (e *NoToolError) Error() string { return "there is no such tool" }
 
-// Once is a call that is made without a server.
-type Once struct {
+// Call is a call that is made without a server.
+type Call struct {
 	Tool      string
 	Arguments func(inputSchema any) (json.RawMessage, error)
 	Answered  func(result json.RawMessage) error // is called with the CallToolResult, before the processes are ended
 	Log       *slog.Logger                       // of what the call needs
 }
 
-// Call starts what the tool needs, calls it, and ends what was started.
-func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
+// Make starts what the tool needs, calls it, and ends what was started.
+func (o Call) Make(ctx context.Context, cfg *config.Loaded, home string) error {
 	found := discovery.Search{Stopped: ctx.Err}.Find(cfg, home)
 	if err := ctx.Err(); err != nil {
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the search for tools was ended: %w", err)}
@@ -73,7 +74,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 				return down(t.Name, life)
 			}
 		}
-		return &NoToolError{Found: found, Listed: namesOf(listed)}
+		return &NoToolError{Found: found, Listed: peer.NamesOf(listed)}
 	}
 	args, err := o.Arguments(listed[i].InputSchema)
 	if err != nil {
@@ -103,7 +104,7 @@ func (o Once) Call(ctx context.Context, cfg *config.Loaded, home string) error {
 
 // prepare joins the parts, and applies the tools that are tried. The remembered lists of capsules are
 // used only if the tool is in them, since capsules may offer others now.
-func (o Once) prepare(cfg *config.Loaded, found manifest.Result, tried []manifest.Tool) (*wiring.Parts, supervisor.Diff, error) {
+func (o Call) prepare(cfg *config.Loaded, found manifest.Result, tried []manifest.Tool) (*wiring.Parts, supervisor.Diff, error) {
 	join := func(remember bool) (*wiring.Parts, supervisor.Diff, error) {
 		p, err := wiring.Join(cfg, nil, nil, o.Log)
 		if err != nil {

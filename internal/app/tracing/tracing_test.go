@@ -1,4 +1,4 @@
-package daemon
+package tracing
 
 import (
 	"fmt"
@@ -66,7 +66,7 @@ func TestWhereTracesGo(t *testing.T) {
 		"to an address with its password": {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://me:s3cret@collector"}, warning: "must not have a password"},
 	} {
 		cfg := &config.Loaded{Config: config.Config{Tracing: c.file}}
-		got, warning, err := tracing(cfg, c.environ)
+		got, warning, err := Settings(cfg, c.environ)
 		headers := fmt.Sprint(got.Headers)
 		got.Headers = nil
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) || c.headers != "" && headers != c.headers {
@@ -77,7 +77,7 @@ func TestWhereTracesGo(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"s3cret", "a=b,=s3cret", "a=%zzs3cret", "a=s3cret%0a"} {
-		to, warning, err := tracing(&config.Loaded{}, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://env", "OTEL_EXPORTER_OTLP_HEADERS=" + bad})
+		to, warning, err := Settings(&config.Loaded{}, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://env", "OTEL_EXPORTER_OTLP_HEADERS=" + bad})
 		if err != nil || to.Endpoint != "" || warning == nil || strings.Contains(warning.Error(), "s3cret") {
 			t.Errorf("headers %q gave %+v, %v, %v", bad, to, warning, err)
 		}
@@ -89,12 +89,12 @@ func TestAFileOfHeadersThatIsNone(t *testing.T) {
 	for text, want := range map[string]string{"Api-Key: a\ns3cret\n": ":2: wants NAME: VALUE", "Api Key: s3cret": ":1: wants", "X: a\x00s3cret": ":1: wants"} {
 		testkit.WriteTool(t, dir, "headers", text)
 		cfg := &config.Loaded{File: dir + "/orla.yaml", Config: config.Config{Tracing: config.TracingConfig{Endpoint: "http://x", HeadersFile: "headers"}}}
-		if _, _, err := tracing(cfg, nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+		if _, _, err := Settings(cfg, nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q gave %v, want %s", text, err, want)
 		}
 	}
 	cfg := &config.Loaded{Config: config.Config{Tracing: config.TracingConfig{Endpoint: "http://x", HeadersFile: dir + "/none"}}}
-	if _, _, err := tracing(cfg, nil); err == nil || !strings.Contains(err.Error(), "tracing.headers_file: ") {
+	if _, _, err := Settings(cfg, nil); err == nil || !strings.Contains(err.Error(), "tracing.headers_file: ") {
 		t.Errorf("no file gave %v", err)
 	}
 }

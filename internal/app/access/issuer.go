@@ -1,4 +1,4 @@
-package daemon
+package access
 
 import (
 	"context"
@@ -17,31 +17,31 @@ import (
 	"github.com/orla-project/orla/mcpbridge/transport/httpfront"
 )
 
-// metadataPaths are where clients look for the metadata of the protected resource (RFC 9728 §3.1): at the
+// MetadataPaths are where clients look for the metadata of the protected resource (RFC 9728 §3.1): at the
 // root, and under the path of the resource.
-var metadataPaths = [...]string{oauth.MetadataPath, oauth.MetadataPath + "/mcp"}
+var MetadataPaths = [...]string{oauth.MetadataPath, oauth.MetadataPath + "/mcp"}
 
-// issuer is the issuer of access tokens that is in force. As a service it keeps the issuer's keys. Its
+// Issuer is the issuer of access tokens that is in force. As a service it keeps the issuer's keys. Its
 // zero value means no issuer.
-type issuer struct {
+type Issuer struct {
 	mu      sync.Mutex // guards the fields that follow
-	current *issued    // nil without auth.oauth
+	current *Issued    // nil without auth.oauth
 	changed chan struct{}
 }
 
-// issued are the access tokens that are accepted.
-type issued struct {
+// Issued are the access tokens that are accepted.
+type Issued struct {
 	settings oauth.Settings
 	verifier *oauth.Verifier
 	metadata http.Handler
 }
 
 // String names the service in logs.
-func (i *issuer) String() string { return "keys of the issuer" }
+func (i *Issuer) String() string { return "keys of the issuer" }
 
-// of returns the tokens that a configuration accepts; nil for none. Unless they change, they keep their
+// Of returns the tokens that a configuration accepts; nil for none. Unless they change, they keep their
 // keys.
-func (i *issuer) of(cfg *config.Loaded, services *wiring.Services, log *slog.Logger) *issued {
+func (i *Issuer) Of(cfg *config.Loaded, services *wiring.Services, log *slog.Logger) *Issued {
 	settings := cfg.Auth.OAuth.Settings()
 	if settings.Issuer == "" {
 		return nil
@@ -51,11 +51,11 @@ func (i *issuer) of(cfg *config.Loaded, services *wiring.Services, log *slog.Log
 	if i.current != nil && i.current.settings.Equal(settings) {
 		return i.current
 	}
-	return &issued{settings, services.Verifier(settings, log), auth.ProtectedResourceMetadataHandler(settings.Metadata())}
+	return &Issued{settings, services.Verifier(settings, log), auth.ProtectedResourceMetadataHandler(settings.Metadata())}
 }
 
-// use puts tokens into force.
-func (i *issuer) use(tokens *issued) {
+// Use puts tokens into force.
+func (i *Issuer) Use(tokens *Issued) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if tokens == i.current {
@@ -69,7 +69,7 @@ func (i *issuer) use(tokens *issued) {
 }
 
 // now returns the tokens in force, and a channel that closes when others are.
-func (i *issuer) now() (*issued, <-chan struct{}) {
+func (i *Issuer) now() (*Issued, <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.changed == nil {
@@ -79,7 +79,7 @@ func (i *issuer) now() (*issued, <-chan struct{}) {
 }
 
 // Serve fetches the keys of the issuer in force, until ctx ends.
-func (i *issuer) Serve(ctx context.Context) error {
+func (i *Issuer) Serve(ctx context.Context) error {
 	for ctx.Err() == nil {
 		tokens, changed := i.now()
 		if tokens == nil {
@@ -95,7 +95,7 @@ func (i *issuer) Serve(ctx context.Context) error {
 }
 
 // run fetches the keys until others are in force, or ctx ends.
-func (t *issued) run(ctx context.Context, changed <-chan struct{}) {
+func (t *Issued) run(ctx context.Context, changed <-chan struct{}) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -111,7 +111,7 @@ func (t *issued) run(ctx context.Context, changed <-chan struct{}) {
 }
 
 // ServeHTTP serves the metadata of the protected resource. It is public, and each web page may read it.
-func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	tokens, _ := i.now()
 	if tokens == nil {
 		http.NotFound(w, r)
@@ -120,8 +120,8 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	tokens.metadata.ServeHTTP(w, r)
 }
 
-// join adds access tokens to the static tokens that settings accept.
-func (t *issued) join(settings *httpfront.Settings) {
+// Join adds access tokens to the static tokens that settings accept.
+func (t *Issued) Join(settings *httpfront.Settings) {
 	if t == nil {
 		return
 	}
@@ -143,7 +143,7 @@ func (t *issued) join(settings *httpfront.Settings) {
 }
 
 // verify returns who has an access token, as httpfront.Settings.Verify does.
-func (t *issued) verify(ctx context.Context, from, token string) (*auth.TokenInfo, error) {
+func (t *Issued) verify(ctx context.Context, from, token string) (*auth.TokenInfo, error) {
 	caller, err := t.verifier.Verify(ctx, from, token)
 	switch {
 	case err == nil:

@@ -1,4 +1,5 @@
-package daemon
+// Package access knows who may call over HTTP: the tokens of the configuration, and those of an authorization server.
+package access
 
 import (
 	"context"
@@ -70,18 +71,15 @@ func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string
 	}, callers, nil
 }
 
-// tokensHaveChanged returns an error if a file does not hold the token that is accepted: that one cannot be hidden.
-func (s *server) tokensHaveChanged() error {
-	accepted := s.tokens.Load()
-	if accepted == nil {
-		return nil
-	}
-	_, now, err := Tokens(s.current())
+// Unchanged returns an error if a file does not hold the token that is accepted: that one cannot be hidden. accepted is what Tokens
+// returned for those that are.
+func Unchanged(cfg *config.Loaded, accepted map[string]string) error {
+	_, now, err := Tokens(cfg)
 	if err != nil {
 		return err
 	}
 	for name, hash := range now {
-		if (*accepted)[name] != hash {
+		if accepted[name] != hash {
 			return fmt.Errorf("auth.tokens %q: its file has another token than the one that is accepted; orla reload makes Orla accept the new one", name)
 		}
 	}
