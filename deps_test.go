@@ -79,7 +79,8 @@ var imports = map[string][]string{
 	"internal/deps/envlock":  {"internal/call/pace"},
 	"internal/deps/printed":  {"internal/observe/brief"},
 	"internal/deps/envfiles": {"internal/call/recovered", "internal/file/yamldoc"},
-	"internal/deps":          {"internal/deps/printed", "internal/deps/envfiles", "internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch"},
+	"internal/deps/declared": {"internal/deps/printed", "internal/deps/versions", "internal/file/regularfile", "internal/file/yamldoc"}, // what packages from elsewhere ask for
+	"internal/deps":          {"internal/deps/declared", "internal/deps/printed", "internal/deps/envfiles", "internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
 	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                                                                 // which repository or server a name stands for

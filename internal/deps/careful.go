@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/orla-project/orla/internal/deps/declared"
 )
 
 // declaredFolder has what the installer of Python reads: files that Orla has written from those of the package.
@@ -24,16 +24,21 @@ func (n Need) root() string {
 	return n.dir()
 }
 
+// declared are the files that declare what is needed.
+func (n Need) declared() declared.Files {
+	return declared.Files{Root: n.root(), File: n.File, Lock: n.Lock, Block: n.block}
+}
+
 // carefulPython makes the environment for a Python tool that came from elsewhere (SPEC R6). No installer sees a file of the
 // package, or runs in its folder; and nothing of the environment runs.
 func (i *installer) carefulPython(ctx context.Context, uv string) error {
 	i.store.parse.Lock()
-	d, a, err := i.need.declared(i.indexes())
+	asked, err := i.need.declared().Python(i.indexes())
 	i.store.parse.Unlock()
 	if err != nil {
 		return err
 	}
-	base, err := i.pythonFor(ctx, uv, d.python)
+	base, err := i.pythonFor(ctx, uv, asked.Version)
 	if err != nil {
 		return err
 	}
@@ -45,7 +50,7 @@ func (i *installer) carefulPython(ctx context.Context, uv string) error {
 		return err
 	}
 	if i.need.Lock != "" {
-		if a, err = i.exported(ctx, uv, d, dir); err != nil {
+		if asked, err = i.exported(ctx, uv, asked, dir); err != nil {
 			return err
 		}
 	}
@@ -56,7 +61,7 @@ func (i *installer) carefulPython(ctx context.Context, uv string) error {
 	for _, list := range []struct {
 		option, name string
 		lines        []string
-	}{{"-r", "requirements.txt", a.required}, {"-c", "constraints.txt", a.constraints}} {
+	}{{"-r", "requirements.txt", asked.Required}, {"-c", "constraints.txt", asked.Constraints}} {
 		if len(list.lines) == 0 && list.option == "-c" {
 			continue
 		}
@@ -70,100 +75,42 @@ func (i *installer) carefulPython(ctx context.Context, uv string) error {
 	return err
 }
 
-// declared reads what the files ask for, but for a lock.
-func (n Need) declared(indexes []string) (d declared, a asked, err error) {
-	switch {
-	case n.block != nil:
-		if err = plainText(n.block); err == nil {
-			top, _, _ := strings.Cut("\n"+string(n.block), "\n[")
-			d, err = readTable([]byte(top))
-		}
-		if err == nil && n.Lock == "" && ownSources().Match(n.block) {
-			err = errOwnSources
-		}
-	case filepath.Ext(n.File) == ".toml":
-		var text []byte
-		if text, err = readBelow(n.root(), n.File); err != nil {
-			return d, a, err
-		}
-		d, err = readTable(projectTable(text))
-		if err == nil && n.Lock == "" && ownSources().Match(text) {
-			err = errOwnSources
-		}
-	default:
-		a, err = readRequirements(n.root(), n.File, indexes)
-		return d, a, err
-	}
-	if err != nil {
-		return d, a, fmt.Errorf("%s: %w", n.File, err)
-	}
-	a.required = d.required
-	return d, a, nil
-}
-
-var errOwnSources = fmt.Errorf("tool.uv has sources or indexes of its own, which an installed package cannot choose; %s", howAllowed)
-
 // exported returns the packages of a lock. uv reads it next to a file that has nothing but what was read of the
 // package's own.
-func (i *installer) exported(ctx context.Context, uv string, d declared, dir string) (a asked, err error) {
-	lock, err := readBelow(i.need.root(), i.need.Lock)
+func (i *installer) exported(ctx context.Context, uv string, asked declared.Packages, dir string) (locked declared.Packages, err error) {
+	lock, err := declared.ReadBelow(i.need.root(), i.need.Lock)
 	if err != nil {
-		return a, err
+		return locked, err
 	}
 	argv := []string{uv, "export", "--quiet", "--frozen", "--no-header", "--no-annotate", "--no-build", "--no-editable", "--no-config", "--python", i.need.source.Interpreter}
-	file, text := "pyproject.toml", d.project()
+	file, text := "pyproject.toml", asked.Project()
+	name := "uv.lock"
 	if i.need.block != nil {
-		file, text = "script.py", d.script()
+		file, text = "script.py", asked.Script()
+		name = file + ".lock"
 		argv = append(argv, "--script", filepath.Join(dir, file))
 	} else {
-		if d.name == "" {
-			return a, fmt.Errorf("%s: the table project has no name in quotes", i.need.File)
+		if asked.Name == "" {
+			return locked, fmt.Errorf("%s: the table project has no name in quotes", i.need.File)
 		}
 		argv = append(argv, "--no-dev", "--no-emit-project", "--project", dir)
 	}
-	name := "uv.lock"
-	if i.need.block != nil {
-		name = file + ".lock"
-	}
 	for name, text := range map[string]string{file: text, name: string(lock)} {
 		if _, err := i.write(filepath.Join(declaredFolder, name), []byte(text)); err != nil {
-			return a, err
+			return locked, err
 		}
 	}
 	list, err := i.run(ctx, step{argv: argv, dir: dir})
 	if err != nil {
-		return a, err
+		return locked, err
 	}
-	if a, err = readExported(i.need.Lock, string(list)); err != nil {
-		return a, err
+	if locked, err = declared.Exported(i.need.Lock, string(list)); err != nil {
+		return locked, err
 	}
-	if name := a.lacks(d.required); name != "" {
-		return a, fmt.Errorf("the lock %s does not have %s, which %s needs; uv lock writes it", i.need.Lock, name, i.need.File)
+	if name := locked.Lacks(asked.Required); name != "" {
+		return locked, fmt.Errorf("the lock %s does not have %s, which %s needs; uv lock writes it", i.need.Lock, name, i.need.File)
 	}
-	return a, nil
-}
-
-var separators = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[-_.]+`) })
-
-// lacks returns the first package that is needed on all machines and not there; "" if there is none.
-func (a asked) lacks(required []string) string {
-	has := make(map[string]bool, len(a.required))
-	for _, line := range a.required {
-		if m := requirement().FindStringSubmatch(line); m != nil {
-			has[oneName(m[1])] = true
-		}
-	}
-	for _, line := range required {
-		if m := requirement().FindStringSubmatch(line); m != nil && m[4] == "" && !has[oneName(m[1])] {
-			return m[1]
-		}
-	}
-	return ""
-}
-
-// oneName returns the one form of the names that are of one package of an index.
-func oneName(name string) string {
-	return strings.ToLower(separators().ReplaceAllString(name, "-"))
+	return locked, nil
 }
 
 // indexes are those that uv asks.

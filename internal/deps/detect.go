@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/orla-project/orla/internal/deps/declared"
 	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
@@ -24,8 +25,6 @@ const (
 	mostBytes = 32 << 20
 	// mostKnown bounds the files that are remembered. Those of tools that are gone stay among them until then.
 	mostKnown = 1 << 16
-	// mostIncluded bounds the files that a requirements.txt includes.
-	mostIncluded = 100
 	// unsettled is the age below which a file may change once more without another time.
 	unsettled = 100 * time.Millisecond
 )
@@ -173,8 +172,8 @@ func (f *Files) requirements(file string) (files []summed, err error) {
 				todo = append(todo, included)
 			}
 		}
-		if size += found.stamp.size; size > mostAsked || len(seen) > mostIncluded {
-			return nil, fmt.Errorf("%s includes more than %d files, or has over %d bytes with them", file, mostIncluded, mostAsked)
+		if size += found.stamp.size; size > declared.MostBytes || len(seen) > declared.MostIncluded {
+			return nil, fmt.Errorf("%s includes more than %d files, or has over %d bytes with them", file, declared.MostIncluded, declared.MostBytes)
 		}
 	}
 	return files, nil
@@ -242,8 +241,8 @@ func (f *Files) read(path string, as role) (fact, error) {
 		return fact{}, fmt.Errorf("%s: %w", path, err)
 	}
 	known = fact{stamp: now, sum: sha256.Sum256(text)}
-	if len(text) > mostAsked && as != script && as != plain { // what it declares is looked for at each change
-		as, known.err = plain, fmt.Errorf("%s has over %d bytes", path, mostAsked)
+	if len(text) > declared.MostBytes && as != script && as != plain { // what it declares is looked for at each change
+		as, known.err = plain, fmt.Errorf("%s has over %d bytes", path, declared.MostBytes)
 	}
 	switch as {
 	case script:
@@ -252,16 +251,17 @@ func (f *Files) read(path string, as role) (fact, error) {
 			known.err = fmt.Errorf("%s: %w", path, known.err)
 		}
 	case project:
-		known.declares = declares(projectTable(text))
+		known.declares = declared.HasDependencies(declared.ProjectTable(text))
 		if known.err = garbled(text); known.err != nil {
 			known.err = fmt.Errorf("%s: %w", path, known.err)
 		}
 	case requirements:
 		known.includes, known.empty = includesOf(text), !somethingIn(text)
 	case nodeProject:
-		var all object
+		var all map[string]json.RawMessage
+		var list map[string]string
 		_ = json.Unmarshal(text, &all) // the installer says what is wrong with it
-		list, _ := all.texts("dependencies")
+		_ = json.Unmarshal(all["dependencies"], &list)
 		known.declares = len(list) > 0
 	case plain:
 	}
@@ -301,13 +301,13 @@ func blockOf(text []byte) ([]byte, error) {
 	if inside {
 		return nil, errors.New(`its block of inline script metadata (PEP 723) does not end with "# ///"`)
 	}
-	if len(found) > mostAsked {
-		return nil, fmt.Errorf("its block of inline script metadata (PEP 723) has over %d bytes", mostAsked)
+	if len(found) > declared.MostBytes {
+		return nil, fmt.Errorf("its block of inline script metadata (PEP 723) has over %d bytes", declared.MostBytes)
 	}
 	if err := garbled(found); err != nil {
 		return nil, fmt.Errorf("in its block of inline script metadata (PEP 723): %w", err)
 	}
-	if top, _, _ := bytes.Cut(append([]byte("\n"), found...), []byte("\n[")); !declares(top) {
+	if top, _, _ := bytes.Cut(append([]byte("\n"), found...), []byte("\n[")); !declared.HasDependencies(top) {
 		return nil, nil
 	}
 	return found, nil
@@ -331,37 +331,6 @@ func garbled(text []byte) error {
 	return nil
 }
 
-var (
-	projectHeader   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*\[[ \t]*project[ \t]*\][ \t]*(#.*)?\r?$`) })
-	nextHeader      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*\[`) })
-	dependenciesKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=`) })
-	noDependencies  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=[ \t]*\[\s*\]`) })
-	requiresPython  = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?m)^[ \t]*requires-python[ \t]*=[ \t]*["']([^"']*)["']`)
-	})
-	includedByOption = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(?:-r|-c|--requirement|--constraint)(?:[ \t]+|=)?(\S.*)$`)
-	})
-)
-
-// projectTable returns the table project of a pyproject.toml, without those below it.
-func projectTable(text []byte) []byte {
-	at := projectHeader().FindIndex(text)
-	if at == nil {
-		return nil
-	}
-	table := text[at[1]:]
-	if end := nextHeader().FindIndex(table); end != nil {
-		table = table[:end[0]]
-	}
-	return table
-}
-
-// declares reports whether a table has dependencies. The installer reads them.
-func declares(table []byte) bool {
-	return dependenciesKey().Match(table) && !noDependencies().Match(table)
-}
-
 // somethingIn reports whether a requirements.txt has a line that is not a comment.
 func somethingIn(text []byte) bool {
 	for line := range bytes.Lines(text) {
@@ -371,6 +340,10 @@ func somethingIn(text []byte) bool {
 	}
 	return false
 }
+
+var includedByOption = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:-r|-c|--requirement|--constraint)(?:[ \t]+|=)?(\S.*)$`)
+})
 
 // includesOf returns the files that a requirements.txt names by -r and -c.
 func includesOf(text []byte) (files []string) {

@@ -3,9 +3,11 @@ package deps
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/deps/declared"
 	"github.com/orla-project/orla/internal/deps/versions"
 )
 
@@ -219,5 +221,14 @@ func TestR6PackagesShareNoEnvironment(t *testing.T) {
 			t.Errorf("%q has the environment of another package: %v", of, err)
 		}
 		seen[need.Digest] = true
+	}
+}
+
+// SPEC S2: Orla itself does not parse more of what a package asks for than it has memory for.
+func TestS2WhatPackagesAskForIsBounded(t *testing.T) {
+	dir, long := t.TempDir(), strings.Repeat("#\n", declared.MostBytes/2+1)
+	put(t, filepath.Join(dir, "package.json"), `{"description": "`+long+`"}`)
+	if _, err := new(Files).Detect(Source{Script: filepath.Join(dir, "main.js"), Language: Node, Interpreter: "/bin/sh", Folders: []string{dir}}); err == nil || !strings.Contains(err.Error(), "package.json has over 4194304 bytes") {
+		t.Errorf("package.json: %.300v", err)
 	}
 }

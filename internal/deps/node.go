@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/orla-project/orla/internal/deps/declared"
 )
 
 // resolver is the file in an environment of Node that makes its packages visible to a script elsewhere.
@@ -61,7 +63,24 @@ func (i *installer) node(ctx context.Context) error {
 		return err
 	}
 	if name == "pnpm" {
-		i.withdrawn = append(i.withdrawn, deprecatedInPNPM(filepath.Join(i.part, filepath.Base(i.need.Lock)))...)
+		i.withdrawn = append(i.withdrawn, declared.DeprecatedInPNPM(filepath.Join(i.part, filepath.Base(i.need.Lock)))...)
+	}
+	return nil
+}
+
+// carefulProject writes the package.json and the lock of a package from elsewhere, with nothing but what is known to name
+// packages of the operator's registry.
+func (i *installer) carefulProject() error {
+	i.store.parse.Lock()
+	defer i.store.parse.Unlock()
+	files, err := i.need.declared().Node()
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		if _, err := i.write(name, text); err != nil {
+			return err
+		}
 	}
 	return nil
 }

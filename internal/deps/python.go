@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/orla-project/orla/internal/deps/declared"
 	"github.com/orla-project/orla/internal/deps/versions"
 )
 
@@ -57,13 +58,7 @@ func (i *installer) uvRequirements(ctx context.Context, uv string) (string, erro
 		}
 		return i.write("requirements.txt", list)
 	case i.need.block != nil: // without the blocks that are not uv's
-		var text strings.Builder
-		text.WriteString("# /// script\n")
-		for line := range strings.Lines(string(i.need.block)) {
-			text.WriteString("# " + line)
-		}
-		text.WriteString("# ///\n")
-		return i.write("script.py", []byte(text.String()))
+		return i.write("script.py", []byte(declared.Script(string(i.need.block))))
 	}
 	return i.need.File, nil
 }
@@ -135,13 +130,9 @@ func (i *installer) basePython(ctx context.Context, uv string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		table = projectTable(text)
+		table = declared.ProjectTable(text)
 	}
-	wanted := ""
-	if m := requiresPython().FindSubmatch(table); m != nil {
-		wanted = string(m[1])
-	}
-	return i.pythonFor(ctx, uv, wanted)
+	return i.pythonFor(ctx, uv, declared.RequiresPython(table))
 }
 
 // pythonFor returns the tool's interpreter, or the versions to look for if that is not one of those that are wanted.

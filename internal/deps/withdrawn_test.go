@@ -3,7 +3,6 @@ package deps
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -156,30 +155,5 @@ func TestR2DeprecatedVersions(t *testing.T) {
 		if !strings.Contains(log.String(), `package=acme version=1.0.0 reason="it eats data"`) {
 			t.Errorf("from elsewhere %t: the log has %q", isForeign, log)
 		}
-	}
-}
-
-// SPEC R4: pnpm says nothing of deprecated versions when it installs, so the lock is read, also one that was made careful.
-func TestR4DeprecatedVersionsInLocksOfPNPM(t *testing.T) {
-	const lock = "lockfileVersion: '9.0'\nimporters:\n  .:\n    dependencies:\n      '@a/acme': {specifier: 2.0.0, version: 2.0.0}\npackages:\n" +
-		"  '@a/acme@2.0.0':\n    resolution: {integrity: sha512-AAAA}\n    deprecated: it eats data\n  below@1.0.0:\n    resolution: {integrity: sha512-AAAA}\nsnapshots:\n  '@a/acme@2.0.0': {}\n  below@1.0.0: {}\n"
-	file := filepath.Join(t.TempDir(), "pnpm-lock.yaml")
-	careful, err := lockOfPNPM([]byte(lock), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := json.Marshal(careful)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{lock, string(made)} {
-		put(t, file, text)
-		if got := fmt.Sprint(deprecatedInPNPM(file)); got != "[@a/acme 2.0.0 was withdrawn by its publisher: it eats data]" {
-			t.Errorf("%s: %s", text, got)
-		}
-	}
-	put(t, file, "{")
-	if got := deprecatedInPNPM(file); got != nil {
-		t.Errorf("of a broken lock: %v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/orla-project/orla/internal/deps/declared"
 	"github.com/orla-project/orla/internal/deps/printed"
 )
 
@@ -53,13 +54,13 @@ func (l Locker) Write(ctx context.Context, argv []string, name, text, lock strin
 	if err := i.give(0); err != nil { // nothing of it runs any more
 		return nil, nil, err
 	}
-	if made, err = readBelow(part, i.need.Lock); err != nil {
+	if made, err = declared.ReadBelow(part, i.need.Lock); err != nil {
 		return nil, nil, err
 	}
 	if lock == "package-lock.json" {
-		_, err = i.need.carefulFiles()
+		_, err = i.need.declared().Node()
 	} else {
-		_, err = readExported(lock, string(made))
+		_, err = declared.Exported(lock, string(made))
 	}
 	return made, i.withdrawn, err
 }

@@ -1,4 +1,4 @@
-package deps
+package declared
 
 import (
 	"errors"
@@ -37,12 +37,6 @@ var (
 
 const versionClause = `(?:===|==|~=|!=|<=|>=|<|>)[ \t]*[A-Za-z0-9][A-Za-z0-9.*+!_-]*`
 
-// asked is what the files of a package from elsewhere ask for: all of it is known to be packages of an index. The
-// installer gets this, and never the files: it may read them in another way.
-type asked struct {
-	required, constraints []string
-}
-
 // plainText returns an error if a text has characters by which two readers may see other lines in it.
 func plainText(text []byte) error {
 	if !utf8.Valid(text) {
@@ -73,19 +67,23 @@ func oneRequirement(line string) (text string, hashed, ok bool) {
 
 // readRequirements reads a requirements.txt and what it includes, all of which must be below root. indexes are those that
 // the operator uses.
-func readRequirements(root, file string, indexes []string) (asked, error) {
+func readRequirements(root, file string, indexes []string) (Packages, error) {
 	r := requirementsReader{root: root, indexes: indexes, seen: map[string]bool{}}
 	err := r.file(file, false)
-	return r.asked, err
+	return r.Packages, err
 }
 
 const (
-	mostAsked   = 4 << 20  // bytes of a file that says what a package needs, and of all that a requirements.txt includes
-	longestLine = 64 << 10 // of them, with what it goes on with
+	// MostBytes bounds a file that says what a package needs, and all that a requirements.txt includes.
+	MostBytes = 4 << 20
+	// MostIncluded bounds the files that a requirements.txt includes.
+	MostIncluded = 100
+
+	longestLine = 64 << 10 // of a requirements.txt, with what it goes on with
 )
 
 type requirementsReader struct {
-	asked
+	Packages
 	root    string
 	indexes []string
 	seen    map[string]bool
@@ -99,18 +97,18 @@ func (r *requirementsReader) file(file string, constraints bool) error {
 	}
 	if key := fmt.Sprint(constraints, rel); r.seen[key] {
 		return nil
-	} else if r.seen[key] = true; len(r.seen) > mostIncluded {
-		return fmt.Errorf("%s includes more than %d files", file, mostIncluded)
+	} else if r.seen[key] = true; len(r.seen) > MostIncluded {
+		return fmt.Errorf("%s includes more than %d files", file, MostIncluded)
 	}
-	text, err := readBelow(r.root, file)
+	text, err := ReadBelow(r.root, file)
 	if err != nil {
 		return err
 	}
 	return r.lines(file, string(text), constraints)
 }
 
-// readBelow reads a file of a package, which no link may lead out of.
-func readBelow(root, file string) ([]byte, error) {
+// ReadBelow reads a file of a package, which no link may lead out of.
+func ReadBelow(root, file string) ([]byte, error) {
 	rel, err := filepath.Rel(root, file)
 	if err != nil {
 		return nil, err
@@ -126,9 +124,9 @@ func readBelow(root, file string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not in the package: %w", file, err)
 	}
-	text, err := regularfile.Read(real, mostAsked+1)
-	if err == nil && len(text) > mostAsked {
-		err = fmt.Errorf("it has over %d bytes; %s", mostAsked, howAllowed)
+	text, err := regularfile.Read(real, MostBytes+1)
+	if err == nil && len(text) > MostBytes {
+		err = fmt.Errorf("it has over %d bytes; %s", MostBytes, howAllowed)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -141,8 +139,8 @@ func readBelow(root, file string) ([]byte, error) {
 
 // lines reads the lines of a file.
 func (r *requirementsReader) lines(file, text string, constraints bool) error {
-	if r.read += len(text); r.read > mostAsked {
-		return fmt.Errorf("%s: the files that say what is needed have over %d bytes", file, mostAsked)
+	if r.read += len(text); r.read > MostBytes {
+		return fmt.Errorf("%s: the files that say what is needed have over %d bytes", file, MostBytes)
 	}
 	var open []string // the parts of a line that goes on
 	size, begun, n := 0, 0, 0
@@ -188,9 +186,9 @@ func (r *requirementsReader) line(file, line string, constraints bool) error {
 		return refusedLine(line)
 	}
 	if constraints {
-		r.constraints = append(r.constraints, text)
+		r.Constraints = append(r.Constraints, text)
 	} else {
-		r.required = append(r.required, text)
+		r.Required = append(r.Required, text)
 	}
 	return nil
 }
@@ -199,9 +197,9 @@ func refusedLine(line string) error {
 	return fmt.Errorf("%.200q is not the name of a package with its versions, which is all that an installed package may ask for (no paths, URLs or options); %s", line, howAllowed)
 }
 
-// readExported reads the list that uv makes of a lock: one version of each package, with hashes.
-func readExported(lock, text string) (asked, error) {
-	var a asked
+// Exported reads the list that uv makes of a lock: one version of each package, with hashes.
+func Exported(lock, text string) (Packages, error) {
+	var a Packages
 	r := requirementsReader{root: "/"}
 	if err := plainText([]byte(text)); err != nil {
 		return a, fmt.Errorf("%s %w", lock, err)
@@ -209,13 +207,13 @@ func readExported(lock, text string) (asked, error) {
 	if err := r.lines(lock, text, false); err != nil {
 		return a, err
 	}
-	for _, line := range r.required {
+	for _, line := range r.Required {
 		if _, hashed, _ := oneRequirement(line); !hashed || !strings.Contains(line, "==") {
 			return a, fmt.Errorf("%s has %.200q without a version and a hash: an installed package may need packages of indexes alone; %s", lock, line, howAllowed)
 		}
 	}
-	if len(r.constraints) > 0 || len(r.seen) > 0 {
+	if len(r.Constraints) > 0 || len(r.seen) > 0 {
 		return a, fmt.Errorf("%s includes files", lock)
 	}
-	return r.asked, nil
+	return r.Packages, nil
 }

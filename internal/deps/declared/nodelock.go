@@ -1,4 +1,4 @@
-package deps
+package declared
 
 import (
 	"bytes"
@@ -42,6 +42,9 @@ var (
 	})
 	webAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^https?://`) })
 )
+
+// mostLock bounds a lock that pnpm has read.
+const mostLock = 32 << 20
 
 const pnpmPeers = `(?:\([A-Za-z0-9@/._~+()-]*\))?`
 
@@ -121,59 +124,45 @@ func (o object) rangesOnly(keys ...string) error {
 	return nil
 }
 
-// carefulProject writes the package.json and the lock of a package from elsewhere, with nothing but what is known to name
+// Node returns what counts of the package.json and the lock, by the names of the files: nothing but what is known to name
 // packages of the operator's registry.
-func (i *installer) carefulProject() error {
-	i.store.parse.Lock()
-	defer i.store.parse.Unlock()
-	files, err := i.need.carefulFiles()
-	if err != nil {
-		return err
-	}
-	for name, value := range files {
-		text, err := json.MarshalIndent(value, "", "  ")
-		if err != nil {
-			return err
-		}
-		if _, err := i.write(name, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// carefulFiles returns what counts of the package.json and the lock, by the names of the files.
-func (n Need) carefulFiles() (map[string]object, error) {
-	text, err := readBelow(n.root(), n.File)
+func (f Files) Node() (map[string][]byte, error) {
+	text, err := ReadBelow(f.Root, f.File)
 	if err != nil {
 		return nil, err
 	}
 	var all object
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("%s: %w", n.File, err)
+		return nil, fmt.Errorf("%s: %w", f.File, err)
 	}
 	for _, key := range []string{"workspaces", "overrides", "resolutions", "pnpm"} {
 		if _, has := all[key]; has {
-			return nil, fmt.Errorf("%s has %s, which an installed package may not have; %s", n.File, key, howAllowed)
+			return nil, fmt.Errorf("%s has %s, which an installed package may not have; %s", f.File, key, howAllowed)
 		}
 	}
 	project := all.only(append([]string{"name", "version", "private", "type", "peerDependenciesMeta"}, dependencyKeys...)...)
 	if err := project.rangesOnly(dependencyKeys...); err != nil {
-		return nil, fmt.Errorf("%s: %w", n.File, err)
+		return nil, fmt.Errorf("%s: %w", f.File, err)
 	}
-	lock, err := readBelow(n.root(), n.Lock)
+	lock, err := ReadBelow(f.Root, f.Lock)
 	if err != nil {
 		return nil, err
 	}
-	name, read := filepath.Base(n.Lock), lockOfNPM
+	name, read := filepath.Base(f.Lock), lockOfNPM
 	if name == "pnpm-lock.yaml" {
 		read = lockOfPNPM
 	}
 	made, err := read(lock, project)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", n.Lock, err)
+		return nil, fmt.Errorf("%s: %w", f.Lock, err)
 	}
-	return map[string]object{"package.json": project, name: made}, nil
+	files := map[string][]byte{}
+	for name, value := range map[string]object{"package.json": project, name: made} {
+		if files[name], err = json.MarshalIndent(value, "", "  "); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
 }
 
 // lockOfNPM returns what counts of a package-lock.json. Where a package is fetched from is left out: npm asks the
@@ -240,7 +229,7 @@ func packageOfNPM(place string, all object) (object, error) {
 
 // lockOfPNPM returns what counts of a pnpm-lock.yaml.
 func lockOfPNPM(text []byte, _ object) (object, error) {
-	raw, err := yamldoc.Whole("pnpm-lock.yaml", text, yamldoc.Options{MaxSize: mostBytes})
+	raw, err := yamldoc.Whole("pnpm-lock.yaml", text, yamldoc.Options{MaxSize: mostLock})
 	if err != nil {
 		return nil, err
 	}
@@ -366,14 +355,14 @@ func snapshotOfPNPM(name string, all object) (object, error) {
 	return one, nil
 }
 
-// deprecatedInPNPM returns the versions in a pnpm-lock.yaml that are deprecated. pnpm does not print them when it installs them.
-func deprecatedInPNPM(file string) (list []printed.Withdrawal) {
+// DeprecatedInPNPM returns the versions in a pnpm-lock.yaml that are deprecated. pnpm does not print them when it installs them.
+func DeprecatedInPNPM(file string) (list []printed.Withdrawal) {
 	const most = 20
-	text, err := regularfile.Read(file, mostBytes)
+	text, err := regularfile.Read(file, mostLock)
 	if err != nil {
 		return nil // pnpm has read it
 	}
-	raw, err := yamldoc.Whole("pnpm-lock.yaml", text, yamldoc.Options{MaxSize: mostBytes})
+	raw, err := yamldoc.Whole("pnpm-lock.yaml", text, yamldoc.Options{MaxSize: mostLock})
 	var lock object
 	if err != nil || json.Unmarshal(raw, &lock) != nil {
 		return nil // the same

@@ -1,4 +1,4 @@
-package deps
+package declared
 
 import (
 	"errors"
@@ -10,15 +10,16 @@ import (
 	"github.com/orla-project/orla/internal/deps/versions"
 )
 
-// declared is what counts of a table project of a pyproject.toml, or of a PEP 723 block, of a package from elsewhere.
-type declared struct {
-	name, python string
-	required     []string
-}
-
 var (
 	nameKey = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?m)^[ \t]*name[ \t]*=[ \t]*["'](` + packageName + `)["'][ \t]*(?:#.*)?\r?$`)
+	})
+	projectHeader   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*\[[ \t]*project[ \t]*\][ \t]*(#.*)?\r?$`) })
+	nextHeader      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*\[`) })
+	dependenciesKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=`) })
+	noDependencies  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=[ \t]*\[\s*\]`) })
+	requiresPython  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^[ \t]*requires-python[ \t]*=[ \t]*["']([^"']*)["']`)
 	})
 	anyPython  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*["']?requires-python["']?[ \t]*=`) })
 	ownSources = sync.OnceValue(func() *regexp.Regexp {
@@ -27,15 +28,41 @@ var (
 	severalStrings = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"""|'''`) })
 )
 
+// ProjectTable returns the table project of a pyproject.toml, without those below it.
+func ProjectTable(text []byte) []byte {
+	at := projectHeader().FindIndex(text)
+	if at == nil {
+		return nil
+	}
+	table := text[at[1]:]
+	if end := nextHeader().FindIndex(table); end != nil {
+		table = table[:end[0]]
+	}
+	return table
+}
+
+// HasDependencies reports whether a table has some. The installer reads them.
+func HasDependencies(table []byte) bool {
+	return dependenciesKey().Match(table) && !noDependencies().Match(table)
+}
+
+// RequiresPython returns the versions that a table requires, as it has them; "" for none.
+func RequiresPython(table []byte) string {
+	if m := requiresPython().FindSubmatch(table); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
 // readTable reads a table. It refuses what it does not understand: nothing else of the file is used.
-func readTable(table []byte) (declared, error) {
-	var d declared
+func readTable(table []byte) (Packages, error) {
+	var d Packages
 	text := string(table)
 	if severalStrings().MatchString(text) && dependenciesKey().MatchString(text) {
 		text = withoutLongTexts(text)
 	}
 	if m := nameKey().FindStringSubmatch(text); m != nil {
-		d.name = m[1]
+		d.Name = m[1]
 	}
 	if anyPython().MatchString(text) {
 		m := requiresPython().FindAllStringSubmatch(text, -1)
@@ -43,7 +70,7 @@ func readTable(table []byte) (declared, error) {
 			return d, errors.New("requires-python is not one text in quotes")
 		}
 		var err error
-		if d.python, err = versions.OfPython(m[0][1]); err != nil {
+		if d.Version, err = versions.OfPython(m[0][1]); err != nil {
 			return d, fmt.Errorf("%w; %s", err, howAllowed)
 		}
 	}
@@ -63,7 +90,7 @@ func readTable(table []byte) (declared, error) {
 		if !ok || hashed {
 			return d, refusedLine(one)
 		}
-		d.required = append(d.required, line)
+		d.Required = append(d.Required, line)
 	}
 	return d, nil
 }
@@ -108,33 +135,4 @@ func stringsIn(text string) (list []string, err error) {
 			return nil, bad
 		}
 	}
-}
-
-// project writes a pyproject.toml that has what was read, and nothing else.
-func (d declared) project() string {
-	return fmt.Sprintf("[project]\nname = %q\nversion = \"0\"\n%s", d.name, d.keys())
-}
-
-// script writes a script with a block of inline metadata.
-func (d declared) script() string {
-	var text strings.Builder
-	text.WriteString("# /// script\n")
-	for line := range strings.Lines(d.keys()) {
-		text.WriteString("# " + line)
-	}
-	text.WriteString("# ///\n")
-	return text.String()
-}
-
-func (d declared) keys() string {
-	var text strings.Builder
-	if d.python != "" {
-		fmt.Fprintf(&text, "requires-python = %q\n", d.python)
-	}
-	text.WriteString("dependencies = [\n")
-	for _, one := range d.required {
-		fmt.Fprintf(&text, "  %q,\n", one)
-	}
-	text.WriteString("]\n")
-	return text.String()
 }
