@@ -20,7 +20,7 @@ const scratchSuffix = ".home"
 
 // confined makes the home of a confined installer, and gives it its folders.
 func (i *installer) confined() error {
-	i.scratch = i.scratchAt
+	i.scratch = strings.TrimSuffix(i.part, partSuffix) + scratchSuffix
 	if err := os.Mkdir(i.scratch, 0o700); err != nil {
 		return err
 	}

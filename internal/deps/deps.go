@@ -10,8 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -110,16 +108,6 @@ func exists(path string) bool {
 // format is a part of each digest. It changes when environments are built in another way.
 const format = "orla environment 1"
 
-// digest collects what an environment depends on.
-type digest struct{ sum io.Writer }
-
-// add adds parts so that no two lists of parts have the same digest.
-func (d digest) add(parts ...string) {
-	for _, part := range parts {
-		_, _ = fmt.Fprintf(d.sum, "%d:%s\n", len(part), part) // a hash takes everything
-	}
-}
-
 // digestOf returns the digest of a need whose files have the given sums, by their names.
 func digestOf(s Source, files []summed) (string, error) {
 	program, err := filepath.EvalSymlinks(s.Interpreter)
@@ -131,18 +119,22 @@ func digestOf(s Source, files []summed) (string, error) {
 		return "", fmt.Errorf("the interpreter of %s: %w", s.Script, err)
 	}
 	sum := sha256.New()
-	d := digest{sum}
-	d.add(format, runtime.GOOS, runtime.GOARCH, string(s.Language))
-	d.add(program, fmt.Sprint(info.Size()), info.ModTime().UTC().String())
-	d.add(s.Command...)
+	add := func(parts ...string) { // so that no two lists of parts have the same digest
+		for _, part := range parts {
+			_, _ = fmt.Fprintf(sum, "%d:%s\n", len(part), part) // a hash takes everything
+		}
+	}
+	add(format, runtime.GOOS, runtime.GOARCH, string(s.Language))
+	add(program, fmt.Sprint(info.Size()), info.ModTime().UTC().String())
+	add(s.Command...)
 	if s.NoScripts {
-		d.add("no scripts, careful")
+		add("no scripts, careful")
 	}
 	if s.Package != "" {
-		d.add("package", s.Package)
+		add("package", s.Package)
 	}
 	for _, f := range files {
-		d.add(f.name, string(f.sum[:]))
+		add(f.name, string(f.sum[:]))
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
@@ -156,5 +148,5 @@ type summed struct {
 // isFolder reports whether a path is that of a folder.
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode()&fs.ModeDir != 0
+	return err == nil && info.IsDir()
 }

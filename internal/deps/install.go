@@ -27,11 +27,11 @@ type installer struct {
 	store    *Store
 	need     Need
 	part, at string // where it is built, and where it will be
-	// scratchAt is where a confined installer has its home, and scratch is that; "" if it is not confined.
-	scratchAt, scratch string
-	say                func(line string)
-	withdrawn          []printed.Withdrawal // versions that were installed or locked all the same
-	log                *slog.Logger
+	scratch  string // the home of a confined installer; "" if it is not confined
+	say      func(line string)
+	log      *slog.Logger
+
+	withdrawn []printed.Withdrawal // versions that were installed or locked all the same
 }
 
 // install builds the environment.
@@ -247,6 +247,3 @@ func findIn(environ []string, program string) string {
 	}
 	return ""
 }
-
-// errNone says that no installer is there.
-func errNone(what, fix string) error { return errors.New(what + "; " + fix) }

@@ -27,19 +27,14 @@ func (i *installer) writeResolver() error {
 
 // node installs the packages of a Node tool from its lock.
 func (i *installer) node(ctx context.Context) error {
-	name := "npm"
-	for _, lock := range locks {
-		if filepath.Base(i.need.Lock) == lock.file {
-			name = lock.program
-		}
-	}
+	name := i.need.nodeInstaller()
 	program := i.find(name)
 	if program == "" {
 		fix := "install it with Node"
 		if name == "pnpm" {
 			fix = "npm install -g pnpm"
 		}
-		return errNone(fmt.Sprintf("%s needs %s, and there is no %s in PATH", i.need.Lock, name, name), fix)
+		return fmt.Errorf("%s needs %s, and there is no %s in PATH; %s", i.need.Lock, name, name, fix)
 	}
 	copied := i.copyProject
 	if i.need.source.NoScripts {

@@ -16,10 +16,10 @@ import (
 func (i *installer) python(ctx context.Context) error {
 	uv := i.find("uv")
 	if uv == "" && i.need.Lock != "" {
-		return errNone(fmt.Sprintf("%s can only be read by uv, and there is no uv in PATH", i.need.Lock), "install it (https://docs.astral.sh/uv), or remove the lock")
+		return fmt.Errorf("%s can only be read by uv, and there is no uv in PATH; install it (https://docs.astral.sh/uv), or remove the lock", i.need.Lock)
 	}
 	if uv == "" && i.need.source.NoScripts {
-		return errNone("pip may run code of the packages that it installs, which an installed tool is not granted, and there is no uv in PATH", "install it (https://docs.astral.sh/uv), or set scripts: true for the tool below packages in orla.yaml")
+		return errors.New("pip may run code of the packages that it installs, which an installed tool is not granted, and there is no uv in PATH; install it (https://docs.astral.sh/uv), or set scripts: true for the tool below packages in orla.yaml")
 	}
 	if i.need.source.NoScripts {
 		return i.carefulPython(ctx, uv)
@@ -152,5 +152,5 @@ func (i *installer) pythonFor(ctx context.Context, uv, wanted string) (string, e
 	case uv != "":
 		return wanted, nil
 	}
-	return "", errNone(fmt.Sprintf("it requires Python %s, and %s is %s", wanted, base, version), "install such a Python or uv, which finds one")
+	return "", fmt.Errorf("it requires Python %s, and %s is %s; install such a Python or uv, which finds one", wanted, base, version)
 }

@@ -310,13 +310,12 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 	}
 	clean()
 	defer clean() // also what could not be removed before
-	name := at + "." + rand.Text()[:8]
-	part := name + partSuffix
+	part := at + "." + rand.Text()[:8] + partSuffix
 	log.Info("installing dependencies")
 	if err := os.Mkdir(part, 0o700); err != nil {
 		return err
 	}
-	i := installer{store: s, need: need, part: part, at: at, scratchAt: name + scratchSuffix, say: say, log: log}
+	i := installer{store: s, need: need, part: part, at: at, say: say, log: log}
 	if err := i.install(ctx); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (l Locker) Write(ctx context.Context, argv []string, name, text, lock strin
 		return nil, nil, err
 	}
 	part := filepath.Join(at, "part")
-	i := &installer{store: &Store{opts: l.Options}, part: part, at: part, scratchAt: part + scratchSuffix, say: func(string) {}, log: l.Log}
+	i := &installer{store: &Store{opts: l.Options}, part: part, at: part, say: func(string) {}, log: l.Log}
 	i.need = Need{File: filepath.Join(part, name), Lock: filepath.Join(part, lock), source: Source{NoScripts: true, Interpreter: l.Python}}
 	program := i.find(argv[0])
 	if program == "" {
