@@ -192,16 +192,17 @@ var imports = map[string][]string{
 	"mcpbridge/transport/passed":    {"mcpbridge/sessionlog"},                                                                                                    // whose a request is that another replica passes on
 
 	// What operators see and do.
-	"internal/app/control":       {"internal/app/control/looks", "internal/file/regularfile", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/launch/carry", "internal/call/fault", "internal/call/pace", "internal/call/recovered"},
-	"internal/app/control/looks": {},                                                                                                                                                      // what is new of many things, for streams that tell of it
-	"internal/console":           {"internal/call/pace", "internal/call/turns", "internal/observe/brief"},                                                                                 // the web page: its files, and who gets in; whose share a request takes
-	"internal/observe/telemetry": {"internal/call/recovered", "mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
+	"internal/app/control/unixsocket": {"internal/call/pace", "internal/file/regularfile", "internal/launch/carry"}, // where the socket is, and who has it
+	"internal/app/control":            {"internal/app/control/looks", "internal/app/control/unixsocket", "internal/observe/linefilter", "internal/call/turns", "internal/mcp/peer", "internal/mcp/rawjson", "internal/call/fault", "internal/call/recovered"},
+	"internal/app/control/looks":      {},                                                                                                                                                      // what is new of many things, for streams that tell of it
+	"internal/console":                {"internal/call/pace", "internal/call/turns", "internal/observe/brief"},                                                                                 // the web page: its files, and who gets in; whose share a request takes
+	"internal/observe/telemetry":      {"internal/call/recovered", "mcpbridge", "mcpbridge/client", "internal/call/fault", "internal/mcp/peer", "internal/call/trace", "internal/app/version"}, // the codes bound a label's values
 
 	// The program: how it ends, what it says, what it is told. cmd/orla only starts it.
 	"internal/app/exit":        {"internal/app/terminal"},
 	"internal/observe/logging": {"internal/call/turns", "internal/app/terminal", "internal/call/fault", "internal/observe/history", "internal/app/systemd"},
-	"internal/observe/audit":   {"internal/call/turns", "internal/mcp/peer", "internal/call/recovered", "internal/file/regularfile", "internal/call/approvals/passkey", "internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                          // the audit log: who called what, and what was decided
-	"internal/app/config":      {"internal/file/regularfile", "internal/packages/lockfile", "internal/packages/permission", "internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
+	"internal/observe/audit":   {"internal/call/turns", "internal/mcp/peer", "internal/call/recovered", "internal/file/regularfile", "internal/call/approvals/passkey", "internal/app/systemd", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief"},                                                                                                                                                                                                                                     // the audit log: who called what, and what was decided
+	"internal/app/config":      {"internal/file/regularfile", "internal/packages/lockfile", "internal/packages/permission", "internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control/unixsocket", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
 	"internal/call/approvals":          {"internal/file/regularfile", "internal/call/pace", "internal/cluster/documents", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                                                                       // calls that somebody has to approve
@@ -230,7 +231,7 @@ var imports = map[string][]string{
 	},
 
 	// How the running process executes another binary.
-	"internal/app/upgrade": {"internal/call/pace", "internal/app/control", "internal/app/listen", "internal/app/version", "internal/app/wiring", "internal/launch", "internal/launch/carry", "internal/observe/brief"},
+	"internal/app/upgrade": {"internal/call/pace", "internal/app/control", "internal/app/control/unixsocket", "internal/app/listen", "internal/app/version", "internal/app/wiring", "internal/launch", "internal/launch/carry", "internal/observe/brief"},
 
 	// The arguments of calls that operators look at.
 	"internal/app/arguments": {"internal/app/config", "internal/app/control", "internal/app/decisions", "internal/call/fault", "internal/observe/audit", "internal/service/secret", "manifest", "mcpbridge", "supervisor"},
@@ -249,7 +250,7 @@ var imports = map[string][]string{
 
 	"internal/app/daemon": {
 		"manifest", "mcpbridge", "mcpbridge/transport/httpfront", "mcpbridge/transport/stdio", "supervisor", "supervisor/services",
-		"internal/app/access", "internal/app/arguments", "internal/app/config", "internal/app/control", "internal/app/decisions", "internal/app/discovery", "internal/app/exit", "internal/app/listen", "internal/app/recorded", "internal/app/sources", "internal/app/systemd", "internal/app/terminal", "internal/app/tracing", "internal/app/upgrade", "internal/app/version", "internal/app/wiring",
+		"internal/app/access", "internal/app/arguments", "internal/app/config", "internal/app/control", "internal/app/control/unixsocket", "internal/app/decisions", "internal/app/discovery", "internal/app/exit", "internal/app/listen", "internal/app/recorded", "internal/app/sources", "internal/app/systemd", "internal/app/terminal", "internal/app/tracing", "internal/app/upgrade", "internal/app/version", "internal/app/wiring",
 		"internal/call/approvals", "internal/call/approvals/announce", "internal/call/fault", "internal/call/pins", "internal/call/rules", "internal/call/turns",
 		"internal/cluster/resources", "internal/console", "internal/file/regularfile", "internal/kind/webhook", "internal/launch/carry", "internal/mcp/peer", "internal/service/secret",
 		"internal/observe/audit", "internal/observe/history", "internal/observe/logging", "internal/observe/telemetry",
@@ -261,7 +262,7 @@ var imports = map[string][]string{
 		"internal/deps/versions", "internal/mcp/peer", "internal/wasm", "internal/file/yamldoc", "manifest", "manifest/discover",
 	},
 	"internal/app/cli/usage":   {"internal/app/exit"},                                                                                                                                                                                                                   // the words of command lines, and how they are completed
-	"internal/app/cli/running": {"internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/call/fault", "internal/file/yamldoc", "manifest"},                                                                              // the Orla that a command asks
+	"internal/app/cli/running": {"internal/app/config", "internal/app/control", "internal/app/control/unixsocket", "internal/app/discovery", "internal/app/exit", "internal/call/fault", "internal/file/yamldoc", "manifest"},                                           // the Orla that a command asks
 	"internal/app/cli/approve": {"internal/app/cli/usage", "manifest", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/approvals", "internal/mcp/rawjson", "manifest/resource"}, // a person decides
 	"internal/app/cli/logins":  {"internal/app/cli/usage", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/discovery", "internal/app/exit", "internal/app/terminal", "internal/app/wiring", "internal/file/yamldoc", "internal/service/login", "manifest"},
 	"internal/app/cli/pinned":  {"internal/app/doctor", "internal/app/cli/usage", "internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/mcp/rawjson", "manifest"},
@@ -271,7 +272,7 @@ var imports = map[string][]string{
 		"internal/packages", "internal/packages/lockfile", "internal/packages/origin", "internal/packages/permission", "internal/packages/registry", "internal/packages/bundle", "manifest", "manifest/keys", "manifest/toolfile",
 	},
 	"internal/app/cli/auditlog":   {"internal/app/config", "internal/app/exit", "internal/app/terminal", "internal/observe/audit"},
-	"internal/app/cli/upgrading":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/exit", "internal/app/terminal", "internal/call/pace"},
+	"internal/app/cli/upgrading":  {"internal/app/cli/running", "internal/app/config", "internal/app/control", "internal/app/control/unixsocket", "internal/app/exit", "internal/app/terminal", "internal/call/pace"},
 	"internal/app/cli/statuspage": {"internal/app/control", "internal/app/terminal"},
 	"internal/app/cli/top":        {"internal/app/cli/running", "internal/app/config", "internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
@@ -283,7 +284,7 @@ var imports = map[string][]string{
 		"internal/deps", "internal/launch/environ", // which packages tools need
 		"internal/packages/permission", // validate reads those of packages
 		"internal/call/rules",
-		"internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/packaged", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/access", "internal/app/control", "internal/app/daemon", "internal/app/oneshot", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
+		"internal/app/cli/top", "internal/app/cli/author", "internal/app/cli/approve", "internal/app/cli/auditlog", "internal/app/cli/logins", "internal/app/cli/packaged", "internal/app/cli/pinned", "internal/app/exit", "internal/call/fault", "internal/app/terminal", "internal/app/config", "internal/app/access", "internal/app/control", "internal/app/control/unixsocket", "internal/app/daemon", "internal/app/oneshot", "internal/app/discovery", "internal/app/doctor", "internal/service/contract",
 		"internal/app/version", "internal/file/yamldoc", "manifest", "manifest/discover", "manifest/resource", "manifest/toolfile",
 		"internal/app/wiring", // what doctor tries, and the hidden commands
 		"capsule/files",       // which rules of a capsule are too many
@@ -336,7 +337,7 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact", "internal/packages/bundle"},             // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},                                         // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit", "internal/packages/origin"}, // versions; signed notes; digests of trees
-	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/file/wholefile", "internal/launch/carry", "internal/launch/slack", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
+	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/file/wholefile", "internal/launch/carry", "internal/launch/slack", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control/unixsocket", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/app/config", "internal/call/rules", "internal/packages/origin", "internal/service/oauth"}, // Unicode forms of names
 	"gopkg.in/yaml.v3":                         {"internal/file/yamldoc"},

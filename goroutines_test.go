@@ -63,7 +63,7 @@ var uncontained = map[string]struct {
 	"internal/console.Console.serveAPI":                {1, own},
 	"internal/app/control.NewClient":                   {1, own},
 	"internal/app/control.Server.Serve":                {2, own},
-	"internal/app/control.listen":                      {1, own},
+	"internal/app/control/unixsocket.listen":           {1, own},
 	"internal/app/control.presence.move":               {1, below},
 	"internal/call/rejudge.wait.judge":                 {1, own},
 	"internal/call/pace.Await":                         {1, waits},

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orla-project/orla/internal/app/config"
-	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/terminal"
@@ -180,9 +180,9 @@ func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 
 // examineSockets reports whether an Orla runs, and returns the processes of all that run.
 func examineSockets(ctx context.Context, cfg *config.Loaded, l *config.Loader) (found doctor.Finding, pids []int) {
-	all, _ := control.All(ctx, cfg.SocketDirs(l)) // those of other users cannot be asked, nor have to be
+	all, _ := unixsocket.All(ctx, cfg.SocketDirs(l)) // those of other users cannot be asked, nor have to be
 	found = doctor.Finding{Check: "running", Level: doctor.OK, Text: "no Orla serves " + config.Absolute(cfg.Folder())}
-	serves := func(one *control.Running) string {
+	serves := func(one *unixsocket.Running) string {
 		return fmt.Sprintf("Orla serves %s (pid %d)", one.ToolsDir, one.Pid)
 	}
 	for _, one := range all {
@@ -195,7 +195,7 @@ func examineSockets(ctx context.Context, cfg *config.Loaded, l *config.Loader) (
 	if socket == "" {
 		return found, pids
 	}
-	one, err := control.Find(ctx, socket)
+	one, err := unixsocket.Find(ctx, socket)
 	_, gone := os.Lstat(socket)
 	switch {
 	case err == nil:
@@ -203,8 +203,8 @@ func examineSockets(ctx context.Context, cfg *config.Loaded, l *config.Loader) (
 		if !slices.Contains(pids, one.Pid) {
 			pids = append(pids, one.Pid)
 		}
-	case errors.Is(err, control.ErrNotRunning) && errors.Is(gone, fs.ErrNotExist):
-	case errors.Is(err, control.ErrNotRunning):
+	case errors.Is(err, unixsocket.ErrNotRunning) && errors.Is(gone, fs.ErrNotExist):
+	case errors.Is(err, unixsocket.ErrNotRunning):
 		found.Level, found.Text = doctor.Warn, socket+" is left over from an Orla that was killed; the next one takes it over"
 		found.Fix = "rm " + socket
 	default:

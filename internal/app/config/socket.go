@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/file/regularfile"
 )
 
@@ -19,23 +19,23 @@ const NoSocket = "none"
 func (c *Loaded) Folder() string { return cmp.Or(c.Only, c.ToolsDir) }
 
 // ControlSocket returns where an Orla with this configuration has its control socket.
-func (c *Loaded) ControlSocket(l *Loader) control.Location {
+func (c *Loaded) ControlSocket(l *Loader) unixsocket.Location {
 	switch c.Socket {
 	case NoSocket:
-		return control.Location{}
+		return unixsocket.Location{}
 	case "":
 	default:
-		return control.Location{Socket: Absolute(c.Socket)}
+		return unixsocket.Location{Socket: Absolute(c.Socket)}
 	}
 	if given := l.runtimeDirectory(); given != "" {
-		return control.Location{Socket: control.In(given, c.Folder())}
+		return unixsocket.Location{Socket: unixsocket.In(given, c.Folder())}
 	}
 	for _, dir := range []string{l.userRuntimeDir(), StateDir(c, "run")} {
 		if dir != "" {
-			return control.Location{Socket: control.In(Absolute(dir), c.Folder()), Private: true}
+			return unixsocket.Location{Socket: unixsocket.In(Absolute(dir), c.Folder()), Private: true}
 		}
 	}
-	return control.Location{}
+	return unixsocket.Location{}
 }
 
 // runtimeDirectory returns the folder for sockets that systemd gives a service (RuntimeDirectory=); ""
@@ -103,7 +103,7 @@ func (c *Loaded) IsBelow(folder string) bool {
 // BelongsHere reports whether an Orla belongs to the current folder: it was started here, its
 // tools are in this folder or around it, or it is the service of the system, which belongs to
 // no folder.
-func BelongsHere(o *control.Running) bool {
+func BelongsHere(o *unixsocket.Running) bool {
 	here, tools := regularfile.Real("."), regularfile.Real(o.ToolsDir)
 	return o.Dir != "" && regularfile.Real(o.Dir) == here || filepath.Dir(tools) == here ||
 		here == tools || strings.HasPrefix(here, tools+string(filepath.Separator)) ||

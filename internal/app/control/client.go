@@ -8,22 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 )
 
-// ErrNotRunning says that nobody listens on a socket, or that there is none.
-var ErrNotRunning = errors.New("no Orla is running")
-
 // Client asks a running Orla. Its methods may be called from any goroutine.
-// Their errors are ErrNotRunning, *Error, or trouble of the connection.
+// Their errors are unixsocket.ErrNotRunning, *Error, or trouble of the connection.
 type Client struct {
 	http *http.Client
 }
@@ -31,32 +28,10 @@ type Client struct {
 // NewClient returns a client of a socket, which need not be there yet.
 func NewClient(socket string) *Client {
 	return &Client{http: &http.Client{Transport: &http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return unixsocket.Dial(ctx, socket) },
 		DisableCompression: true,
 		DisableKeepAlives:  true, // most ask once
 	}}}
-}
-
-// dialTimeout is how long a socket that is not listened to may keep a client.
-const dialTimeout = 2 * time.Second
-
-func dial(ctx context.Context, socket string) (net.Conn, error) {
-	name, done, err := addressable(socket)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = ErrNotRunning
-		}
-		return nil, err
-	}
-	defer done()
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", name)
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w on %s", ErrNotRunning, socket)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", socket, err)
-	}
-	return conn, nil
 }
 
 // Status asks for the state of Orla and of every tool.

@@ -3,8 +3,7 @@
 // types of both. A Backend answers the requests. docs/control-api.yaml describes the API, and a test
 // compares it with the code.
 //
-// The socket's name is derived from the tools folder, and a lock file next to it says which process has it
-// (hold.go). Only Orla's user and root can open the socket, since its clients may do everything.
+// Only Orla's user and root can open the socket (package unixsocket), since its clients may do everything.
 //
 // Its invariant: no client can make Orla wait.
 package control

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/leaks"
@@ -284,7 +285,7 @@ func start(t *testing.T, b control.Backend) *served {
 
 func (s *served) point(socket string) {
 	s.socket = socket
-	<-s.Point(control.Location{Socket: socket, Private: true}, control.Owner{Pid: os.Getpid(), URL: "http://here", ToolsDir: "/tools", Started: time.Now()})
+	<-s.Point(unixsocket.Location{Socket: socket, Private: true}, unixsocket.Owner{Pid: os.Getpid(), URL: "http://here", ToolsDir: "/tools", Started: time.Now()})
 }
 
 func (s *served) waitSocket() {

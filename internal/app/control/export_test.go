@@ -1,23 +1,8 @@
 package control
 
 import (
-	"context"
 	"encoding/json"
-	"os"
 )
-
-// TakeLock takes a lock as a server does. release removes it and lets go.
-func TakeLock(ctx context.Context, path string) (release func(), err error) {
-	lock, err := takeLock(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	(&ownSocket{lock: lock}).sign(Owner{Pid: os.Getpid()})
-	return func() {
-		_ = os.Remove(path)
-		_ = lock.Close()
-	}, nil
-}
 
 // Routes lists what can be asked, as docs/control-api.yaml writes it.
 func Routes() []string {

@@ -2,59 +2,24 @@ package control
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"syscall"
 
-	"github.com/orla-project/orla/internal/launch/carry"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 )
 
-// State is a socket that a Server gives to the program that follows (docs/decisions/0051).
-type State struct {
-	Socket   string `json:"socket"`
-	Lock     int    `json:"lock"`     // the descriptor of its lock file
-	Listener int    `json:"listener"` // the descriptor that listens
-}
-
-// taken is a socket that the program before has given.
-type taken struct {
-	socket   *ownSocket
-	listener net.Listener
-}
-
-// take takes a socket. It returns nil if there is none, or it cannot be used; another one is made then.
-func (s *State) take() (*taken, error) {
-	if s == nil {
-		return nil, nil
-	}
-	lock, err := carry.File(s.Lock, s.Socket)
-	if err != nil {
-		return nil, err
-	}
-	listener, err := carry.Listener(s.Listener)
-	if err != nil {
-		_ = lock.Close() // which releases it
-		return nil, err
-	}
-	if u, ok := listener.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false) // release does, while it has the lock
-	}
-	return &taken{&ownSocket{path: s.Socket, lock: lock, stop: listener.Close}, listener}, nil
-}
-
 // obtain takes the socket that is wanted: that of the program before, if it is the same.
-func (s *Server) obtain(ctx context.Context, want wanted) (*ownSocket, net.Listener, error) {
+func (s *Server) obtain(ctx context.Context, want wanted) (*unixsocket.Socket, error) {
 	before := s.before
 	s.before = nil
 	switch {
 	case before == nil:
-	case before.socket.path == want.location.Socket && before.socket.intact():
-		before.socket.sign(want.owner)
-		return before.socket, before.listener, nil
+	case before.Path == want.location.Socket && before.Intact():
+		before.Sign(want.owner)
+		return before, nil
 	default:
-		before.socket.release()
+		before.Release()
 	}
-	return occupy(ctx, want.location, want.owner)
+	return unixsocket.Occupy(ctx, want.location, want.owner)
 }
 
 // Leave has Serve give the socket away at its end.
@@ -65,7 +30,7 @@ func (s *Server) Leave() {
 }
 
 // Given returns what Serve has given away; nil for nothing.
-func (s *Server) Given() *State {
+func (s *Server) Given() *unixsocket.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.given
@@ -79,28 +44,12 @@ func (p *presence) give() {
 	if !s.leaving || p.socket == nil {
 		return
 	}
-	listener, ok := p.listener.(syscall.Conn)
-	if !ok {
-		return
-	}
-	fd, err := carry.Dup(listener)
-	if err == nil {
-		var lock int
-		if lock, err = carry.Dup(p.socket.lock); err == nil {
-			s.given = &State{Socket: p.socket.path, Lock: lock, Listener: fd}
-			p.socket.abandon()
-			p.socket = nil
-		}
-	}
+	given, err := p.socket.Give()
 	if err != nil {
 		s.opts.Log.Warn("the control socket is not kept", "err", err)
+		return
 	}
-}
-
-// abandon stops to use a socket that is the next program's.
-func (s *ownSocket) abandon() {
-	_ = s.stop()       // the duplicate listens
-	_ = s.lock.Close() // the duplicate has the lock
+	s.given, p.socket = given, nil
 }
 
 // Upgrade tells which binary is executed next.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control/looks"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
@@ -38,7 +39,7 @@ type Options struct {
 	// MaxRequest bounds the body of a request in bytes. Required.
 	MaxRequest int64
 	// Before is what the program before has given; nil for nothing.
-	Before *State
+	Before *unixsocket.State
 	// Log is required.
 	Log *slog.Logger
 }
@@ -55,23 +56,23 @@ type Server struct {
 
 	mu      sync.Mutex // guards the fields that follow
 	want    wanted
-	untried []chan struct{} // one for each Point that Serve has not seen to
-	at      string          // the socket that is served; "" for none
-	leaving bool            // see Leave
-	given   *State          // see Given
+	untried []chan struct{}   // one for each Point that Serve has not seen to
+	at      string            // the socket that is served; "" for none
+	leaving bool              // see Leave
+	given   *unixsocket.State // see Given
 
-	before *taken // owned by Serve
+	before *unixsocket.Socket // owned by Serve
 }
 
 // wanted is where to serve, and who does.
 type wanted struct {
-	location Location
-	owner    Owner
+	location unixsocket.Location
+	owner    unixsocket.Owner
 }
 
 // New returns a Server that has no socket yet.
 func New(opts Options) *Server {
-	before, err := opts.Before.take()
+	before, err := opts.Before.Take()
 	if err != nil {
 		opts.Log.Warn("the control socket is not kept", "err", err)
 	}
@@ -80,7 +81,7 @@ func New(opts Options) *Server {
 
 // Point sets the socket to serve on. If that fails, the server tries again from time to time. tried is
 // closed after the first attempt.
-func (s *Server) Point(location Location, owner Owner) (tried <-chan struct{}) {
+func (s *Server) Point(location unixsocket.Location, owner unixsocket.Owner) (tried <-chan struct{}) {
 	done := make(chan struct{})
 	s.mu.Lock()
 	s.want = wanted{location, owner}
@@ -154,14 +155,12 @@ func (s *Server) atSocket(path string) {
 
 // presence is where a Serve serves at the moment. Only its goroutine uses it.
 type presence struct {
-	server *Server
-	web    *http.Server
-	places chan struct{} // holds one for each connection
-	socket *ownSocket    // nil for none
-	// listener is that of the socket.
-	listener net.Listener
-	warned   string // what the log was last told of a socket that cannot be had
-	serving  sync.WaitGroup
+	server  *Server
+	web     *http.Server
+	places  chan struct{}      // holds one for each connection
+	socket  *unixsocket.Socket // nil for none
+	warned  string             // what the log was last told of a socket that cannot be had
+	serving sync.WaitGroup
 
 	requests requests
 }
@@ -171,37 +170,37 @@ type presence struct {
 func (p *presence) move(ctx context.Context, want wanted) {
 	path := want.location.Socket
 	switch {
-	case p.socket != nil && path == p.socket.path && p.socket.intact():
-		p.socket.sign(want.owner)
+	case p.socket != nil && path == p.socket.Path && p.socket.Intact():
+		p.socket.Sign(want.owner)
 		return
 	case path == "":
 		p.drop()
 		return
-	case p.socket != nil && path == p.socket.path:
+	case p.socket != nil && path == p.socket.Path:
 		p.drop() // somebody has removed its files
 	}
-	next, listener, err := p.server.obtain(ctx, want)
+	next, err := p.server.obtain(ctx, want)
 	if err != nil {
 		p.tell(path, err)
 		return
 	}
 	p.drop()
-	p.warned, p.socket, p.listener = "", next, listener
+	p.warned, p.socket = "", next
 	p.server.atSocket(path)
 	p.server.opts.Log.Debug("control socket", "socket", path)
-	admitted := &doorman{Listener: listener, places: p.places, log: p.server.opts.Log, closed: make(chan struct{})}
+	admitted := &doorman{Listener: next.Listener, places: p.places, log: p.server.opts.Log, closed: make(chan struct{})}
 	p.serving.Go(func() {
 		if err := p.web.Serve(admitted); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			p.server.opts.Log.Error("the control socket ended", "socket", path, "err", err)
 		}
 	})
-	next.stop = admitted.Close
+	next.Stop = admitted.Close
 }
 
 // lacks reports whether what is wanted could not be had.
 func (p *presence) lacks(want wanted) bool {
 	path := want.location.Socket
-	return path != "" && (p.socket == nil || p.socket.path != path)
+	return path != "" && (p.socket == nil || p.socket.Path != path)
 }
 
 // tell logs why a socket cannot be served, if that is new.
@@ -211,7 +210,7 @@ func (p *presence) tell(path string, err error) {
 		return
 	}
 	p.warned = text
-	if taken, ok := errors.AsType[*takenError](err); ok {
+	if taken, ok := errors.AsType[*unixsocket.TakenError](err); ok {
 		p.server.opts.Log.Warn("another Orla serves this folder and has its control socket; this one runs without a control socket until the other ends",
 			"pid", taken.Owner.Pid, "url", taken.Owner.URL, "socket", path)
 		return
@@ -225,7 +224,7 @@ func (p *presence) drop() {
 	if p.socket == nil {
 		return
 	}
-	p.socket.release()
+	p.socket.Release()
 	p.socket = nil
 	p.server.atSocket("")
 }
@@ -309,7 +308,7 @@ func (d *doorman) Accept() (net.Conn, error) {
 			<-d.places
 			return nil, err
 		}
-		uid, err := mayEnter(conn)
+		uid, err := unixsocket.Enter(conn)
 		if err != nil {
 			d.log.Warn("refused a process of another user at the control socket", "err", err)
 			_ = conn.Close()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 )
 
 // names lists a folder.
@@ -47,7 +48,7 @@ func TestJ2TheSocketIsForItsUserAlone(t *testing.T) {
 			t.Errorf("%s has mode %s; want %s", path, info.Mode(), want)
 		}
 	}
-	var owner control.Owner
+	var owner unixsocket.Owner
 	raw, err := os.ReadFile(filepath.Join(dir, "orla.lock"))
 	if err != nil || json.Unmarshal(raw, &owner) != nil || owner.Pid != os.Getpid() || owner.URL != "http://here" || owner.ToolsDir != "/tools" {
 		t.Errorf("the lock says %s, %v", raw, err)
@@ -94,16 +95,16 @@ func abandon(t *testing.T, socket string) {
 func TestJ2AStaleSocketIsReplaced(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "run", "orla.sock")
 	abandon(t, socket)
-	if _, err := control.Find(t.Context(), socket); !errors.Is(err, control.ErrNotRunning) {
+	if _, err := unixsocket.Find(t.Context(), socket); !errors.Is(err, unixsocket.ErrNotRunning) {
 		t.Errorf("a stale socket: %v", err)
 	}
-	if found, err := control.All(t.Context(), []string{filepath.Dir(socket)}); err != nil || len(found) > 0 {
+	if found, err := unixsocket.All(t.Context(), []string{filepath.Dir(socket)}); err != nil || len(found) > 0 {
 		t.Errorf("a folder with a stale socket: %v, %v", found, err)
 	}
 	s := start(t, newBackend())
 	s.point(socket)
 	s.waitSocket()
-	found, err := control.Find(t.Context(), socket)
+	found, err := unixsocket.Find(t.Context(), socket)
 	if err != nil || found.Pid != os.Getpid() || found.URL != "http://here" {
 		t.Errorf("found %+v, %v", found, err)
 	}
@@ -143,7 +144,7 @@ func TestJ2StartingAtOnceHasOneWinner(t *testing.T) {
 			s := start(t, newBackend())
 			defer s.stop()
 			for s.Socket() == "" {
-				s.Point(control.Location{Socket: socket, Private: true}, control.Owner{Pid: os.Getpid(), Started: time.Now()})
+				s.Point(unixsocket.Location{Socket: socket, Private: true}, unixsocket.Owner{Pid: os.Getpid(), Started: time.Now()})
 				pause := time.NewTimer(time.Millisecond)
 				select {
 				case <-pause.C:
@@ -167,30 +168,6 @@ func TestJ2StartingAtOnceHasOneWinner(t *testing.T) {
 	if left := names(t, filepath.Dir(socket)); left != "" {
 		t.Errorf("%s is left", left)
 	}
-}
-
-// A lock that is removed while somebody waits for it is nobody's.
-func TestJ2ALockHasOneHolder(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "orla.lock")
-	var holders atomic.Int32
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for had := 0; had < 200; {
-				release, err := control.TakeLock(t.Context(), path)
-				if err != nil {
-					continue // another has it
-				}
-				had++
-				if n := holders.Add(1); n != 1 {
-					t.Errorf("%d have the lock", n)
-				}
-				holders.Add(-1)
-				release()
-			}
-		})
-	}
-	all.Wait()
 }
 
 // The socket moves with the folder; who is being answered is answered.
@@ -220,7 +197,7 @@ func TestJ2TheSocketMoves(t *testing.T) {
 	if got := <-heard; !strings.Contains(got, "after the move") {
 		t.Errorf("the open stream: %s", got)
 	}
-	s.Point(control.Location{}, control.Owner{})
+	s.Point(unixsocket.Location{}, unixsocket.Owner{})
 	eventually(t, "there is no socket", func() bool { return s.Socket() == "" })
 	if left := names(t, filepath.Dir(s.socket)); left != "" {
 		t.Errorf("%s is left", left)
@@ -263,18 +240,18 @@ func TestJ2APlaceThatCannotBeHad(t *testing.T) {
 	precious := write("precious.sock", "not a socket")
 	lock := write("yarn.lock", "not a lock")
 	for _, c := range []struct {
-		place control.Location
+		place unixsocket.Location
 		why   string
 	}{
-		{control.Location{Socket: filepath.Join(open, "orla.sock")}, "every user may write to"},
-		{control.Location{Socket: filepath.Join(dir, "absent", "orla.sock")}, "no such file or directory"},
-		{control.Location{Socket: filepath.Join(file, "orla.sock"), Private: true}, "not a directory"},
-		{control.Location{Socket: precious}, "is not a socket"},
-		{control.Location{Socket: filepath.Join(dir, "yarn.sock")}, "is not a lock file of Orla's"},
+		{unixsocket.Location{Socket: filepath.Join(open, "orla.sock")}, "every user may write to"},
+		{unixsocket.Location{Socket: filepath.Join(dir, "absent", "orla.sock")}, "no such file or directory"},
+		{unixsocket.Location{Socket: filepath.Join(file, "orla.sock"), Private: true}, "not a directory"},
+		{unixsocket.Location{Socket: precious}, "is not a socket"},
+		{unixsocket.Location{Socket: filepath.Join(dir, "yarn.sock")}, "is not a lock file of Orla's"},
 	} {
 		s := serve(t, newBackend())
 		for range 3 {
-			s.Point(c.place, control.Owner{Pid: os.Getpid()})
+			s.Point(c.place, unixsocket.Owner{Pid: os.Getpid()})
 		}
 		eventually(t, c.why, func() bool { return strings.Contains(s.log.String(), c.why) })
 		if n := strings.Count(s.log.String(), "no control socket"); n != 1 {
@@ -292,37 +269,10 @@ func TestJ2APlaceThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// The name follows the folder that links lead to, also before it exists.
-func TestJ2TheNameComesFromTheFolder(t *testing.T) {
-	dir := t.TempDir()
-	real := filepath.Join(dir, "real")
-	link := filepath.Join(dir, "link")
-	if err := os.Symlink(real, link); err != nil {
-		t.Fatal(err)
-	}
-	before := control.Name(real)
-	if err := os.Mkdir(real, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if after := control.Name(real); after != before {
-		t.Errorf("%s before the folder was made, %s after", before, after)
-	}
-	if a, b := control.Name(link+"/"), control.Name(real); a != b {
-		t.Errorf("by the link %s, by the folder %s", a, b)
-	}
-	if control.Name(real) == control.Name(dir) {
-		t.Error("two folders have one name")
-	}
-	t.Chdir(dir)
-	if a, b := control.Name("real"), control.Name(real); a != b {
-		t.Errorf("relative %s, absolute %s", a, b)
-	}
-}
-
 func TestJ2AllFindsEachOnce(t *testing.T) {
 	one, two := serve(t, newBackend()), serve(t, newBackend())
 	dirs := []string{filepath.Dir(one.socket), filepath.Dir(two.socket), filepath.Dir(one.socket), filepath.Join(t.TempDir(), "absent")}
-	found, err := control.All(t.Context(), dirs)
+	found, err := unixsocket.All(t.Context(), dirs)
 	if err != nil || len(found) != 2 || found[0].Socket == found[1].Socket || found[0].ToolsDir != "/tools" {
 		t.Errorf("found %+v, %v", found, err)
 	}

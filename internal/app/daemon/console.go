@@ -14,6 +14,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/decisions"
 	"github.com/orla-project/orla/internal/app/listen"
 	"github.com/orla-project/orla/internal/call/turns"
@@ -38,7 +39,7 @@ func (s *server) newDecisions() *decisions.Decisions {
 // serveConsole adds the web page to the HTTP front.
 func (s *server) serveConsole(cfg *config.Loaded, settings *httpfront.Settings) {
 	s.page = console.New(console.Options{
-		API: s.decisions.Page(s.control.PageAPI()), Instance: control.Name(cfg.Folder()), Log: s.log.Logger, As: s.asVisitor,
+		API: s.decisions.Page(s.control.PageAPI()), Instance: unixsocket.Name(cfg.Folder()), Log: s.log.Logger, As: s.asVisitor,
 		Admitted:    func(ctx context.Context, g console.Guest) { listen.Admitted(ctx, callerOf(g).Name) },
 		HeadersRead: func(ctx context.Context) { listen.HeadersRead(ctx, true) },
 	})

@@ -8,7 +8,7 @@ import (
 	"net/url"
 
 	"github.com/orla-project/orla/internal/app/config"
-	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/listen"
 	"github.com/orla-project/orla/internal/app/upgrade"
@@ -52,7 +52,7 @@ func (s *server) open(ctx context.Context, cfg *config.Loaded, before *upgrade.D
 // inUseByOrla returns an error that names the Orla of this user that has the configured address; nil
 // if none has.
 func inUseByOrla(ctx context.Context, l *config.Loader, cfg *config.Loaded) error {
-	all, _ := control.All(ctx, cfg.SocketDirs(l)) // an Orla that does not answer is left out
+	all, _ := unixsocket.All(ctx, cfg.SocketDirs(l)) // an Orla that does not answer is left out
 	for _, one := range all {
 		at, err := url.Parse(one.URL)
 		if err != nil || at.Host != cfg.Address() {

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/app/arguments"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/decisions"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
@@ -301,7 +302,7 @@ func refusedReload(err error) error {
 
 // point moves the control socket to where cfg says, as soon as possible.
 func (s *server) point(cfg *config.Loaded) (tried <-chan struct{}) {
-	return s.control.Point(cfg.ControlSocket(s.from), control.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began, Dir: config.Absolute(".")})
+	return s.control.Point(cfg.ControlSocket(s.from), unixsocket.Owner{Pid: os.Getpid(), ToolsDir: config.Absolute(cfg.Folder()), URL: s.url(), Started: s.began, Dir: config.Absolute(".")})
 }
 
 // awaitControl waits until the control socket exists, or could not be made, before the log says that

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/listen"
 	"github.com/orla-project/orla/internal/app/version"
 	"github.com/orla-project/orla/internal/app/wiring"
@@ -39,18 +39,18 @@ const checkPatience = 10 * time.Second
 
 // Document is what one program gives to the next one in the same process.
 type Document struct {
-	Version  int            `json:"version"`
-	From     string         `json:"from"`            // the version of the Orla that wrote it
-	Number   int            `json:"number"`          // of upgrades in this process, with this one
-	Ended    bool           `json:"ended,omitempty"` // a signal has come that ends Orla
-	Failed   string         `json:"failed,omitempty"`
-	Open     []int          `json:"open,omitempty"` // the descriptors that are given
-	Parts    *wiring.Given  `json:"parts,omitempty"`
-	HTTP     *listen.State  `json:"http,omitempty"`
-	Control  *control.State `json:"control,omitempty"`
-	StateKey []byte         `json:"state_key,omitempty"` // of mcpbridge.Bridge
-	Kept     map[string]int `json:"kept,omitempty"`      // descriptors, of what Keep has
-	Executes Target         `json:"executes"`
+	Version  int               `json:"version"`
+	From     string            `json:"from"`            // the version of the Orla that wrote it
+	Number   int               `json:"number"`          // of upgrades in this process, with this one
+	Ended    bool              `json:"ended,omitempty"` // a signal has come that ends Orla
+	Failed   string            `json:"failed,omitempty"`
+	Open     []int             `json:"open,omitempty"` // the descriptors that are given
+	Parts    *wiring.Given     `json:"parts,omitempty"`
+	HTTP     *listen.State     `json:"http,omitempty"`
+	Control  *unixsocket.State `json:"control,omitempty"`
+	StateKey []byte            `json:"state_key,omitempty"` // of mcpbridge.Bridge
+	Kept     map[string]int    `json:"kept,omitempty"`      // descriptors, of what Keep has
+	Executes Target            `json:"executes"`
 }
 
 // Target is the binary that is executed.
@@ -226,7 +226,7 @@ func (d *Document) ForParts() *wiring.Given {
 }
 
 // ForControl returns the part of the control socket; nil without one.
-func (d *Document) ForControl() *control.State {
+func (d *Document) ForControl() *unixsocket.State {
 	if d == nil {
 		return nil
 	}

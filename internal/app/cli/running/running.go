@@ -12,6 +12,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/exit"
 )
 
@@ -19,7 +20,7 @@ import (
 // one that serves the configured folder; else, if no folder was set and the current folder is not a
 // project, the only one that runs.
 func Any(flags *config.Flags, cmd *cobra.Command) (*control.Client, error) {
-	return find(flags, cmd, func(*control.Running) bool { return true })
+	return find(flags, cmd, func(*unixsocket.Running) bool { return true })
 }
 
 // Here finds the Orla for a command that changes something. The only one that runs may be that of
@@ -51,19 +52,19 @@ func with(
 	}
 }
 
-func find(flags *config.Flags, cmd *cobra.Command, may func(*control.Running) bool) (*control.Client, error) {
+func find(flags *config.Flags, cmd *cobra.Command, may func(*unixsocket.Running) bool) (*control.Client, error) {
 	cfg, l, err := Load(flags, cmd)
 	if err != nil {
 		return nil, err
 	}
 	client, err := Own(cmd.Context(), cfg, l)
-	if !errors.Is(err, control.ErrNotRunning) || cfg.Socket != "" && cfg.GivenHere("socket") {
+	if !errors.Is(err, unixsocket.ErrNotRunning) || cfg.Socket != "" && cfg.GivenHere("socket") {
 		return client, Explain(err)
 	}
 	if cfg.GivenHere("tools_dir") {
 		return nil, notRunning(fmt.Errorf("no Orla serves %s", config.Absolute(cfg.Folder())))
 	}
-	all, err := control.All(cmd.Context(), cfg.SocketDirs(l))
+	all, err := unixsocket.All(cmd.Context(), cfg.SocketDirs(l))
 	switch {
 	case err != nil:
 		return nil, Explain(err)
@@ -85,32 +86,32 @@ func find(flags *config.Flags, cmd *cobra.Command, may func(*control.Running) bo
 	return nil, &exit.Error{Code: exit.Usage, Err: errors.Join(lines...), Hint: "say which with --tools-dir"}
 }
 
-// Own finds the Orla of a configuration. The error matches control.ErrNotRunning if there is none. The
+// Own finds the Orla of a configuration. The error matches unixsocket.ErrNotRunning if there is none. The
 // running Orla may not have read the file's present setting of the socket yet.
 func Own(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
 	if cfg.Socket == config.NoSocket && cfg.GivenHere("socket") {
-		return nil, fmt.Errorf("%w that this command can reach: socket is set to none", control.ErrNotRunning)
+		return nil, fmt.Errorf("%w that this command can reach: socket is set to none", unixsocket.ErrNotRunning)
 	}
 	if cfg.Socket != config.NoSocket && cfg.Socket != "" {
-		_, err := control.Find(ctx, config.Absolute(cfg.Socket))
-		if !errors.Is(err, control.ErrNotRunning) || cfg.GivenHere("socket") {
+		_, err := unixsocket.Find(ctx, config.Absolute(cfg.Socket))
+		if !errors.Is(err, unixsocket.ErrNotRunning) || cfg.GivenHere("socket") {
 			return control.NewClient(config.Absolute(cfg.Socket)), err
 		}
 	}
 	for _, dir := range cfg.SocketDirs(l) {
-		socket := control.In(dir, cfg.Folder())
-		_, err := control.Find(ctx, socket)
-		if !errors.Is(err, control.ErrNotRunning) && !errors.Is(err, os.ErrPermission) {
+		socket := unixsocket.In(dir, cfg.Folder())
+		_, err := unixsocket.Find(ctx, socket)
+		if !errors.Is(err, unixsocket.ErrNotRunning) && !errors.Is(err, os.ErrPermission) {
 			return control.NewClient(socket), err
 		}
 	}
-	return nil, control.ErrNotRunning
+	return nil, unixsocket.ErrNotRunning
 }
 
 // Serving returns the Orla that serves the configured folder; nil if none does.
 func Serving(ctx context.Context, cfg *config.Loaded, l *config.Loader) (*control.Client, error) {
 	client, err := Own(ctx, cfg, l)
-	if errors.Is(err, control.ErrNotRunning) {
+	if errors.Is(err, unixsocket.ErrNotRunning) {
 		return nil, nil
 	}
 	return client, Explain(err)
@@ -122,7 +123,7 @@ func Developing(ctx context.Context, cfg *config.Loaded, l *config.Loader, tool 
 	if cfg.GivenHere("socket") {
 		return nil
 	}
-	all, _ := control.All(ctx, cfg.SocketDirs(l)) // what cannot be asked is none
+	all, _ := unixsocket.All(ctx, cfg.SocketDirs(l)) // what cannot be asked is none
 	for _, one := range all {
 		if !cfg.IsBelow(one.ToolsDir) {
 			continue
@@ -158,7 +159,7 @@ func Explain(err error) error {
 	switch {
 	case err == nil || errors.As(err, &f):
 		return err
-	case errors.Is(err, control.ErrNotRunning):
+	case errors.Is(err, unixsocket.ErrNotRunning):
 		return notRunning(err)
 	case errors.Is(err, os.ErrPermission):
 		return &exit.Error{Code: exit.NotRunning, Err: err, Hint: "only its own user and root may talk to an Orla; try sudo"}

@@ -13,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/app/cli/running"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/pace"
@@ -69,7 +70,7 @@ func upgrade(ctx context.Context, client *control.Client, binary string, std ter
 		}
 		now, err := client.Status(ctx)
 		switch {
-		case err != nil && errors.Is(err, control.ErrNotRunning):
+		case err != nil && errors.Is(err, unixsocket.ErrNotRunning):
 			return running.Explain(err)
 		case err != nil: // the connection was closed before the answer; the next one waits for the new binary
 		case now.Upgrades >= next.Number:

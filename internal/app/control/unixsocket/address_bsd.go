@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || netbsd || openbsd || dragonfly
 
-package control
+package unixsocket
 
 import "fmt"
 

@@ -1,4 +1,4 @@
-package control
+package unixsocket
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// mayEnter returns the user at the other end of conn, or why it may not ask anything.
-func mayEnter(conn net.Conn) (uid int, _ error) {
+// Enter returns the user at the other end of conn, or why it may not ask anything.
+func Enter(conn net.Conn) (uid int, _ error) {
 	u, ok := conn.(*net.UnixConn)
 	if !ok {
 		return 0, fmt.Errorf("it came over %s", conn.LocalAddr().Network())

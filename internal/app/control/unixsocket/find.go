@@ -1,12 +1,43 @@
-package control
+package unixsocket
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
+
+// ErrNotRunning says that nobody listens on a socket, or that there is none.
+var ErrNotRunning = errors.New("no Orla is running")
+
+// dialTimeout is how long a socket that is not listened to may keep a client.
+const dialTimeout = 2 * time.Second
+
+// Dial connects to a socket.
+func Dial(ctx context.Context, socket string) (net.Conn, error) {
+	name, done, err := addressable(socket)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = ErrNotRunning
+		}
+		return nil, err
+	}
+	defer done()
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", name)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w on %s", ErrNotRunning, socket)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", socket, err)
+	}
+	return conn, nil
+}
 
 // Running is an Orla that answers.
 type Running struct {
@@ -17,7 +48,7 @@ type Running struct {
 // Find returns the Orla whose socket this is, or an error: ErrNotRunning, or
 // why it cannot be asked.
 func Find(ctx context.Context, socket string) (*Running, error) {
-	conn, err := dial(ctx, socket)
+	conn, err := Dial(ctx, socket)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,8 @@
-package control
+// Package unixsocket has the socket of a running Orla: where it is, which process has it, and who may ask there.
+//
+// The socket's name is derived from the tools folder, and a lock file next to it says which process has it.
+// Only Orla's user and root can open the socket.
+package unixsocket
 
 import (
 	"context"
@@ -27,48 +31,49 @@ type Owner struct {
 	Dir      string    `json:"dir"` // where it was started
 }
 
-// takenError says that another process has a socket.
-type takenError struct {
+// TakenError says that another process has a socket.
+type TakenError struct {
 	Owner Owner // zero if it has not said yet who it is
 }
 
-func (e *takenError) Error() string {
+func (e *TakenError) Error() string {
 	return fmt.Sprintf("process %d has it, which serves %s", e.Owner.Pid, e.Owner.URL)
 }
 
-// ownSocket is a socket of this process, with the lock on the file next to it. The kernel releases the lock when
+// Socket is a socket of this process, with the lock on the file next to it. The kernel releases the lock when
 // the process ends, so that a socket whose lock is free is stale. The lock file is removed before the lock
 // is released, so that whoever gets a lock has to check that its file still has the name.
-type ownSocket struct {
-	path string
+type Socket struct {
+	Path     string
+	Listener net.Listener
+	Stop     func() error // stops accepting; closes Listener
+
 	lock *os.File
-	stop func() error // stops accepting; nil before the listener is served
 }
 
-// occupy takes a socket and listens on it.
-func occupy(ctx context.Context, location Location, owner Owner) (*ownSocket, net.Listener, error) {
+// Occupy takes a socket and listens on it.
+func Occupy(ctx context.Context, location Location, owner Owner) (*Socket, error) {
 	if err := location.prepare(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	lock, err := takeLock(ctx, lockOf(location.Socket))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s := &ownSocket{path: location.Socket, lock: lock}
-	s.sign(owner)
+	s := &Socket{Path: location.Socket, Stop: func() error { return nil }, lock: lock}
+	s.Sign(owner)
 	listener, err := listen(ctx, location.Socket)
 	if err != nil {
-		s.release()
-		return nil, nil, err
+		s.Release()
+		return nil, err
 	}
-	s.stop = listener.Close
-	return s, listener, nil
+	return newSocket(location.Socket, lock, listener), nil
 }
 
 // lockOf returns the path of the lock file of a socket.
 func lockOf(socket string) string { return strings.TrimSuffix(socket, socketSuffix) + lockSuffix }
 
-// takeLock takes the lock with a path, or returns a takenError. A process that has just taken the lock gets
+// takeLock takes the lock with a path, or returns a TakenError. A process that has just taken the lock gets
 // a moment to write its Owner.
 func takeLock(ctx context.Context, path string) (*os.File, error) {
 	const looks = 20
@@ -90,7 +95,7 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 			owner := readOwner(f)
 			_ = f.Close()
 			if owner.Pid != 0 || look >= looks {
-				return nil, &takenError{Owner: owner}
+				return nil, &TakenError{Owner: owner}
 			}
 		default:
 			_ = f.Close()
@@ -102,7 +107,7 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// isLock reports whether a file is a lock of Orla: it is empty, or sign wrote it. Files of others may have
+// isLock reports whether a file is a lock of Orla: it is empty, or Sign wrote it. Files of others may have
 // such names, and must not be changed.
 func isLock(f io.ReaderAt) bool {
 	var start [len(`{"pid":`)]byte
@@ -128,8 +133,8 @@ func readOwner(r io.ReaderAt) (owner Owner) {
 	return owner
 }
 
-// sign writes the Owner into the lock file, for messages to people only.
-func (s *ownSocket) sign(owner Owner) {
+// Sign writes the Owner into the lock file, for messages to people only.
+func (s *Socket) Sign(owner Owner) {
 	text, err := json.Marshal(owner)
 	if err != nil { // its time is out of range
 		return
@@ -139,20 +144,18 @@ func (s *ownSocket) sign(owner Owner) {
 	}
 }
 
-// intact reports whether the socket and its lock can be found under their names.
-func (s *ownSocket) intact() bool {
-	info, err := os.Lstat(s.path)
-	return err == nil && info.Mode().Type() == fs.ModeSocket && same(s.lock, lockOf(s.path))
+// Intact reports whether the socket and its lock can be found under their names.
+func (s *Socket) Intact() bool {
+	info, err := os.Lstat(s.Path)
+	return err == nil && info.Mode().Type() == fs.ModeSocket && same(s.lock, lockOf(s.Path))
 }
 
-// release gives up the socket. Files that belong to another process by now stay.
-func (s *ownSocket) release() {
-	if s.stop != nil {
-		_ = s.stop() // nobody is left to tell of an error
-	}
-	if same(s.lock, lockOf(s.path)) {
-		_ = removeSocket(s.path) // if it stays, it is stale
-		_ = os.Remove(lockOf(s.path))
+// Release gives up the socket. Files that belong to another process by now stay.
+func (s *Socket) Release() {
+	_ = s.Stop() // nobody is left to tell of an error
+	if same(s.lock, lockOf(s.Path)) {
+		_ = removeSocket(s.Path) // if it stays, it is stale
+		_ = os.Remove(lockOf(s.Path))
 	}
 	_ = s.lock.Close() // releases the lock
 }
@@ -190,9 +193,6 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 	l, err := config.Listen(ctx, "unix", name)
 	if err != nil {
 		return nil, err
-	}
-	if u, ok := l.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false) // release does, while it has the lock
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		_ = l.Close()

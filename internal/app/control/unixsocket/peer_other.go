@@ -1,6 +1,6 @@
 //go:build netbsd || openbsd || dragonfly
 
-package control
+package unixsocket
 
 import "os"
 

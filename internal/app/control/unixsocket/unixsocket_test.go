@@ -1,0 +1,74 @@
+package unixsocket
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// hold takes a lock as a server does. release removes it and gives it back.
+func hold(ctx context.Context, path string) (release func(), err error) {
+	lock, err := takeLock(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	(&Socket{lock: lock}).Sign(Owner{Pid: os.Getpid()})
+	return func() {
+		_ = os.Remove(path)
+		_ = lock.Close()
+	}, nil
+}
+
+// A lock that is removed while somebody waits for it is nobody's.
+func TestJ2ALockHasOneHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.lock")
+	var holders atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for had := 0; had < 200; {
+				release, err := hold(t.Context(), path)
+				if err != nil {
+					continue // another has it
+				}
+				had++
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d have the lock", n)
+				}
+				holders.Add(-1)
+				release()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// The name follows the folder that links lead to, also before it exists.
+func TestJ2TheNameComesFromTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	real := filepath.Join(dir, "real")
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	before := Name(real)
+	if err := os.Mkdir(real, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if after := Name(real); after != before {
+		t.Errorf("%s before the folder was made, %s after", before, after)
+	}
+	if a, b := Name(link+"/"), Name(real); a != b {
+		t.Errorf("by the link %s, by the folder %s", a, b)
+	}
+	if Name(real) == Name(dir) {
+		t.Error("two folders have one name")
+	}
+	t.Chdir(dir)
+	if a, b := Name("real"), Name(real); a != b {
+		t.Errorf("relative %s, absolute %s", a, b)
+	}
+}
