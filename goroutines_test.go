@@ -128,7 +128,7 @@ var uncontained = map[string]struct {
 	"internal/call/turns.Door.Do":                      {1, own},
 	"mcpbridge/transport/httpfront.Front.worked":       {1, own},
 	"mcpbridge/transport/stdio.workers.run":            {1, below},
-	"mcpbridge.conversations.park":                     {1, own},
+	"mcpbridge/conversation.Table.park":                {1, own},
 	"mcpbridge/client.Notifier.add":                    {1, own},
 	"mcpbridge/client.Joined":                          {1, own},
 	"mcpbridge/results.Store.expire":                   {1, own},

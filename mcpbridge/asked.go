@@ -25,8 +25,8 @@ type asks struct {
 	over    atomic.Bool  // its peer has answered it
 }
 
-// asking counts a question of the request's peer until the function that it returns is called.
-func (r *Request) asking() (answered func()) {
+// Asking counts a question of the request's peer until the function that it returns is called.
+func (r *Request) Asking() (answered func()) {
 	counts, call := &r.bridge.asked, r.Method == wire.MethodCall
 	if !r.asks.counted.Swap(true) {
 		counts.requests.Add(1)

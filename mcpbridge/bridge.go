@@ -30,6 +30,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/conversation"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/subscription"
 	"github.com/orla-project/orla/supervisor"
@@ -143,7 +144,7 @@ type Bridge struct {
 	audience      *audience
 	notifier      *client.Notifier
 	subscriptions *subscription.Table
-	conversations conversations
+	conversations *conversation.Table
 	asked         asked
 	states        *results.States
 	self          *mcp.Implementation
@@ -184,14 +185,15 @@ func New(catalog Catalog, opts Options) *Bridge {
 	}
 	b.lists.made.Store(&listed{})
 	b.SetMaxInline(opts.MaxInline)
-	if of := opts.Shared; of != nil {
-		b.large.store.Replica, b.conversations.replica = of.Replica+NameEnd, of.Replica+NameEnd
-		b.states = results.NewStatesOf(of.States)
-	}
 	var err error
 	if b.selfJSON, err = json.Marshal(b.self); err != nil { // it is three strings
 		panic(err)
 	}
+	if of := opts.Shared; of != nil {
+		b.large.store.Replica = of.Replica + NameEnd
+		b.states = results.NewStatesOf(of.States)
+	}
+	b.conversations = conversation.New(conversation.Options{Replica: b.large.store.Replica, Self: b.selfJSON, Room: b.room, Log: b.log})
 	b.follow()
 	return b
 }
@@ -215,7 +217,7 @@ func (b *Bridge) String() string { return "bridge" }
 func (b *Bridge) Serve(ctx context.Context) error {
 	defer b.large.store.Close()
 	whole := ctx
-	defer func() { b.conversations.close(context.Cause(whole)) }()
+	defer func() { b.conversations.Close(context.Cause(whole)) }()
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	ctx, end := context.WithCancel(ctx)

@@ -59,7 +59,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	if !r.answersLater() {
 		return b.callWith(ctx, r, asked, r)
 	}
-	return b.converse(ctx, r, callOf(r, asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
+	return r.converse(ctx, callOf(r, asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		return b.callWith(ctx, r, asked, client)
 	})
 }
@@ -80,7 +80,7 @@ func (b *Bridge) callWith(ctx context.Context, r *Request, asked *peer.Call, cli
 	asked.Client = client
 	a, made, refused := b.answerCall(ctx, asked, &r.from)
 	r.worked()
-	if _, later := client.(*conversation); later { // r may have been answered with questions already
+	if client != nil && client != peer.Client(r) { // a conversation: r may have been answered with questions already
 		b.record(ctx, made)
 	} else {
 		r.made = made

@@ -15,6 +15,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/conversation"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -43,7 +44,7 @@ type Request struct {
 	ended   bool                   // nothing is sent for it any more
 }
 
-var _ peer.Client = (*Request)(nil)
+var _ conversation.Request = (*Request)(nil)
 
 // NewRequest makes a Request of a message, and checks whether its method, era and session allow
 // it. An error refuses it.
@@ -220,7 +221,7 @@ func (r *Request) speak() (release func(), ok bool) {
 
 // Ask implements peer.Client.
 func (r *Request) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if err := r.refuses(method); err != nil {
+	if err := r.Refuses(method); err != nil {
 		return nil, err
 	}
 	if r.newest {
@@ -236,12 +237,12 @@ func (r *Request) Ask(ctx context.Context, method string, params json.RawMessage
 	defer release()
 	ctx, forget := client.Joined(r.ctx, ctx)
 	defer forget()
-	defer r.asking()()
+	defer r.Asking()()
 	return r.session.Questions.Ask(ctx, r.bridge.log, r.to, method, params)
 }
 
-// refuses returns why the client cannot be asked something; nil if it can.
-func (r *Request) refuses(method string) error {
+// Refuses returns why the client cannot be asked something; nil if it can.
+func (r *Request) Refuses(method string) error {
 	lacks := map[string]string{wire.MethodSample: "sampling", wire.MethodElicit: "elicitation", wire.MethodRoots: "roots"}[method]
 	switch {
 	case lacks == "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/client"
+	"github.com/orla-project/orla/mcpbridge/conversation"
 	"github.com/orla-project/orla/mcpbridge/results"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
@@ -45,7 +47,7 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	if r.Method == wire.MethodComplete || !r.answersLater() {
 		return do(ctx, r)
 	}
-	return b.converse(ctx, r, of, do)
+	return r.converse(ctx, of, do)
 }
 
 // requested makes a request of a peer, and returns its result as the client gets it.
@@ -128,4 +130,36 @@ func (b *Bridge) complete(ctx context.Context, r *Request) (wire.Parts, *jsonrpc
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "completion/complete needs ref and argument.name"}
 	}
 	return b.relay(ctx, r, "")
+}
+
+// answersLater reports whether questions to the client can only be sent as the answer to its
+// request, so that it answers them with a later one.
+func (r *Request) answersLater() bool { return r.newest && r.says.Askable() }
+
+// converse does the work for a request for which answersLater holds.
+func (r *Request) converse(ctx context.Context, of results.Asking, do conversation.Work) (result wire.Parts, refused *jsonrpc.Error) {
+	result, r.release, refused = r.bridge.conversations.Answer(ctx, r, r.Params, of, do)
+	return result, refused
+}
+
+// inputIn returns the input of a client for a peer that required it, in the stateless era. It
+// refuses a requestState that this client was not given for this request.
+func (b *Bridge) inputIn(r *Request, of results.Asking) (in peer.Input, refused *jsonrpc.Error) {
+	in.Responses, in.State = r.Params.Responses, r.Params.State
+	if in.State == nil {
+		return in, nil
+	}
+	given, ok := wire.TextOf(in.State)
+	if !ok {
+		return peer.Input{}, results.ErrUnknownState
+	}
+	if strings.HasPrefix(given, results.HeldPrefix) {
+		return peer.Input{}, nil
+	}
+	state, ok := b.states.Check(of, given)
+	if !ok {
+		return peer.Input{}, results.ErrUnknownState
+	}
+	in.State = rawjson.Quote(state)
+	return in, nil
 }

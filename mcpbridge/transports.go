@@ -81,6 +81,6 @@ func Knows(method string) bool {
 // drops their kept answers.
 func (b *Bridge) EndCallers(is func(caller string) bool) {
 	b.catalog.End(func(l turns.Owner) bool { return l.Caller != "" && is(l.Caller) })
-	b.conversations.endOf(is)
+	b.conversations.EndOf(is)
 	b.large.store.DropOf(is)
 }

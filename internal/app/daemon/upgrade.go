@@ -7,7 +7,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/upgrade"
-	"github.com/orla-project/orla/mcpbridge"
+	"github.com/orla-project/orla/mcpbridge/conversation"
 )
 
 // Upgrade implements control.Backend.
@@ -48,7 +48,7 @@ func (s *server) leave(ctx context.Context, signals *signals, tree *tree, next *
 	grace := time.Duration(s.current().ShutdownGrace)
 	moment := upgrade.Moment{
 		Web: s.web, Calls: s.Supervisor, Asked: s.bridge.Asked, Answering: s.http.Answering,
-		Ended: func() bool { return len(signals.end) > 0 }, Grace: grace, Answers: mcpbridge.AnswerTime, Log: s.log.Logger,
+		Ended: func() bool { return len(signals.end) > 0 }, Grace: grace, Answers: conversation.AnswerTime, Log: s.log.Logger,
 	}
 	asked, _ := s.bridge.Asked()
 	s.notifier.Reloading()

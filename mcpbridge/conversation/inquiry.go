@@ -1,4 +1,4 @@
-package mcpbridge
+package conversation
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ type inquiry struct {
 	asked chan struct{} // holds a token when there is a new question
 
 	mu      sync.Mutex // guards the fields that follow
-	open    *Request   // the request that is being answered; nil while the peer is kept waiting
+	open    Request    // the request that is being answered; nil while the peer is kept waiting
 	pending []*question
 	given   map[string]json.RawMessage // answers in the open request to questions that have not been asked yet
 	serial  int
@@ -30,7 +30,7 @@ type question struct {
 	answer chan json.RawMessage // has room for the answer; nil refuses the question
 }
 
-func (i *inquiry) current() *Request {
+func (i *inquiry) current() Request {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.open
@@ -105,7 +105,7 @@ func (i *inquiry) refuseAll() {
 }
 
 // attach makes r the request that is being answered; nil for none.
-func (i *inquiry) attach(r *Request) {
+func (i *inquiry) attach(r Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.open, i.given = r, nil

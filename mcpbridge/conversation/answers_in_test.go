@@ -1,4 +1,4 @@
-package mcpbridge
+package conversation
 
 import (
 	"encoding/json"

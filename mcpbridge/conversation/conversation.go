@@ -1,4 +1,9 @@
-package mcpbridge
+// Package conversation has the requests of the stateless era whose peers ask their clients something.
+//
+// The server cannot send requests in that era. So the client's request is answered with the
+// questions (input_required), the peer keeps waiting, and the client repeats the request with
+// the answers.
+package conversation
 
 import (
 	"context"
@@ -33,16 +38,24 @@ const (
 	maxParkedBytes = 128 << 20
 )
 
-// conversation is a request of the stateless era whose peer may ask the client something.
-// The server cannot send requests in that era. So the client's request is answered with the
-// questions (input_required), the peer keeps waiting, and the client repeats the request with
-// the answers.
-//
-// It is the peer.Client for as long as the peer works, across all requests of the client that
+// Request is a request of a client while it is answered.
+type Request interface {
+	peer.Client
+	// Refuses returns why the client cannot be asked something; nil if it can.
+	Refuses(method string) error
+	// Asking counts a question until answered is called.
+	Asking() (answered func())
+}
+
+// Work makes a request of a peer for a client.
+type Work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error)
+
+// conversation is a request whose peer may ask the client something. It is the peer.Client for as long as the peer works, across all requests of the client that
 // belong to it.
 type conversation struct {
 	of      [sha256.Size]byte       // the request; see results.Asking.Sum
-	first   *Request                // the first request, with the capabilities of the client
+	first   Request                 // the first one, with the capabilities of the client
+	size    int64                   // bytes of it that stay in memory
 	cancel  context.CancelCauseFunc // ends the peer's work
 	release func()                  // gives back the room for answers that the work holds
 	inquiry                         // the questions of the peer
@@ -51,16 +64,13 @@ type conversation struct {
 	result wire.Parts
 	err    *jsonrpc.Error
 
-	// What follows is guarded by conversations.mu.
-	counted bool // the bytes of the request are counted in conversations.bytes
+	// What follows is guarded by Table.mu.
+	counted bool // the bytes of the request are counted in Table.bytes
 	parked  bool // it waits for the client's answers
 	ended   bool // the peer's work has ended
 }
 
 var _ peer.Client = (*conversation)(nil)
-
-// size returns how many bytes of the request stay in memory.
-func (v *conversation) size() int64 { return int64(len(v.first.Params.Raw)) }
 
 // Session implements peer.Client.
 func (v *conversation) Session() string { return v.first.Session() }
@@ -89,13 +99,13 @@ func (v *conversation) Notify(ctx context.Context, method string, params json.Ra
 
 // Ask implements peer.Client.
 func (v *conversation) Ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if err := v.first.refuses(method); err != nil {
+	if err := v.first.Refuses(method); err != nil {
 		return nil, err
 	}
 	if len(params) == 0 {
 		params = json.RawMessage("{}")
 	}
-	defer v.first.asking()()
+	defer v.first.Asking()()
 	q := &question{method: method, params: params, answer: make(chan json.RawMessage, 1)}
 	if given := v.put(q, peer.NameOf(params)); given != nil {
 		return given, nil
@@ -139,46 +149,38 @@ func (v *conversation) gathered(ctx context.Context) json.RawMessage {
 	}
 }
 
-// work makes a request of a peer for a client.
-type work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error)
-
-// answersLater reports whether questions to the client can only be sent as the answer to its
-// request, so that it answers them with a later one.
-func (r *Request) answersLater() bool { return r.newest && r.says.Askable() }
-
-// converse does the work for a request for which answersLater holds. The result may be
-// questions to the client.
-func (b *Bridge) converse(ctx context.Context, r *Request, of results.Asking, do work) (wire.Parts, *jsonrpc.Error) {
-	state, answers := answersIn(r.Params)
+// Answer does the work for a request of a client that can be asked. The result may be questions to the client. release gives
+// back the room that the work holds, when the answer is written; nil for none.
+func (t *Table) Answer(ctx context.Context, r Request, params wire.Params, of results.Asking, do Work) (_ wire.Parts, release func(), _ *jsonrpc.Error) {
+	state, answers := answersIn(params)
 	var v *conversation
 	if !strings.HasPrefix(state, results.HeldPrefix) { // a peer's own state goes to the peer
-		v = b.conversations.begin(ctx, b, r, of, do)
-	} else if v = b.conversations.take(state, of); v == nil {
-		return nil, results.ErrUnknownState
+		v = t.begin(ctx, r, int64(len(params.Raw)), of, do)
+	} else if v = t.take(state, of); v == nil {
+		return nil, nil, results.ErrUnknownState
 	}
 	v.attach(r)
 	defer v.attach(nil)
 	v.reply(answers)
 	for {
 		if ask := v.gathered(ctx); ask != nil {
-			if state, ok := b.conversations.park(v); ok {
+			if state, ok := t.park(v); ok {
 				return wire.Parts{
-					[]byte(`{"resultType":"input_required","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
+					[]byte(`{"resultType":"input_required","_meta":{"` + mcp.MetaKeyServerInfo + `":`), t.opts.Self,
 					[]byte(`},"requestState":`), rawjson.Quote(state), []byte(`,"inputRequests":`), ask, []byte("}"),
-				}, nil
+				}, nil, nil
 			}
 			v.refuseAll()
 		}
 		select {
 		case <-v.done:
-			r.release = v.release
-			return v.result, v.err
+			return v.result, v.release, v.err
 		case <-v.asked:
 		case <-ctx.Done():
 			v.cancel(nil)
 			<-v.done
 			v.release()
-			return v.result, v.err
+			return v.result, nil, v.err
 		}
 	}
 }
@@ -191,26 +193,4 @@ func answersIn(p wire.Params) (state string, answers map[string]json.RawMessage)
 		_ = json.Unmarshal(p.Responses, &answers) // anything but an object has no answers
 	}
 	return state, answers
-}
-
-// inputIn returns the input of a client for a peer that required it, in the stateless era. It
-// refuses a requestState that this client was not given for this request.
-func (b *Bridge) inputIn(r *Request, of results.Asking) (in peer.Input, refused *jsonrpc.Error) {
-	in.Responses, in.State = r.Params.Responses, r.Params.State
-	if in.State == nil {
-		return in, nil
-	}
-	given, ok := wire.TextOf(in.State)
-	if !ok {
-		return peer.Input{}, results.ErrUnknownState
-	}
-	if strings.HasPrefix(given, results.HeldPrefix) {
-		return peer.Input{}, nil
-	}
-	state, ok := b.states.Check(of, given)
-	if !ok {
-		return peer.Input{}, results.ErrUnknownState
-	}
-	in.State = rawjson.Quote(state)
-	return in, nil
 }
