@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/subscription"
 	"github.com/orla-project/orla/mcpbridge/wire"
@@ -21,5 +22,17 @@ func TestS2NothingIsKeptOfAConnectionThatEndsMeanwhile(t *testing.T) {
 	}
 	if n := len(b.audience.of); n != 0 {
 		t.Errorf("%d are told of changes", n)
+	}
+}
+
+// SPEC F2: whoever panics while it tells peers something does not keep the turn.
+func TestF2APanicKeepsNoTurn(t *testing.T) {
+	b, queue := &Bridge{}, turns.NewQueue(1, 0)
+	func() {
+		defer func() { _ = recover() }()
+		_ = b.tellInTurn(t.Context(), queue, turns.Owner{}, func() bool { return true }, func() error { panic("a peer's") })
+	}()
+	if !queue.Try(turns.Owner{}) {
+		t.Error("nobody can tell peers anything any more")
 	}
 }

@@ -242,11 +242,8 @@ func (b *Bridge) tellLeft(ctx context.Context) {
 }
 
 // amendThese tells peers what is news to them of some resources. It looks for news of one
-// after the other, until ctx ends, and returns how long that took. Where somebody has the
-// turn it does not wait: that one looks again.
+// after the other, until ctx ends, and returns how long that took.
 func (b *Bridge) amendThese(ctx context.Context, these []subscription.Left) (looked time.Duration) {
-	now, end := context.WithCancel(ctx)
-	end()
 	began := time.Now()
 	var all sync.WaitGroup
 	for _, d := range these {
@@ -261,7 +258,7 @@ func (b *Bridge) amendThese(ctx context.Context, these []subscription.Left) (loo
 		all.Go(func() {
 			defer recovered.To(b.log, "tell a peer who follows its resource", nil)
 			defer b.subscriptions.Done(f)
-			if err := b.amendWithin(now, ctx, f, d.Owner()); err != nil {
+			if err := b.amendWithin(atOnce(ctx), ctx, f, d.Owner()); err != nil {
 				b.log.Debug("tell a peer who follows its resource", "uri", d.URI, "err", err)
 			}
 		})
@@ -278,11 +275,9 @@ const restFactor = 9
 // tellPeers tells the peers that are new what clients want, until ctx ends: one
 // whose manifest has changed knows nothing of what the one before was told.
 func (b *Bridge) tellPeers(ctx context.Context) {
-	now, end := context.WithCancel(ctx)
-	end()
 	for {
 		c := b.catalog.Catalog()
-		b.tellLevel(now, ctx, turns.Owner{}) // who has the turn looks again
+		b.tellLevel(atOnce(ctx), ctx, turns.Owner{})
 		looked := b.amendThese(ctx, b.subscriptions.All())
 		if !pace.Sleep(ctx, restFactor*looked) || c.Wait(ctx) != nil {
 			return

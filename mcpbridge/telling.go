@@ -30,12 +30,21 @@ func (b *Bridge) takeTurn(ctx context.Context, t *turns.Queue, owner turns.Owner
 // tellInTurn calls say, with the lock, for as long as there is news. If it does not get the
 // lock, whoever has it looks for news again afterwards. The wait counts as owner's.
 func (b *Bridge) tellInTurn(ctx context.Context, t *turns.Queue, owner turns.Owner, news func() bool, say func() error) error {
+	inTurn := func() error {
+		defer t.Give(owner) // also after a panic
+		return say()
+	}
 	for news() && b.takeTurn(ctx, t, owner) == nil {
-		err := say()
-		t.Give(owner)
-		if err != nil {
+		if err := inTurn(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// atOnce returns a context with which takeTurn does not wait: whoever has the lock looks for news afterwards.
+func atOnce(ctx context.Context) context.Context {
+	ctx, end := context.WithCancel(ctx)
+	end()
+	return ctx
 }

@@ -149,26 +149,15 @@ func (b *Bridge) asksLevel(ctx context.Context, r *Request) {
 		return
 	}
 	b.verbosity.ask(r.level)
-	owner := r.from.As
-	if !b.levelNews() || !b.verbosity.telling.Try(owner) {
-		return // whoever has the lock looks for news afterwards
+	if !b.levelNews() {
+		return
 	}
 	done := make(chan struct{})
 	ctx = context.WithoutCancel(ctx)
-	say := func() error {
-		defer b.verbosity.telling.Give(owner)
-		return b.sayLevel(ctx)
-	}
 	go func() {
 		defer close(done)
 		defer recovered.To(b.log, "tell peers a log level", nil)
-		err := say()
-		for err == nil && b.levelNews() && b.verbosity.telling.Try(owner) {
-			err = say()
-		}
-		if err != nil {
-			b.log.Debug("tell peers which log messages are wanted", "err", err)
-		}
+		b.tellLevel(atOnce(ctx), ctx, r.from.As)
 	}()
 	patience := time.NewTimer(levelPatience)
 	defer patience.Stop()
