@@ -29,16 +29,8 @@ func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 	if by := passed.From(r.Context()); by != nil {
 		return h.admitPassed(w, r, by, next)
 	}
-	if s.Verify == nil && s.Loopback && !hosts.FromThisMachine(r) {
-		refuse(w, http.StatusForbidden, "this server is for its own machine alone; give it tokens for others")
-		return false
-	}
-	if s.Verify == nil && !hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback) {
-		refuse(w, http.StatusForbidden, "the Host header is not one of this server's names; add it to allowed_hosts")
-		return false
-	}
-	if !hosts.OriginAllowed(r, s.AllowedOrigins) {
-		refuse(w, http.StatusForbidden, "the page's origin may not call this server; add it to allowed_origins")
+	if why := s.forbids(r); why != "" {
+		refuse(w, http.StatusForbidden, why)
 		return false
 	}
 	if origin := header(r, "Origin"); origin != "" {
@@ -61,6 +53,19 @@ func (h *Front) admit(w http.ResponseWriter, r *http.Request, next http.Handler)
 	defer end()
 	h.serveCaller(w, r, next)
 	return true
+}
+
+// forbids says why a request is refused for where it comes from; "" if it is not.
+func (s *Settings) forbids(r *http.Request) string {
+	switch {
+	case s.Verify == nil && s.Loopback && !hosts.FromThisMachine(r):
+		return "this server is for its own machine alone; give it tokens for others"
+	case s.Verify == nil && !hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback):
+		return "the Host header is not one of this server's names; add it to allowed_hosts"
+	case !hosts.OriginAllowed(r, s.AllowedOrigins):
+		return "the page's origin may not call this server; add it to allowed_origins"
+	}
+	return ""
 }
 
 // serveCaller has next serve the request of a caller. For a POST with JSON, next takes a place of
@@ -86,7 +91,7 @@ func (h *Front) serveCaller(w http.ResponseWriter, r *http.Request, next http.Ha
 func (h *Front) seesAll(r *http.Request) bool {
 	s := h.settings.Load()
 	if s.Verify == nil {
-		return (!s.Loopback || hosts.FromThisMachine(r)) && hosts.Allowed(r.Host, s.AllowedHosts, s.Loopback) && hosts.OriginAllowed(r, s.AllowedOrigins) && h.bridge.SeesAll(anonymous, nil)
+		return s.forbids(r) == "" && h.bridge.SeesAll(anonymous, nil)
 	}
 	token, ok := bearerToken(r)
 	if !ok {

@@ -45,8 +45,7 @@ func (r *response) countUnread() {
 	s := &r.small
 	release, ok := s.room.Try(s.owner, s.left.Load())
 	if !ok {
-		s.refused.Store(true)
-		_ = r.control.SetWriteDeadline(time.Now())
+		r.giveUp()
 		r.lookAgain(unreadAfter) // the deadline may just have been set to another time
 		return
 	}
