@@ -94,12 +94,9 @@ func (b *Bridge) listen(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.E
 			return nil, b.rpcError(r, err)
 		}
 	}
-	ack, err := json.Marshal(allowed)
-	if err != nil { // booleans and strings
-		panic(err)
-	}
 	meta := slices.Concat([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), r.ID, wire.Closing)
-	params := slices.Concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), ack, wire.Closing)
+	params := slices.Concat([]byte(`{"_meta":`), meta, []byte(`,"notifications":`), rawjson.Must(allowed), wire.Closing)
+	var err error
 	if release, ok := r.speak(); ok {
 		err = r.to.Tell(ctx, wire.Notification("notifications/subscriptions/acknowledged", params))
 		release()

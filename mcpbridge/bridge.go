@@ -28,6 +28,7 @@ import (
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/conversation"
@@ -185,10 +186,7 @@ func New(catalog Catalog, opts Options) *Bridge {
 	}
 	b.lists.made.Store(&listed{})
 	b.SetMaxInline(opts.MaxInline)
-	var err error
-	if b.selfJSON, err = json.Marshal(b.self); err != nil { // it is three strings
-		panic(err)
-	}
+	b.selfJSON = rawjson.Must(b.self)
 	if of := opts.Shared; of != nil {
 		b.large.store.Replica = of.Replica + NameEnd
 		b.states = results.NewStatesOf(of.States)

@@ -110,13 +110,9 @@ func (b *Bridge) ping(context.Context, *Request) (wire.Parts, *jsonrpc.Error) {
 
 // discover answers a server/discover.
 func (b *Bridge) discover(context.Context, *Request) (wire.Parts, *jsonrpc.Error) {
-	spoken, err := json.Marshal(wire.Versions)
-	if err != nil { // strings
-		panic(err)
-	}
 	return wire.Parts{
 		[]byte(`{"resultType":"complete","_meta":{"` + mcp.MetaKeyServerInfo + `":`), b.selfJSON,
-		[]byte(`},"supportedVersions":`), spoken, []byte(`,"capabilities":`), capabilities, []byte(`,"ttlMs":0,"cacheScope":"private"}`),
+		[]byte(`},"supportedVersions":`), rawjson.Must(wire.Versions), []byte(`,"capabilities":`), capabilities, []byte(`,"ttlMs":0,"cacheScope":"private"}`),
 	}, nil
 }
 

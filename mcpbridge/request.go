@@ -262,10 +262,7 @@ func (r *Request) missing() *jsonrpc.Error {
 	if lacks == nil || !r.newest {
 		return nil
 	}
-	data, err := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{*lacks: struct{}{}}})
-	if err != nil { // a string
-		panic(err)
-	}
+	data := rawjson.Must(map[string]any{"requiredCapabilities": map[string]any{*lacks: struct{}{}}})
 	return &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "this needs a client that has declared " + *lacks, Data: data}
 }
 

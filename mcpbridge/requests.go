@@ -2,7 +2,6 @@ package mcpbridge
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -77,10 +76,7 @@ func (b *Bridge) refused(ctx context.Context, method string, err error) *jsonrpc
 	f := fault.From(err)
 	reason, cause := f.Log()
 	b.log.WarnContext(ctx, "a request failed", "method", method, "code", string(f.Code), "reason", reason, "err", cause)
-	data, err := json.Marshal(map[string]any{results.MetaToolCode: f.Code, results.MetaRetryable: f.Retryable()})
-	if err != nil { // a string and a boolean
-		panic(err)
-	}
+	data := rawjson.Must(map[string]any{results.MetaToolCode: f.Code, results.MetaRetryable: f.Retryable()})
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: f.Reason, Data: data}
 }
 

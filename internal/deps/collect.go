@@ -3,6 +3,7 @@ package deps
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,11 +46,7 @@ func (s *Store) Keep(folder, key string, tools []*Tool) {
 		}
 		t.mu.Unlock()
 	}
-	names := make([]string, 0, len(keep))
-	for digest := range keep {
-		names = append(names, digest)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(keep))
 	file := filepath.Join(s.opts.Dir, usersFolder, key)
 	text := strings.Join(append([]string{folder}, names...), "\n") + "\n"
 	if len(names) == 0 && !exists(s.opts.Dir) {

@@ -227,10 +227,7 @@ func ReadMeta(meta json.RawMessage) (s Stateless, refused *jsonrpc.Error) {
 // Unsupported returns the error for a protocol version that is not supported. It lists those that
 // are.
 func Unsupported(asked string, spoken []string) *jsonrpc.Error {
-	data, err := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: spoken, Requested: asked})
-	if err != nil { // they are strings
-		panic(err)
-	}
+	data := rawjson.Must(mcp.UnsupportedProtocolVersionData{Supported: spoken, Requested: asked})
 	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: fmt.Sprintf("protocol version %q is not spoken here", asked), Data: data}
 }
 
@@ -245,10 +242,7 @@ var Levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 
 // Params returns params of an initialize that say the same.
 func (d *Declared) Params() json.RawMessage {
-	name, err := json.Marshal(d.Name)
-	if err != nil { // a string
-		panic(err)
-	}
+	name := rawjson.Must(d.Name)
 	capabilities := d.Capabilities
 	if capabilities == nil {
 		capabilities = json.RawMessage("{}")

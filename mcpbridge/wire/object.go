@@ -29,10 +29,7 @@ func PlainObject(raw json.RawMessage) (object json.RawMessage, changed bool) {
 	if json.Unmarshal(raw, &members) != nil {
 		return nil, false
 	}
-	written, err := json.Marshal(members)
-	if err != nil { // it was JSON
-		panic(err)
-	}
+	written := rawjson.Must(members)
 	if !rawjson.Members(written, func([]byte, json.RawMessage) bool { return true }) {
 		return nil, false // a key needs an escape
 	}

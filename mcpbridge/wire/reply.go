@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // ErrorJSON returns an error response. A missing id becomes null.
@@ -16,15 +18,11 @@ func ErrorOf(id json.RawMessage, e *jsonrpc.Error) json.RawMessage {
 	if len(id) == 0 {
 		id = json.RawMessage("null")
 	}
-	raw, err := json.Marshal(struct {
+	return rawjson.Must(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Error   *jsonrpc.Error  `json:"error"`
 	}{"2.0", id, e})
-	if err != nil { // the id and the data are JSON, and the rest are strings
-		panic(err)
-	}
-	return raw
 }
 
 // The parts of a response around its id and its result. They must not be modified.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // Approver answers the requests about approvals (SPEC-TOOLS 8.7). Its methods may be called from any goroutine.
@@ -66,10 +68,7 @@ func (s *Server) approvals(w http.ResponseWriter, r *http.Request) (any, error) 
 	if q.Follow {
 		pour(w, true, func(yield func(json.RawMessage, int) bool) {
 			for a := range records {
-				line, err := json.Marshal(a)
-				if err != nil { // texts and times
-					panic(err)
-				}
+				line := rawjson.Must(a)
 				if !yield(line, 0) {
 					return
 				}

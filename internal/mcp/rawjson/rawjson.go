@@ -131,8 +131,13 @@ func QuotedSize(size int) int { return size + size/16 + len(`""`) }
 
 // Pair returns an object of one member, a text.
 func Pair(key, text string) stdjson.RawMessage {
-	raw, err := stdjson.Marshal(map[string]string{key: text})
-	if err != nil { // they are strings
+	return Must(map[string]string{key: text})
+}
+
+// Must returns the JSON of a value that always has one, such as strings and JSON. It panics for any other.
+func Must(v any) stdjson.RawMessage {
+	raw, err := stdjson.Marshal(v)
+	if err != nil {
 		panic(err)
 	}
 	return raw

@@ -3,7 +3,6 @@ package httpfront
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/budget"
 	"github.com/orla-project/orla/mcpbridge/client"
@@ -284,11 +284,7 @@ func (h *Front) ready(w http.ResponseWriter, r *http.Request) {
 		if known {
 			says["waiting_for"] = names
 		}
-		body, err := json.Marshal(says)
-		if err != nil { // names are strings
-			panic(err)
-		}
-		writeJSON(w, http.StatusServiceUnavailable, string(body))
+		writeJSON(w, http.StatusServiceUnavailable, string(rawjson.Must(says)))
 		return
 	}
 	if !known {
