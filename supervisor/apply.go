@@ -1,14 +1,12 @@
 package supervisor
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/thejerf/suture/v4"
 
-	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -110,7 +108,7 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 	}
 	l := &living{tool: tool, provider: built}
 	if l.peer, _ = built.(Peer); l.peer != nil {
-		l.prepare(context.Background(), turns.NewQueue(turns.NoLimit, 0)) // what its manifest says, or an earlier life
+		l.prepare(atOnce) // what its manifest says, or an earlier life
 	} else {
 		l.list(built.Tools())
 		for _, t := range l.tools {

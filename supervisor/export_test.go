@@ -1,10 +1,6 @@
 package supervisor
 
-import (
-	"context"
-
-	"github.com/orla-project/orla/internal/mcp/peer"
-)
+import "github.com/orla-project/orla/internal/mcp/peer"
 
 // HoldCalls takes the lock that calls take, until release is called.
 func (s *Supervisor) HoldCalls() (release func()) {
@@ -16,7 +12,7 @@ func (s *Supervisor) HoldCalls() (release func()) {
 func (s *Supervisor) Refresh() {
 	for _, l := range s.living {
 		if l.peer != nil {
-			l.prepare(context.Background(), s.compiling)
+			l.prepare(atOnce)
 		}
 	}
 	s.applying.Lock()

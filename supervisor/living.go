@@ -72,30 +72,15 @@ const (
 const slice = 10 * time.Millisecond
 
 // prepare compiles what a peer offers now, but for what has been compiled, and makes it
-// what is shown, unless ctx ends before. It takes its time, so that it is called without a lock. Peers do so in turn:
-// half of the processors are left to calls (SPEC N2).
-func (l *living) prepare(ctx context.Context, turn *turns.Queue) (offers *peer.Offers) {
+// what is shown. It takes its time, so that it is called without a lock. It ends where goOn,
+// which is asked before each schema, returns false.
+func (l *living) prepare(goOn func() bool) (offers *peer.Offers) {
 	offers = l.peer.Offers()
-	owner := turns.Owner{Caller: l.tool.Name}
-	if turn.Take(ctx, owner) != nil {
-		return offers
-	}
-	since, ours := time.Now(), true
-	defer func() {
-		if ours {
-			turn.Give(owner)
-		}
-	}()
 	before := l.shown.Load()
 	next := &shown{offers: offers, inputs: make(map[*mcp.Tool]compiled, len(offers.Tools)), schemas: make(map[digest]compiled, len(offers.Tools))}
 	objects, weight := 0, int64(0)
 	for _, t := range offers.Tools {
-		if time.Since(since) > slice && turn.Waiting() > 0 {
-			turn.Give(owner)
-			ours = turn.Take(ctx, owner) == nil
-			since = time.Now()
-		}
-		if !ours || ctx.Err() != nil {
+		if !goOn() {
 			return offers
 		}
 		raw, err := rawSchema(t)
@@ -132,6 +117,9 @@ func (l *living) prepare(ctx context.Context, turn *turns.Queue) (offers *peer.O
 	l.shown.Store(next)
 	return offers
 }
+
+// atOnce prepares everything without a pause.
+func atOnce() bool { return true }
 
 // rawSchema returns a tool's input schema as JSON, or why it is not.
 func rawSchema(t *mcp.Tool) (json.RawMessage, error) {
@@ -300,11 +288,32 @@ func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan tim
 		k.in.goOnWithout(k.of, this)
 	})
 	defer late.Stop()
-	offers = k.of.prepare(ctx, k.in.compiling)
+	offers = k.prepare(ctx)
 	k.of.looks.Store(this)
 	took := time.Since(began)
 	rest, due = k.publish(prepared{k.in.asked.Add(1), took})
 	return offers, rest, due
+}
+
+// prepare prepares what the peer offers now, unless ctx ends before. Peers do so in turn, and half of the processors are left to
+// calls (SPEC N2).
+func (k *keeper) prepare(ctx context.Context) *peer.Offers {
+	turn, owner := k.in.compiling, turns.Owner{Caller: k.of.tool.Name}
+	ours := turn.Take(ctx, owner) == nil
+	defer func() {
+		if ours {
+			turn.Give(owner)
+		}
+	}()
+	since := time.Now()
+	return k.of.prepare(func() bool {
+		if ours && time.Since(since) > slice && turn.Waiting() > 0 {
+			turn.Give(owner)
+			ours = turn.Take(ctx, owner) == nil
+			since = time.Now()
+		}
+		return ours && ctx.Err() == nil
+	})
 }
 
 // publish publishes what was prepared. What it returns is look's.
