@@ -106,12 +106,12 @@ func (l *Launcher) Start(ctx context.Context, spec launch.Spec) (launch.Process,
 	return process, nil
 }
 
-// namePrefix begins the names of Orla's containers.
-const namePrefix = "orla-"
+// ourName matches the names that newName returns, and not those of others, such as orla-db-1 of a Compose project named orla.
+var ourName = form(`^orla-[a-z2-7]{10}-[a-z2-7]{13}$`)
 
 // newName returns a name that no other container has.
 func (e *Engine) newName() string {
-	return namePrefix + e.instance + "-" + strings.ToLower(rand.Text()[:13])
+	return "orla-" + e.instance + "-" + strings.ToLower(rand.Text()[:13])
 }
 
 // start runs the engine's command line for a container.

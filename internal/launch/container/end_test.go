@@ -278,7 +278,7 @@ func TestT73Sweep(t *testing.T) {
 	})
 	torn := another()
 	half := names("orla.tool=swept")
-	labels := []string{"create", "--name=of-an-operator"}
+	labels := []string{"create", "--name=orla-db-1"}
 	for _, key := range []string{"orla.folder", "orla.owner", "orla.tool"} {
 		labels = append(labels, "--label="+key+"="+b.podman.Run(t, "inspect", "--format={{index .Config.Labels \""+key+"\"}}", half[0]))
 	}
@@ -330,7 +330,7 @@ exec %q "$@"
 	if _, err := os.Stat(once); err != nil {
 		t.Errorf("podman did not stumble: %v", err)
 	}
-	if got := names("orla.tool=swept"); len(got) != 2 || !slices.Contains(got, "of-an-operator") {
+	if got := names("orla.tool=swept"); len(got) != 2 || !slices.Contains(got, "orla-db-1") {
 		t.Errorf("%v is left", got)
 	}
 	if ofDead, ofAlive := folders(dead), folders(alive); len(ofDead) != 0 || len(ofAlive) != 1 {

@@ -262,7 +262,7 @@ esac`)
 		t.Fatal(err)
 	}
 	spec := sh("env")
-	spec.Env = []string{"https_proxy=http://of-the-tool"}
+	spec.Env = []string{"https_proxy=http://of-the-tool", "FTP_PROXY=ftp://of-the-tool"}
 	b.run(b.launcher(nil), spec)
 	text, err := os.ReadFile(runs)
 	if err != nil {
@@ -274,14 +274,18 @@ esac`)
 	}
 	for i, one := range all {
 		lines := strings.Split(one, "\n")
-		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "NO_PROXY", "all_proxy", "FTP_PROXY"} {
-			if !slices.Contains(lines, "flag "+name+"=") {
+		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "NO_PROXY", "all_proxy", "ftp_proxy"} {
+			flag := "flag " + name + "="
+			if i == len(all)-1 && (name == "HTTPS_PROXY" || name == "ftp_proxy") { // an empty ftp_proxy would undo FTP_PROXY in Python
+				flag = "flag " + name
+			}
+			if !slices.Contains(lines, flag) {
 				t.Errorf("container %d gets docker's %s: %q", i+1, name, lines)
 			}
 		}
 	}
 	last := strings.Split(all[len(all)-1], "\n")
-	if !slices.Contains(last, "https_proxy=http://of-the-tool") || !slices.Contains(last, "flag https_proxy") || slices.Contains(last, "has https_proxy=http://of-orla") {
+	if !slices.Contains(last, "https_proxy=http://of-the-tool") || !slices.Contains(last, "FTP_PROXY=ftp://of-the-tool") || !slices.Contains(last, "flag https_proxy") || slices.Contains(last, "has https_proxy=http://of-orla") {
 		t.Errorf("the tool gets another one than its own: %q", last)
 	}
 }

@@ -108,7 +108,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 		o, ok := parseOwner(c.owner)
 		gone, known := o.gone()
 		switch {
-		case !ok, known && !gone, !strings.HasPrefix(c.name, namePrefix): // labels may be those of an image
+		case !ok, known && !gone, !ourName().MatchString(c.name): // labels may be those of an image
 			continue
 		case !known && (c.state == "running" || c.created.IsZero() || time.Since(c.created) < strangerAge):
 			continue // its Orla may run where this one cannot see it

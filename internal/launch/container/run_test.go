@@ -214,6 +214,10 @@ func TestT73VariablesOfToolsDoNotReachTheEngine(t *testing.T) {
 			t.Errorf("%.60q: %.60q, %v", env, environ, err)
 		}
 	}
+	servers := []string{"A=redis://:pa$$@db:6379", "B=mysql://root:it's@db", "C=amqp://a:pa$$@db:/"}
+	if environ, _, err := container.Variables(servers); err != nil || !slices.Equal(environ, servers) {
+		t.Errorf("URLs of servers are taken for paths: %q, %v", environ, err)
+	}
 	if environ, _, err := container.Variables([]string{"A=" + strings.Repeat("x", 16<<10), "B=" + strings.Repeat("y", 16<<10)}); err != nil || len(environ) != 2 {
 		t.Errorf("what is long: %v", err)
 	}

@@ -88,7 +88,11 @@ func (p plan) variables() (variables, error) {
 		}
 	}
 	for _, name := range p.proxies() {
-		if _, own := values[name]; own { // it is in the file; without a value here, docker leaves that alone
+		_, lower := values[strings.ToLower(name)]
+		_, upper := values[strings.ToUpper(name)]
+		if lower || upper {
+			// One of the two is in the file. Without a value here, docker leaves that alone, and the other one unset: for some programs
+			// an empty https_proxy says that HTTPS_PROXY does not count.
 			v.flags, v.without = append(v.flags, "--env="+name), append(v.without, name)
 		} else {
 			v.flags = append(v.flags, "--env="+name+"=")
@@ -116,11 +120,13 @@ func (p plan) proxies() []string {
 
 // namesFile reports whether a value, or a part of it between colons, is the path of a file of this machine. Engines run in /.
 func namesFile(value string) bool {
-	return slices.ContainsFunc(append(strings.Split(value, ":"), value), func(path string) bool {
-		if !strings.Contains(path, "/") {
+	return slices.ContainsFunc(append(strings.Split(value, ":"), value), func(part string) bool {
+		path := filepath.Join("/", part)
+		// The URL of a server, such as redis://:pa$$word@host and mysql://root:pa$$word@host, has a part // or //root.
+		if !strings.Contains(part, "/") || path == "/" || part == "//root" && strings.Contains(value, "://root") {
 			return false
 		}
-		_, err := os.Lstat(filepath.Join("/", path))
+		_, err := os.Lstat(path)
 		return err == nil
 	})
 }
