@@ -40,7 +40,7 @@ type living struct {
 	shown atomic.Pointer[shown]
 
 	looks atomic.Uint64 // how many times it was prepared
-	late  uint64        // the look that takes too long, from 1 on. Guarded by Supervisor.applying.
+	late  atomic.Uint64 // the look that takes too long, from 1 on
 
 	sparing brief.Limiter // of what is logged about what it offers
 }
@@ -282,38 +282,42 @@ type prepared struct {
 // look publishes what the peer offers now. rest, if it is not nil, says when to look again
 // at the earliest. due is not zero if it is too early to publish it: publish is to be called then.
 func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan time.Time, due prepared) {
-	began, this := time.Now(), k.of.looks.Load()+1
+	this := k.of.looks.Load() + 1
 	late := time.AfterFunc(patience, func() {
 		defer recovered.To(k.in.opts.Log, "go on without what a peer offers", nil)
 		k.in.goOnWithout(k.of, this)
 	})
 	defer late.Stop()
-	offers = k.prepare(ctx)
+	offers, took := k.prepare(ctx)
 	k.of.looks.Store(this)
-	took := time.Since(began)
 	rest, due = k.publish(prepared{k.in.asked.Add(1), took})
 	return offers, rest, due
 }
 
 // prepare prepares what the peer offers now, unless ctx ends before. Peers do so in turn, and half of the processors are left to
-// calls (SPEC N2).
-func (k *keeper) prepare(ctx context.Context) *peer.Offers {
-	turn, owner := k.in.compiling, turns.Owner{Caller: k.of.tool.Name}
-	ours := turn.Take(ctx, owner) == nil
-	defer func() {
+// calls (SPEC N2). took is without what it waited for its turns.
+func (k *keeper) prepare(ctx context.Context) (offers *peer.Offers, took time.Duration) {
+	turn, owner, ours := k.in.compiling, turns.Owner{Caller: k.of.tool.Name}, false
+	var since time.Time // of the turn
+	rest := func() {
 		if ours {
 			turn.Give(owner)
+			took += time.Since(since)
+			ours = false
 		}
-	}()
-	since := time.Now()
-	return k.of.prepare(func() bool {
+	}
+	defer rest()
+	offers = k.of.prepare(func() bool {
 		if ours && time.Since(since) > slice && turn.Waiting() > 0 {
-			turn.Give(owner)
+			rest()
+		}
+		if !ours {
 			ours = turn.Take(ctx, owner) == nil
 			since = time.Now()
 		}
 		return ours && ctx.Err() == nil
 	})
+	return offers, took
 }
 
 // publish publishes what was prepared. What it returns is look's.
@@ -341,31 +345,42 @@ func (s *Supervisor) refresh(wanted uint64, of *living) (took, wait time.Duratio
 	if s.published >= wanted {
 		return 0, 0 // a catalog was made meanwhile
 	}
-	began := time.Now()
-	if wait = s.rests.Sub(began); wait > 0 && !of.isHeard() {
+	if wait = time.Until(s.rests); wait > 0 && !of.isHeard() {
 		return 0, wait
 	}
+	return s.publishNow(), 0
+}
+
+// publishNow publishes a catalog, after which the next ones rest if it takes long, and returns how long that took. The caller holds
+// applying.
+func (s *Supervisor) publishNow() (took time.Duration) {
+	began := time.Now()
 	s.publish()
 	if took = time.Since(began); took > little {
 		s.rests = began.Add(took + restAfter(took))
 	}
-	return took, 0
+	return took
 }
 
 // goOnWithout publishes a catalog for whose lists nobody waits for those of a peer, if a look at them is still not done: what a
-// stranger offers may be dear to prepare in a way that no bound knows (SPEC D7a, N2).
+// stranger offers may be dear to prepare in a way that no bound knows, or its turn does not come (SPEC D7a, N2). Of peers that are
+// late together, one catalog goes on without all.
 func (s *Supervisor) goOnWithout(l *living, look uint64) {
+	l.late.Store(look)
+	wanted := s.asked.Add(1) // after that: the catalog that is for it knows who is late
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	l.late = look
-	if l.isLate() && l.offers != nil && awaited(l.offers) {
-		s.opts.Log.Warn("what it offers takes long to prepare; others are not kept waiting for it", "tool", l.tool.Name)
-		s.publish()
+	if !l.isLate() || l.offers == nil || !awaited(l.offers) {
+		return
+	}
+	s.opts.Log.Warn("what it offers is not prepared in time; others are not kept waiting for it", "tool", l.tool.Name)
+	if s.published < wanted {
+		s.publishNow()
 	}
 }
 
-// isLate reports whether the look at what a peer offers that is under way takes too long. The caller holds applying.
-func (l *living) isLate() bool { return l.late > l.looks.Load() }
+// isLate reports whether the look at what a peer offers that is under way takes too long.
+func (l *living) isLate() bool { return l.late.Load() > l.looks.Load() }
 
 // awaited reports whether all lists wait for what a peer offers next (SPEC D7a). That comes at once, whatever rests: it is one thing, or few.
 func awaited(offers *peer.Offers) bool { return !offers.Known || offers.Silent }
