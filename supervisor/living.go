@@ -298,11 +298,11 @@ func (k *keeper) look(ctx context.Context) (offers *peer.Offers, rest <-chan tim
 // calls (SPEC N2). took is without what it waited for its turns.
 func (k *keeper) prepare(ctx context.Context) (offers *peer.Offers, took time.Duration) {
 	turn, owner, ours := k.in.compiling, turns.Owner{Caller: k.of.tool.Name}, false
-	var since time.Time // of the turn
+	began, since := time.Now(), time.Time{} // since is that of the turn
+	var waited time.Duration
 	rest := func() {
 		if ours {
 			turn.Give(owner)
-			took += time.Since(since)
 			ours = false
 		}
 	}
@@ -312,12 +312,14 @@ func (k *keeper) prepare(ctx context.Context) (offers *peer.Offers, took time.Du
 			rest()
 		}
 		if !ours {
+			asked := time.Now()
 			ours = turn.Take(ctx, owner) == nil
 			since = time.Now()
+			waited += since.Sub(asked)
 		}
 		return ours && ctx.Err() == nil
 	})
-	return offers, took
+	return offers, time.Since(began) - waited
 }
 
 // publish publishes what was prepared. What it returns is look's.

@@ -346,6 +346,51 @@ func TestN2PeersArePreparedInTurn(t *testing.T) {
 	})
 }
 
+// SPEC N2, D7a: of many peers that are late together, one catalog goes on without all. What a peer waited for its turn does not count
+// for its rest.
+func TestN2PeersThatWaitForTheirTurnsCostOthersLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made atomic.Int32
+		all := map[string]supervisor.Provider{}
+		var names []string
+		for i := range 4 * turns.Workers() {
+			names = append(names, fmt.Sprintf("p%d", i))
+			all[names[i]] = newFakePeer(names[i], peer.Offers{})
+		}
+		s := supervisor.New(supervisor.Options{
+			Build:     map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return all[t.Name], nil }},
+			Log:       slog.New(slog.DiscardHandler),
+			Published: func(*supervisor.Catalog) { made.Add(1) },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx) }()
+		apply(s, names...)
+		synctest.Wait()
+		before := made.Load()
+		for _, name := range names[1:] {
+			all[name].(*fakePeer).offer(peer.Offers{Known: true, Tools: []*mcp.Tool{{Name: name, InputSchema: dearSchema{}}}})
+		}
+		time.Sleep(time.Second)
+		last := all[names[0]].(*fakePeer) // its turn comes after those of all others
+		last.offer(peer.Offers{Known: true, Tools: listed("first")})
+		time.Sleep(10 * time.Second)
+		if n := made.Load() - before; n > 2 || !s.Catalog().Known() {
+			t.Errorf("%d catalogs were made without those that are late", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if synctest.Wait(); s.Catalog().Of("first") == "" {
+			t.Fatal("its turn has not come")
+		}
+		last.offer(peer.Offers{Known: true, Tools: listed("second")})
+		if synctest.Wait(); s.Catalog().Of("second") == "" {
+			t.Error("it rests because of what others took")
+		}
+		cancel()
+		<-done //nolint:errcheck // it is that of the context
+	})
+}
+
 // dearSchema takes a minute to read.
 type dearSchema struct{ now, most *atomic.Int32 } // how many are read, and were at most; nil to not count them
 
