@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
 	"github.com/orla-project/orla/mcpbridge/transport/passed"
@@ -228,7 +229,8 @@ func TestQ2NoRoom(t *testing.T) {
 // replica is what other replicas say of one session of ann.
 type replica struct {
 	passed.Elsewhere
-	asked error // the context's, when it was asked what the client has set
+	asked   error // the context's, when it was asked what the client has set
+	follows map[string]bool
 }
 
 func (r *replica) Home(context.Context, string) string { return "" }
@@ -237,26 +239,37 @@ func (r *replica) Opened(string) *sessionlog.Record {
 	return &sessionlog.Record{Caller: "ann", Says: json.RawMessage(`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)}
 }
 
-func (r *replica) Set(ctx context.Context, _ string, _ *sessionlog.Record) { r.asked = ctx.Err() }
+func (r *replica) Set(ctx context.Context, _ string, to *sessionlog.Record) {
+	r.asked, to.Follows = ctx.Err(), r.follows
+}
+
+// panicking are rules that panic when they are asked about a resource.
+type panicking struct{ otherRules }
+
+type otherRules mcpbridge.Rules // which nothing asks
+
+func (panicking) Limits(string, []string) rules.Limits { return rules.Limits{} }
+
+func (panicking) May(rules.Caller, func() *rules.Target) error { panic("the test's") }
 
 // SPEC Q2: a session that comes back has what its client has set, also if that has left in the middle of the request. One whose
 // request panics is not counted.
 func TestQ2ASessionComesBackWhole(t *testing.T) {
-	h, _, _ := newIssued()
-	other := &replica{asked: context.Canceled}
+	h, catalog, _ := newIssued()
+	other := &replica{asked: context.Canceled, follows: map[string]bool{"mem://x": true}}
 	h.Share(other)
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	r := httptest.NewRequestWithContext(left, http.MethodPost, "http://localhost/mcp", nil)
 	func() {
 		defer func() {
-			if recover() == nil {
-				t.Error("nothing panics, so that the test says nothing")
+			if p := recover(); p != "the test's" {
+				t.Errorf("the request panics before its session counts, or not at all: %v", p)
 			}
 		}()
 		healthy := h.bridge
 		defer func() { h.bridge = healthy }()
-		h.bridge = &mcpbridge.Bridge{}
+		h.bridge = mcpbridge.New(catalog, mcpbridge.Options{Version: "1", Log: h.log, Rules: panicking{}})
 		_, _ = h.resume(r, "x", "ann")
 	}()
 	if other.asked != nil {
@@ -265,6 +278,7 @@ func TestQ2ASessionComesBackWhole(t *testing.T) {
 	if h.sessions.opening != 0 || len(h.sessions.callers) > 0 {
 		t.Errorf("%d sessions begin, and %v have some", h.sessions.opening, h.sessions.callers)
 	}
+	other.follows = nil
 	if u, full := h.resume(r, "x", "ann"); u == nil || full != nil || h.sessions.opening != 0 || len(h.sessions.known) != 1 {
 		t.Errorf("it does not come back: %v %v, %d begin", u, full, h.sessions.opening)
 	}
