@@ -1,6 +1,7 @@
 package capsule
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,4 +106,32 @@ func TestD8AnAnswerIsAskedForOnce(t *testing.T) {
 			t.Errorf("%d processes were asked %d times", starts, questions)
 		}
 	})
+}
+
+// SPEC D8: why a server refuses initialize is said, also if it does not answer when it is asked once more for its versions.
+func TestD8ARefusalIsSaidWhateverComesNext(t *testing.T) {
+	for name, next := range map[string]func(*scripted){"silence": func(*scripted) {}, "its end": func(p *scripted) { go p.exit("exited with code 1") }} {
+		t.Run(name, func(t *testing.T) {
+			var questions atomic.Int32
+			asServerWith(t, func(r *manifest.Runtime) { r.StartupTimeout = 5 * time.Second }, func(p *scripted, m asked) bool {
+				switch m.Method {
+				case "server/discover":
+					if questions.Add(1) == 2 {
+						next(p)
+					}
+				case "initialize":
+					time.Sleep(10 * time.Millisecond) // in a bubble: the second question is cut short by the start's timeout
+					p.says(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"the key is wrong"}}`, m.ID)
+				default:
+					return false
+				}
+				return true
+			}, func(t *testing.T, _ *Capsule, log *journal) {
+				time.Sleep(6 * time.Second)
+				if n := len(log.having(`"to":"CRASHED"`)); n == 0 || len(log.having(`"to":"CRASHED"`, "the key is wrong")) != n {
+					t.Errorf("of %d failures not each says why", n)
+				}
+			})
+		})
+	}
 }

@@ -167,6 +167,8 @@ func (h *Handshake) negotiate(ctx context.Context, peer *protocol.Peer) error {
 	defer close(done)
 	err := peer.Negotiate(ctx)
 	switch {
+	case protocol.IsRefusal(err): // its answer says more than its end, or that of the time
+		return err
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, rpc.ErrNotSent): // nobody reads its stdin any more

@@ -150,7 +150,7 @@ func (p *Peer) Negotiate(ctx context.Context) error {
 		p.orla.probing.initialized()
 	} else if _, refused := errors.AsType[*noHandshake](err); refused {
 		// A server that is slow to begin may have heard both, and keep to what it heard first: now it answers that.
-		if r := p.orla.tool.Runtime; p.orla.probing.refused() && r.Handshake == manifest.HandshakeMCP && protocol != manifest.ProtocolInitialize && p.discover(ctx) {
+		if r := p.orla.tool.Runtime; p.orla.probing.refused() && ctx.Err() == nil && r.Handshake == manifest.HandshakeMCP && protocol != manifest.ProtocolInitialize && p.discover(ctx) {
 			return nil
 		}
 	}
@@ -215,6 +215,12 @@ func (p *Peer) keep(caps *mcp.ServerCapabilities) {
 type noHandshake struct{ error }
 
 func (e *noHandshake) Unwrap() error { return e.error }
+
+// IsRefusal reports whether an error of Negotiate is what the peer has answered.
+func IsRefusal(err error) bool {
+	_, is := errors.AsType[*jsonrpc.Error](err)
+	return is
+}
 
 // tap is a transport for the SDK's client. It uses the connection of a Peer during the
 // handshake.
