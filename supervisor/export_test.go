@@ -34,3 +34,9 @@ func (s *Supervisor) RefreshFirst() {
 
 // Asked returns how many times somebody wanted a new catalog.
 func (s *Supervisor) Asked() uint64 { return s.asked.Load() }
+
+// LateOf returns what is done when the look at what a peer offers takes too long.
+func (s *Supervisor) LateOf(name string) func() {
+	l := s.living[name]
+	return func() { s.goOnWithout(l, l.looks.Load()+1) }
+}
