@@ -3,6 +3,7 @@ package capsule
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/orla-project/orla/internal/mcp/peer"
@@ -64,11 +65,12 @@ func TestExpiredIsNoFailure(t *testing.T) {
 // SPEC D8: a server of both kinds that is slow to begin hears initialize behind server/discover, and refuses it. It is spoken to as it
 // wants all the same.
 func TestD8ASlowServerOfBothKindsStarts(t *testing.T) {
-	questions, refuses := 0, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"the initialize handshake is not accepted"}}`
+	var questions atomic.Int32
+	const refuses = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"the initialize handshake is not accepted"}}`
 	asServerWith(t, func(r *manifest.Runtime) { r.StartupTimeout = 20 * time.Second }, func(p *scripted, m asked) bool {
 		switch m.Method {
 		case "server/discover":
-			if questions++; questions == 1 {
+			if questions.Add(1) == 1 {
 				time.Sleep(8 * time.Second) // in a bubble: longer than the answer is waited for
 			}
 			p.answers(m, `{"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{}}`)
@@ -80,21 +82,21 @@ func TestD8ASlowServerOfBothKindsStarts(t *testing.T) {
 		return true
 	}, func(t *testing.T, c *Capsule, _ *journal) {
 		time.Sleep(15 * time.Second)
-		if life := c.Life(); life.State != "READY" || life.Restarts > 0 || questions != 2 {
-			t.Errorf("it is %+v, and was asked %d times", life, questions)
+		if life := c.Life(); life.State != "READY" || life.Restarts > 0 || questions.Load() != 2 {
+			t.Errorf("it is %+v, and was asked %d times", life, questions.Load())
 		}
 	})
 }
 
 // SPEC D8: a server that has answered that it does not know server/discover is asked once for each process, also if it refuses initialize.
 func TestD8AnAnswerIsAskedForOnce(t *testing.T) {
-	questions, starts := 0, 0
+	var questions, starts atomic.Int32
 	asServerWith(t, func(*manifest.Runtime) {}, func(p *scripted, m asked) bool {
 		switch m.Method {
 		case "server/discover":
-			questions++
+			questions.Add(1)
 		case "initialize":
-			starts++
+			starts.Add(1)
 		default:
 			return false
 		}
@@ -102,8 +104,9 @@ func TestD8AnAnswerIsAskedForOnce(t *testing.T) {
 		return true
 	}, func(t *testing.T, c *Capsule, _ *journal) {
 		time.Sleep(time.Minute)
-		if starts == 0 || questions != starts {
-			t.Errorf("%d processes were asked %d times", starts, questions)
+		synctest.Wait()
+		if starts.Load() == 0 || questions.Load() != starts.Load() {
+			t.Errorf("%d processes were asked %d times", starts.Load(), questions.Load())
 		}
 	})
 }
