@@ -232,7 +232,8 @@ func TestAnswersACancelledCallLate(t *testing.T) {
 		_, err := l.result(ctx, l.tool.Name, capsuletest.Args{Hold: "it", Late: true}.JSON())
 		done <- err
 	}()
-	l.inFlight()
+	// One that is cancelled before it was sent is not told.
+	eventually(t, "the capsule has heard it", func() bool { return l.call(capsuletest.Args{}).InFlight == 2 })
 	cancel()
 	wantFault(t, within(t, "the cancelled call", done), fault.Canceled)
 	eventually(t, "the capsule knows, and has answered", func() bool {
