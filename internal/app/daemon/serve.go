@@ -88,6 +88,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
 	log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
+	log.TakeStandard()
 	before.TakeKept(upgrade.History, log.History().Take, log.Logger)
 	if cfg.LogFile != "" || cfg.LogFormat == logging.Journal { // the log is not where err is printed
 		defer func() {

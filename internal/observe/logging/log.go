@@ -5,6 +5,7 @@ package logging
 import (
 	"bytes"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"slices"
@@ -70,6 +71,22 @@ func (l *Log) Configure(level, format string, file *os.File) {
 	l.level.Set(Levels[level])
 	l.look.Store(&look{format: format, colour: l.terminal && file == nil})
 	l.out.use(file)
+}
+
+// TakeStandard has what Go's own library logs come here, at level debug: a service can make the library's HTTP client write
+// a line for each frame that it sends (SPEC S2). It is for the whole process.
+func (l *Log) TakeStandard() {
+	log.SetFlags(0)
+	log.SetOutput(standard{l.Logger})
+}
+
+// standard is a writer of lines of package log.
+type standard struct{ to *slog.Logger }
+
+// Write implements io.Writer.
+func (s standard) Write(line []byte) (int, error) {
+	s.to.Debug("Go's library says", "text", string(bytes.TrimSuffix(line, []byte("\n"))))
+	return len(line), nil
 }
 
 // Flush writes the lines that are buffered.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log"
 	"log/slog"
 	"os"
 	"slices"
@@ -101,5 +102,28 @@ func BenchmarkLogLine(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		callLine(log.Logger)
+	}
+}
+
+// SPEC S2: what Go's own library says of a service does not fill the log.
+func TestS2WhatGosLibraryLogsIsForDebugging(t *testing.T) {
+	flags, to := log.Flags(), log.Writer()
+	defer func() {
+		log.SetFlags(flags)
+		log.SetOutput(to)
+	}()
+	var out bytes.Buffer
+	l := New(&out, "")
+	l.TakeStandard()
+	l.Configure("info", JSON, nil)
+	log.Print("an unhandled frame")
+	if out.Len() > 0 || len(events(l)) > 0 {
+		t.Errorf("at level info there is %q", &out)
+	}
+	l.Configure("debug", JSON, nil)
+	log.Print("a frame\x1b[31m")
+	var line struct{ Level, Text string }
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Level != "debug" || line.Text != "a frame\x1b[31m" {
+		t.Errorf("at level debug there is %q (%v)", &out, err)
 	}
 }

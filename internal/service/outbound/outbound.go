@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
 )
@@ -225,7 +227,7 @@ func (c *Client) transport(k kind, private Private, opened func() (closed func()
 		}
 		return newPaced(conn, opened()), nil
 	}
-	return &http.Transport{
+	t := &http.Transport{
 		Proxy:                  nil, // a proxy would hide the address from the guard
 		DialContext:            dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
@@ -238,6 +240,12 @@ func (c *Client) transport(k kind, private Private, opened func() (closed func()
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxUnread},
 		Protocols:              protocols,
 	}
+	// The client that net/http brings locks a mutex that it holds when a service lets a stream's window grow past its bound, and no call on
+	// that connection ends (Go 1.26).
+	if _, err := http2.ConfigureTransports(t); err != nil { // it fails for a transport that has HTTP/2 already
+		panic(err)
+	}
+	return t
 }
 
 // body is an answer's body whose errors are *fault.Error.
