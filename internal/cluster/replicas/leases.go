@@ -193,7 +193,7 @@ func (r *Replicas) watch(ctx context.Context, version string) string {
 	query.Set("resourceVersion", version)
 	query.Set("allowWatchBookmarks", "true")
 	query.Set("timeoutSeconds", watchSeconds)
-	gone := false
+	began, gone := time.Now(), false
 	err := r.opts.Client.Watch(ctx, kubeapi.Request{Method: http.MethodGet, Of: leases, Namespace: r.opts.Namespace, Query: query}, func(e kubeapi.Event) bool {
 		var l record
 		if e.Type == "ERROR" || json.Unmarshal(e.Object, &l) != nil {
@@ -206,8 +206,10 @@ func (r *Replicas) watch(ctx context.Context, version string) string {
 		}
 		return true
 	})
-	if err != nil || gone {
+	if err != nil || gone || time.Since(began) < look/2 { // a proxy may end each watch at once
 		pace.Sleep(ctx, look/2)
+	}
+	if err != nil || gone {
 		return ""
 	}
 	return version
