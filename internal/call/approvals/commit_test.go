@@ -5,78 +5,50 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/orla-project/orla/internal/call/approvals"
-	"github.com/orla-project/orla/internal/file/wholefile"
 	"github.com/orla-project/orla/internal/testing/testkit"
 	"github.com/orla-project/orla/manifest"
 )
 
-// large is an argument that takes the disk a while.
-var large = `{"a":"` + strings.Repeat("x", 4<<20) + `"}`
-
-// writing reports whether a file in the folder of the first process is being written.
-func writing(t *testing.T, dir string) bool {
+// during calls do while work writes a record, and waits for both.
+func during(t *testing.T, s *approvals.Store, what string, work, do func()) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "0", wholefile.Prefix+"*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(files) > 0
-}
-
-// during calls do while work writes a file, and reports whether the file was still being written after do.
-func during(t *testing.T, dir string, work, do func()) (early bool) {
-	t.Helper()
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		work()
-	}()
-	for {
-		if writing(t, dir) {
-			do()
-			early = writing(t, dir)
-			break
+	writes := 0
+	s.BeforeWrites(func() {
+		if writes++; writes > 1 {
+			return
 		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			do()
+		}()
 		select {
 		case <-over:
-			return false
-		default:
+		case <-time.After(testkit.Patience):
+			t.Errorf("%s: others wait while the record is written", what)
 		}
+	})
+	if work(); writes == 0 {
+		t.Errorf("%s: nothing was written", what)
 	}
-	<-over
-	return early
+	s.BeforeWrites(func() {})
 }
-
-const rounds = 200 // until the disk is slower than the test
 
 // SPEC S2: nobody waits while the disk takes the record of somebody else's call.
 func TestS2NobodyWaitsForTheDisk(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	id := ask(t, s, question(large)).ID
+	s := open(t, t.TempDir())
+	id := ask(t, s, question(`{"a":1}`)).ID
 	for what, work := range map[string]func(){
-		"ask": func() {
-			q := question(large)
-			q.Tool += strings.Repeat("x", len(s.List()))
-			_ = ask(t, s, q)
-		},
+		"ask": func() { _ = ask(t, s, question(`{"a":2}`)) },
 		"extend": func() {
 			_, _ = s.Extend(id, approvals.Decision{TTL: approvals.DefaultTTL, By: "root", How: manifest.ApproverOperator})
 		},
 	} {
-		round := 0
-		for ; round < rounds && !during(t, dir, work, func() { s.Pending() }); round++ {
-			if what == "ask" && len(s.List()) > 2 { // their bytes are bounded
-				s.Withdraw("2")
-			}
-		}
-		if round == rounds {
-			t.Errorf("%s: in %d rounds nobody looked at the records before the file was written", what, rounds)
-		}
+		during(t, s, what, work, func() { s.Pending() })
 	}
 }
 
@@ -91,36 +63,26 @@ func TestT87ARecordThatEndsWhileItIsWritten(t *testing.T) {
 		},
 		"use": func(s *approvals.Store, id string) error { return s.Use(id) },
 	} {
-		round := 0
-		for ; round < rounds; round++ {
-			dir := t.TempDir()
-			s := open(t, dir)
-			id := ask(t, s, question(large)).ID
-			if what == "use" {
-				decide(t, s, id, approve)
-			}
-			var err error
-			if during(t, dir, func() { err = work(s, id) }, func() { s.Withdraw("2") }); err == nil {
-				s.Close()
-				continue
-			}
-			var decided *approvals.DecidedError
-			if !errors.As(err, &decided) && !errors.Is(err, approvals.ErrUsed) {
-				t.Errorf("%s: %v", what, err)
-			}
-			s.Close()
-			raw, err := os.ReadFile(filepath.Join(dir, "0", id+".json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var r approvals.Record
-			if err := json.Unmarshal(raw, &r); err != nil || r.Phase != approvals.Expired {
-				t.Errorf("%s: on the disk it is %s, %v", what, r.Phase, err)
-			}
-			break
+		dir := t.TempDir()
+		s := open(t, dir)
+		id := ask(t, s, question(`{"a":1}`)).ID
+		if what == "use" {
+			decide(t, s, id, approve)
 		}
-		if round == rounds {
-			t.Errorf("%s: in %d rounds nothing ended while the file was written", what, rounds)
+		var err error
+		during(t, s, what, func() { err = work(s, id) }, func() { s.Withdraw("2") })
+		var decided *approvals.DecidedError
+		if !errors.As(err, &decided) && !errors.Is(err, approvals.ErrUsed) {
+			t.Errorf("%s: %v", what, err)
+		}
+		s.Close()
+		raw, err := os.ReadFile(filepath.Join(dir, "0", id+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r approvals.Record
+		if err := json.Unmarshal(raw, &r); err != nil || r.Phase != approvals.Expired {
+			t.Errorf("%s: on the disk it is %s, %v", what, r.Phase, err)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package approvals
 
-import "time"
+import (
+	"time"
+
+	"github.com/orla-project/orla/internal/file/wholefile"
+)
 
 // MaxEnded is for tests outside of the package.
 const MaxEnded = maxEnded
@@ -12,6 +16,16 @@ func (s *Store) Open() int64 { return s.shares.Taken() }
 func (s *Store) Writing(caller string) (end func()) { return s.turn(caller) }
 
 func (s *Store) Writers() int { return s.writing.Waiting() }
+
+// BeforeWrites has do called when a record is about to be written to the disk, in place of a disk that takes that long.
+func (s *Store) BeforeWrites(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keeper.(*folder).synced = func(path string, data []byte) error {
+		do()
+		return wholefile.WriteSynced(path, data)
+	}
+}
 
 // Jump sets the clock of the Store forward, or back.
 func (s *Store) Jump(by time.Duration) {

@@ -24,6 +24,8 @@ type folder struct {
 	lock *os.File
 	mu   *sync.Mutex // of the Store
 	log  *slog.Logger
+
+	synced func(path string, data []byte) error // wholefile.WriteSynced, but in tests that look at the Store meanwhile
 }
 
 // maxProcesses bounds the processes that serve one folder at a time.
@@ -42,7 +44,7 @@ func (s *Store) claim() (*folder, error) {
 			return nil, err
 		}
 		if locked(f) {
-			return &folder{dir, f, &s.mu, s.opts.Log}, nil
+			return &folder{dir, f, &s.mu, s.opts.Log, wholefile.WriteSynced}, nil
 		}
 		_ = f.Close() // it was only looked at
 	}
@@ -108,7 +110,7 @@ func readRecord(path string) (*entry, error) {
 func (f *folder) put(_ *entry, next *Record) error {
 	f.mu.Unlock()
 	defer f.mu.Lock()
-	return f.keep(next, wholefile.WriteSynced)
+	return f.keep(next, f.synced)
 }
 
 // note implements keeper.
