@@ -247,10 +247,18 @@ func TestAnswersACancelledCallLate(t *testing.T) {
 
 // SPEC D6: a timeout is told as well, and answers at the deadline.
 func TestNeverAnswersACall(t *testing.T) {
-	l := live(t, "echo", callTimeout(300*time.Millisecond))
+	l := live(t, "echo")
 	l.await("READY")
-	_, err := l.ask(capsuletest.Args{Hold: "for ever"})
-	wantFault(t, err, fault.Timeout, "300ms")
+	ctx, end := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.result(ctx, l.tool.Name, capsuletest.Args{Hold: "for ever"}.JSON())
+		done <- err
+	}()
+	// One whose time is over before it was sent is not told.
+	eventually(t, "the capsule has heard it", func() bool { return l.call(capsuletest.Args{}).InFlight == 2 })
+	end(fault.New(fault.Timeout, "no answer within its time"))
+	wantFault(t, within(t, "the call", done), fault.Timeout, "no answer within its time")
 	if got := l.call(capsuletest.Args{}); got.Cancelled != 1 {
 		t.Errorf("the capsule was told of %d timeouts, want 1", got.Cancelled)
 	}

@@ -109,13 +109,20 @@ func TestUnsentIsWhatNoProcessHasSeen(t *testing.T) {
 		unsent(t, err, fault.NotReady, true)
 	})
 	t.Run("in flight", func(t *testing.T) {
-		l := live(t, "echo", callTimeout(time.Second))
+		l := live(t, "echo")
 		l.await("READY")
 		three := 3
 		_, err := l.askWithin(patience, capsuletest.Args{Exit: &three})
 		unsent(t, err, fault.Crashed, false)
 		l.await("READY")
-		_, err = l.ask(capsuletest.Args{Mute: true})
-		unsent(t, err, fault.Timeout, false)
+		ctx, end := context.WithCancelCause(t.Context())
+		asked := make(chan error, 1)
+		go func() {
+			_, err := l.result(ctx, l.tool.Name, capsuletest.Args{Hold: "it"}.JSON())
+			asked <- err
+		}()
+		eventually(t, "the capsule has heard it", func() bool { return l.call(capsuletest.Args{}).InFlight == 2 })
+		end(fault.New(fault.Timeout, "late")) // as a deadline ends it, however long it took to send it
+		unsent(t, <-asked, fault.Timeout, false)
 	})
 }
