@@ -108,21 +108,26 @@ func TestS2AllMemoryIsBounded(t *testing.T) {
 	needs.Time(t, "waits for seconds")
 	const grown = 5 << 20 // none of them has room for it
 	m := compile(t, newRuntime(t, wasm.Options{TotalMemory: 4 << 20}), spinning(i32Const, int64(grown>>16), memoryGrow, 0, drop), wasm.Limits{Fuel: endless})
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Second, fault.New(fault.Timeout, "it took too long")) // one of them has had its turn by then
-	defer cancel()
-	var calls sync.WaitGroup
-	peaks := make([]int64, 4)
-	for i := range peaks {
-		calls.Go(func() {
-			out, err := m.For(turns.Owner{Session: string(rune('a' + i))}).Run(ctx, nil, mostOutput)
-			fails(t, err, fault.Timeout, true)
-			peaks[i] = out.MemoryPeak
-		})
-	}
-	calls.Wait()
-	slices.Sort(peaks)
-	if peaks[2] >= grown || peaks[3] < grown {
-		t.Errorf("the calls had %v bytes; want one of them to have grown", peaks)
+	for within := 4 * time.Second; ; within *= 2 { // one of them has had its turn by then, unless the machine is busy
+		ctx, cancel := context.WithTimeoutCause(t.Context(), within, fault.New(fault.Timeout, "it took too long"))
+		var calls sync.WaitGroup
+		peaks := make([]int64, 4)
+		for i := range peaks {
+			calls.Go(func() {
+				out, err := m.For(turns.Owner{Session: string(rune('a' + i))}).Run(ctx, nil, mostOutput)
+				fails(t, err, fault.Timeout, true)
+				peaks[i] = out.MemoryPeak
+			})
+		}
+		calls.Wait()
+		cancel()
+		slices.Sort(peaks)
+		if peaks[2] < grown && peaks[3] >= grown {
+			return
+		}
+		if peaks[2] >= grown || within > testkit.Patience {
+			t.Fatalf("the calls had %v bytes; want one of them to have grown", peaks)
+		}
 	}
 }
 
