@@ -208,10 +208,14 @@ func TestFaults(t *testing.T) {
 	// call makes a call; the page of calls has what the log has of it.
 	call := func(tool, how, code string) {
 		t.Helper()
-		_ = o.command("call", tool, "--json", `{"how":"`+how+`"}`, "--tools-dir", tools).Run() // it fails, or not
+		again := func() { _ = o.command("call", tool, "--json", `{"how":"`+how+`"}`, "--tools-dir", tools).Run() } // it fails, or not
+		again()
 		var line map[string]any
 		o.eventually("the log has the call of "+tool, func() bool {
-			line = o.logged("call", tool)
+			if line = o.logged("call", tool); line != nil && code == "" && line["code"] == "timeout" {
+				again() // on a busy machine, what answers at once may take longer than its timeout
+				line = o.logged("call", tool)
+			}
 			return line != nil && (line["code"] == code || code == "" && line["code"] == nil)
 		})
 		b.visit("#/calls")
