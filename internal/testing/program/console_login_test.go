@@ -93,9 +93,16 @@ func TestO3LoginAtAnIssuer(t *testing.T) {
 		t.Errorf("a person who does not agree: %d %s", status, text)
 	}
 
-	i.Grant("exp", time.Now().Add(3*time.Second).Unix())
-	if status, text := elsewhere.logsIn(); status != http.StatusOK {
-		t.Fatalf("with a short token: %d %s", status, text)
+	for short := 3 * time.Second; ; short *= 2 { // the login itself may take longer
+		expires := time.Now().Add(short)
+		i.Grant("exp", expires.Unix())
+		status, text := elsewhere.logsIn()
+		if status == http.StatusOK {
+			break
+		}
+		if time.Now().Before(expires.Truncate(time.Second)) || short > testkit.Patience {
+			t.Fatalf("with a short token: %d %s", status, text)
+		}
 	}
 	testkit.Eventually(t, "the session ends with its token", func() bool {
 		status, _, _ := elsewhere.ask("GET", "/api/v1/status", "")

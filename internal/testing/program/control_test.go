@@ -281,6 +281,7 @@ func TestJ2ARunningOrlaMakesTheSameCall(t *testing.T) {
 	})
 	newPack(t, filepath.Join(dir, "tools"), "sleeps", "", map[string]string{"answer.py": says(`__import__("time").sleep(600)`)})
 	o := serveThere(t, dir)
+	o.waitLog("state", is("sleeps", "READY")) // or the call would be waiting for that
 	if got := o.mustOrla("call", "digits", "--result"); !strings.Contains(got, `"n": 12345678901234567890123`) {
 		t.Errorf("the answer is %s", got)
 	}
