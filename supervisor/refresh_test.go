@@ -1,7 +1,6 @@
 package supervisor_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -86,6 +85,22 @@ func TestN2NoCallWaitsForTheNamesOfOthers(t *testing.T) {
 	first("look at all names", func(c *supervisor.Catalog) bool { return c.Named("own") })
 }
 
+// servingPeers serves in a bubble, until its end, those of the peers that are named. It calls published with each catalog.
+func servingPeers(t *testing.T, peers map[string]supervisor.Provider, published func(), names ...string) *supervisor.Supervisor {
+	t.Helper()
+	s := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{
+			manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil },
+		},
+		Log:       slog.New(slog.DiscardHandler),
+		Published: func(*supervisor.Catalog) { published() },
+	})
+	t.Cleanup(serving(t, s))
+	apply(s, names...)
+	synctest.Wait()
+	return s
+}
+
 // SPEC N2: where it takes long to publish what a peer offers, the next look at it is long after.
 func TestN2APeerThatCostsMuchIsLookedAtRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -93,21 +108,12 @@ func TestN2APeerThatCostsMuchIsLookedAtRarely(t *testing.T) {
 		var slow atomic.Bool
 		var made atomic.Int32
 		p := newFakePeer("a", peer.Offers{Known: true})
-		s := supervisor.New(supervisor.Options{
-			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
-			Log:   slog.New(slog.DiscardHandler),
-			Published: func(*supervisor.Catalog) {
-				if slow.Load() {
-					time.Sleep(long)
-				}
-				made.Add(1)
-			},
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- s.Serve(ctx) }()
-		apply(s, "a")
-		synctest.Wait()
+		servingPeers(t, map[string]supervisor.Provider{"a": p}, func() {
+			if slow.Load() {
+				time.Sleep(long)
+			}
+			made.Add(1)
+		}, "a")
 		slow.Store(true)
 		before := made.Load()
 		p.offer(peer.Offers{Known: true, Tools: listed("one")})
@@ -122,8 +128,6 @@ func TestN2APeerThatCostsMuchIsLookedAtRarely(t *testing.T) {
 		if got := made.Load() - before; got != 2 {
 			t.Errorf("%d catalogs in 12 s", got)
 		}
-		cancel()
-		<-done //nolint:errcheck // it is that of the context
 	})
 }
 
@@ -144,24 +148,11 @@ func TestN2APeerThatCostsMuchIsLookedAtRarelyAlsoBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool
 		a, b := &slowPeer{fakePeer: newFakePeer("a", peer.Offers{Known: true})}, newFakePeer("b", peer.Offers{Known: true})
-		s := supervisor.New(supervisor.Options{
-			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) {
-				if t.Name == "a" {
-					return a, nil
-				}
-				return b, nil
-			}},
-			Log: slog.New(slog.DiscardHandler),
-			Published: func(*supervisor.Catalog) {
-				if slow.Load() {
-					time.Sleep(time.Second / 2)
-				}
-			},
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- s.Serve(ctx) }()
-		apply(s, "a", "b")
+		s := servingPeers(t, map[string]supervisor.Provider{"a": a, "b": b}, func() {
+			if slow.Load() {
+				time.Sleep(time.Second / 2)
+			}
+		}, "a", "b")
 		time.Sleep(time.Minute) // until a is looked at again
 		slow.Store(true)
 		b.offer(peer.Offers{Known: true, Tools: listed("two")})
@@ -181,8 +172,6 @@ func TestN2APeerThatCostsMuchIsLookedAtRarelyAlsoBesideOthers(t *testing.T) {
 		if s.Catalog().Of("three") == "" {
 			t.Error("the last change is not served")
 		}
-		cancel()
-		<-done //nolint:errcheck // it is that of the context
 	})
 }
 
@@ -194,26 +183,15 @@ func TestN2ManyPeersThatChangeLeaveTheLockFree(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var slow atomic.Bool
 			var made atomic.Int32
-			peers := map[string]*fakePeer{"a": newFakePeer("a", peer.Offers{Known: true}), "b": newFakePeer("b", peer.Offers{Known: known})}
-			s := supervisor.New(supervisor.Options{
-				Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil }},
-				Log:   slog.New(slog.DiscardHandler),
-				Published: func(*supervisor.Catalog) {
-					if slow.Load() {
-						made.Add(1)
-						time.Sleep(long)
-					}
-				},
-			})
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 1)
-			go func() { done <- s.Serve(ctx) }()
-			apply(s, "a", "b")
-			synctest.Wait()
+			a, b := newFakePeer("a", peer.Offers{Known: true}), newFakePeer("b", peer.Offers{Known: known})
+			s := servingPeers(t, map[string]supervisor.Provider{"a": a, "b": b}, func() {
+				if slow.Load() {
+					made.Add(1)
+					time.Sleep(long)
+				}
+			}, "a", "b")
 			slow.Store(true)
-			test(s, peers["a"], peers["b"], func() int { return int(made.Load()) })
-			cancel()
-			<-done //nolint:errcheck // it is that of the context
+			test(s, a, b, func() int { return int(made.Load()) })
 		})
 	}
 	t.Run("many", func(t *testing.T) {
@@ -269,19 +247,11 @@ func TestN2NobodyWaitsLongForWhatIsDearToPrepare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dear := newFakePeer("dear", before)
-				made := map[string]supervisor.Provider{"other": newFakePeer("other", peer.Offers{Known: true, Tools: listed("one")}), "dear": dear}
-				s := supervisor.New(supervisor.Options{
-					Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return made[t.Name], nil }},
-					Log:   slog.New(slog.DiscardHandler),
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- s.Serve(ctx) }()
-				apply(s, "other", "dear")
-				synctest.Wait()
+				other := newFakePeer("other", peer.Offers{Known: true, Tools: listed("one")})
+				s := servingPeers(t, map[string]supervisor.Provider{"other": other, "dear": dear}, func() {}, "other", "dear")
 				dear.offer(peer.Offers{Known: true, Tools: []*mcp.Tool{{Name: "two", InputSchema: dearSchema{}}}})
 				began := time.Now()
-				if s.Settle(ctx); time.Since(began) > 10*time.Second || s.Catalog().Of("one") == "" || s.Catalog().Of("two") != "" || s.Catalog().Told() {
+				if s.Settle(t.Context()); time.Since(began) > 10*time.Second || s.Catalog().Of("one") == "" || s.Catalog().Of("two") != "" || s.Catalog().Told() {
 					t.Errorf("all waited for %s", time.Since(began))
 				}
 				time.Sleep(time.Minute)
@@ -293,8 +263,6 @@ func TestN2NobodyWaitsLongForWhatIsDearToPrepare(t *testing.T) {
 				if s.Catalog().Known() {
 					t.Error("its next lists are not waited for")
 				}
-				cancel()
-				<-done //nolint:errcheck // it is that of the context
 			})
 		})
 	}
@@ -310,15 +278,7 @@ func TestN2PeersArePreparedInTurn(t *testing.T) {
 			names = append(names, fmt.Sprintf("p%d", i))
 			made[names[i]] = newFakePeer(names[i], peer.Offers{})
 		}
-		s := supervisor.New(supervisor.Options{
-			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return made[t.Name], nil }},
-			Log:   slog.New(slog.DiscardHandler),
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- s.Serve(ctx) }()
-		apply(s, names...)
-		synctest.Wait()
+		s := servingPeers(t, made, func() {}, names...)
 		for name, p := range made {
 			var tools []*mcp.Tool
 			for i := range 3 {
@@ -341,8 +301,6 @@ func TestN2PeersArePreparedInTurn(t *testing.T) {
 		if got := int(most.Load()); got != turns.Workers() {
 			t.Errorf("%d were prepared at once, not %d", got, turns.Workers())
 		}
-		cancel()
-		<-done //nolint:errcheck // it is that of the context
 	})
 }
 
@@ -355,15 +313,7 @@ func TestN2PeersThatWaitForTheirTurnsCostOthersLittle(t *testing.T) {
 			names = append(names, fmt.Sprintf("p%d", i))
 			all[names[i]] = newFakePeer(names[i], peer.Offers{})
 		}
-		s := supervisor.New(supervisor.Options{
-			Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return all[t.Name], nil }},
-			Log:   slog.New(slog.DiscardHandler),
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- s.Serve(ctx) }()
-		apply(s, names...)
-		synctest.Wait()
+		s := servingPeers(t, all, func() {}, names...)
 		for _, name := range names[1:] {
 			all[name].(*fakePeer).offer(peer.Offers{Known: true, Tools: []*mcp.Tool{{Name: name, InputSchema: dearSchema{}}}})
 		}
@@ -388,8 +338,6 @@ func TestN2PeersThatWaitForTheirTurnsCostOthersLittle(t *testing.T) {
 			t.Error("it rests because of what others took")
 		}
 		time.Sleep(5 * time.Minute) // until all are prepared
-		cancel()
-		<-done //nolint:errcheck // it is that of the context
 	})
 }
 
@@ -450,36 +398,25 @@ func TestD7aTheFirstListsOfANewPeerDoNotWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var slow atomic.Bool
-				peers := map[string]*fakePeer{"a": newFakePeer("a", peer.Offers{Known: true}), "b": newFakePeer("b", before)}
-				s := supervisor.New(supervisor.Options{
-					Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(t manifest.Tool) (supervisor.Provider, error) { return peers[t.Name], nil }},
-					Log:   slog.New(slog.DiscardHandler),
-					Published: func(*supervisor.Catalog) {
-						if slow.Load() {
-							time.Sleep(long)
-						}
-					},
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- s.Serve(ctx) }()
-				apply(s, "a")
-				synctest.Wait()
+				a, b := newFakePeer("a", peer.Offers{Known: true}), newFakePeer("b", before)
+				s := servingPeers(t, map[string]supervisor.Provider{"a": a, "b": b}, func() {
+					if slow.Load() {
+						time.Sleep(long)
+					}
+				}, "a")
 				slow.Store(true)
-				peers["a"].offer(peer.Offers{Known: true, Tools: listed("one")})
+				a.offer(peer.Offers{Known: true, Tools: listed("one")})
 				time.Sleep(2 * long)
 				slow.Store(false)
 				apply(s, "a", "b")
 				synctest.Wait()
-				peers["b"].offer(before) // as a look that comes after the catalog of the manifests
+				b.offer(before) // as a look that comes after the catalog of the manifests
 				synctest.Wait()
-				peers["b"].offer(peer.Offers{Known: true, Tools: listed("two")})
+				b.offer(peer.Offers{Known: true, Tools: listed("two")})
 				synctest.Wait()
 				if s.Catalog().Of("two") == "" || !s.Catalog().Known() {
 					t.Error("they wait for the catalog of another")
 				}
-				cancel()
-				<-done //nolint:errcheck // it is that of the context
 			})
 		})
 	}
