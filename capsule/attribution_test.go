@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/testing/capsuletest"
 	"github.com/orla-project/orla/manifest"
@@ -21,26 +22,21 @@ func (l *living) late(a peer.Client, how string) {
 		Later: "a", Notify: []capsuletest.Notice{{Method: "notifications/message", Params: json.RawMessage(`{"level":"info","data":"a secret of A's"}`)}},
 		Ask: &capsuletest.Notice{Method: "elicitation/create", Params: json.RawMessage(`{"message":"A's password?"}`)},
 	}
-	ctx, cancel := context.WithCancel(l.t.Context())
-	defer cancel()
-	switch how {
-	case "answered":
+	ctx, end := context.WithCancelCause(l.t.Context())
+	defer end(nil)
+	why := map[string]error{"cancelled": nil, "timed out": fault.New(fault.Timeout, "late")}
+	if how == "answered" {
 		l.askFor(a, args)
 		return
-	case "timed out":
-		ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
-		defer cancel()
 	}
-	args.Mute, args.Hold = true, "never"
+	args.Mute, args.Hold, args.Stderr = true, "never", "it is here"
 	done := make(chan error, 1)
 	go func() {
 		_, err := l.raw(ctx, peer.Call{Tool: l.tool.Name, Args: args.JSON(), Client: a})
 		done <- err
 	}()
-	if how == "cancelled" {
-		l.inFlight()
-		cancel()
-	}
+	l.logged("it is here") // one that ends before it was sent leaves nothing
+	end(why[how])
 	if err := <-done; err == nil {
 		l.t.Fatalf("the call that was to be %s succeeded", how)
 	}

@@ -85,8 +85,8 @@ func TestUnsentIsWhatNoProcessHasSeen(t *testing.T) {
 	t.Run("stopped by an operator", func(t *testing.T) {
 		l := live(t, "echo")
 		l.await("READY")
-		asked := l.asking(capsuletest.Args{Hold: "it"})
-		l.inFlight()
+		asked := l.asking(capsuletest.Args{Hold: "it", Stderr: "it is here"})
+		l.logged("it is here")
 		if err := l.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -97,8 +97,8 @@ func TestUnsentIsWhatNoProcessHasSeen(t *testing.T) {
 	t.Run("no place", func(t *testing.T) {
 		l := live(t, "echo", func(t *manifest.Tool) { t.Run.MaxConcurrency = 1 })
 		l.await("READY")
-		asked := l.asking(capsuletest.Args{Hold: "it"})
-		l.inFlight()
+		asked := l.asking(capsuletest.Args{Hold: "it", Stderr: "it is here"})
+		l.logged("it is here")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, fault.New(fault.Timeout, "late"))
 		defer cancel()
 		_, err := l.Call(ctx, peer.Call{Tool: l.tool.Name})
