@@ -2,6 +2,7 @@ package toolfile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -155,6 +156,18 @@ func identify(d *keys.Description, t *manifest.Tool, name, version, text, entryp
 	return entrypoint
 }
 
+// nearestFile returns the name of the file of a folder that a wrong path in it was most likely meant for, or "".
+func nearestFile(wrong string) string {
+	entries, _ := os.ReadDir(filepath.Dir(wrong)) // without them, nothing is suggested
+	var names []string
+	for _, e := range entries[:min(len(entries), 1000)] {
+		if e.Type().IsRegular() && e.Name() != "tool.yaml" {
+			names = append(names, e.Name())
+		}
+	}
+	return yamldoc.Nearest(filepath.Base(wrong), names)
+}
+
 // findEntrypoint finds the file to run and what runs it. Only of a script does it return what
 // it has read, without the tool.
 func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string, resolve func(manifest.Interpreter) error) (read *Package) {
@@ -171,6 +184,10 @@ func findEntrypoint(d *keys.Description, t *manifest.Tool, entrypoint string, re
 		more := ""
 		if strings.Contains(strings.TrimSpace(entrypoint), " ") {
 			more = "; entrypoint is one file, and arguments for it belong in runtime.args"
+		} else if near := nearestFile(filepath.Join(t.Dir, filepath.FromSlash(entrypoint))); near != "" {
+			more = fmt.Sprintf("; did you mean %q?", path.Join(path.Dir(entrypoint), near))
+		} else if isVenvPython(entrypoint) {
+			more = "; make it there: python3 -m venv " + path.Dir(path.Dir(entrypoint))
 		}
 		wrong("%q does not exist in the package%s", entrypoint, more)
 		return nil

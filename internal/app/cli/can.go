@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/app/oneshot"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/file/yamldoc"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -46,7 +47,7 @@ func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
 				return err
 			}
 			if !isKnown(cfg, caller.Name) {
-				fmt.Fprintf(std.Err, "orla: warning: no token and no entry in callers has the name %s\n", terminal.Printable(caller.Name))
+				fmt.Fprintf(std.Err, "orla: warning: no token and no entry in callers has the name %s%s\n", terminal.Printable(caller.Name), meant(cfg, caller.Name))
 			}
 			return printPermission(said, asJSON, std)
 		},
@@ -58,11 +59,29 @@ func newCan(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return cmd
 }
 
-// isKnown reports whether a caller can be one that calls this Orla, as far as its configuration says.
+// callersOf returns the names of those who may call this Orla, as far as its configuration says.
+func callersOf(cfg *config.Loaded) []string {
+	names := slices.Clone(config.OwnCallers)
+	for _, t := range cfg.Auth.Tokens {
+		names = append(names, t.Name)
+	}
+	for _, c := range cfg.Callers {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// isKnown reports whether a caller can be one that calls this Orla.
 func isKnown(cfg *config.Loaded, name string) bool {
-	return slices.Contains(config.OwnCallers, name) || strings.HasPrefix(name, "oauth:") ||
-		slices.ContainsFunc(cfg.Auth.Tokens, func(t config.TokenConfig) bool { return t.Name == name }) ||
-		slices.ContainsFunc(cfg.Callers, func(c config.CallerConfig) bool { return c.Name == name })
+	return strings.HasPrefix(name, "oauth:") || slices.Contains(callersOf(cfg), name)
+}
+
+// meant says for the end of a message which caller a wrong name may be meant for, or "".
+func meant(cfg *config.Loaded, name string) string {
+	if near := yamldoc.Nearest(name, callersOf(cfg)); near != "" {
+		return "; did you mean " + terminal.Printable(near) + "?"
+	}
+	return ""
 }
 
 func printPermission(said oneshot.Permission, asJSON bool, std terminal.Streams) error {
@@ -83,7 +102,7 @@ func printPermission(said oneshot.Permission, asJSON bool, std terminal.Streams)
 	}
 	fmt.Fprintf(&text, "\n  what a call does: %s\n", strings.Join(said.Classes, ", "))
 	for _, p := range said.Problems {
-		fmt.Fprintf(&text, "  %v\n", p.Err)
+		fmt.Fprintf(&text, "  %s\n", strings.ReplaceAll(p.Err.Error(), "\n", "\n  "))
 	}
 	for _, s := range said.Steps {
 		verdict := string(s.Verdict)

@@ -436,9 +436,7 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 // endAtOnce ends the process at once on a second signal, unless Orla has stopped before. The guard
 // ends the processes that are left (SPEC H4).
 func (s *server) endAtOnce(ctx context.Context, signals *signals) {
-	select {
-	case <-s.stopped:
-	case sig := <-signals.end:
+	if sig := signals.second(s.stopped); sig != nil {
 		s.log.Log(ctx, logging.LevelFatal, "a second signal; ending at once", "signal", sig.String())
 		os.Exit(int(exit.Failed)) //nolint:forbidigo // a second signal asks for this, and a return could be stuck
 	}

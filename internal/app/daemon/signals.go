@@ -104,6 +104,24 @@ func (s *signals) untilEnd(ctx context.Context) (_ context.Context, done func())
 	}
 }
 
+// repeats is for how long a signal after the first one counts as the same: timeout, and what runs programs for others, such as npm and
+// make, pass on to Orla what its terminal or their group has sent it already.
+const repeats = 250 * time.Millisecond
+
+// second waits for a signal that asks Orla to end at once, or for stopped. Then it returns nil. The first signal came just before.
+func (s *signals) second(stopped <-chan struct{}) os.Signal {
+	for begun := time.Now(); ; {
+		select {
+		case sig := <-s.end:
+			if time.Since(begun) > repeats {
+				return sig
+			}
+		case <-stopped:
+			return nil
+		}
+	}
+}
+
 func (s *signals) stop() {
 	for _, c := range []chan os.Signal{s.end, s.reload, s.state, s.hangup} {
 		signal.Stop(c)

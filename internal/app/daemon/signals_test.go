@@ -6,7 +6,39 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
+
+// SPEC H4: what passes on a signal that Orla has got already, as timeout does, does not end it at once; a signal that
+// comes later does.
+func TestH4ARepeatedSignalIsNotASecondOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stopped := &signals{end: make(chan os.Signal, 2)}, make(chan struct{})
+		got := make(chan os.Signal)
+		wait := func() { got <- s.second(stopped) }
+		s.end <- syscall.SIGTERM
+		go wait()
+		time.Sleep(repeats)
+		s.end <- syscall.SIGINT
+		synctest.Wait()
+		select {
+		case sig := <-got:
+			t.Fatalf("a repeated %v counts as a second signal", sig)
+		default:
+		}
+		time.Sleep(time.Millisecond)
+		s.end <- syscall.SIGINT
+		if sig := <-got; sig != syscall.SIGINT {
+			t.Errorf("got %v", sig)
+		}
+		go wait()
+		close(stopped)
+		if sig := <-got; sig != nil {
+			t.Errorf("got %v after the end", sig)
+		}
+	})
+}
 
 // SPEC F1, S2: a signal to end Orla ends the search of a start, and is not lost.
 func TestS2ASignalEndsTheSearch(t *testing.T) {
