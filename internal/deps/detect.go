@@ -2,6 +2,7 @@ package deps
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -251,8 +252,9 @@ func (f *Files) read(path string, as role) (fact, error) {
 			known.err = fmt.Errorf("%s: %w", path, known.err)
 		}
 	case project:
-		known.declares = declared.HasDependencies(declared.ProjectTable(text))
-		if known.err = garbled(text); known.err != nil {
+		table := declared.ProjectTable(text)
+		known.declares = declared.HasDependencies(table)
+		if known.err = cmp.Or(garbled(text), declared.CheckList(table)); known.err != nil {
 			known.err = fmt.Errorf("%s: %w", path, known.err)
 		}
 	case requirements:
@@ -307,8 +309,12 @@ func blockOf(text []byte) ([]byte, error) {
 	if err := garbled(found); err != nil {
 		return nil, fmt.Errorf("in its block of inline script metadata (PEP 723): %w", err)
 	}
-	if top, _, _ := bytes.Cut(append([]byte("\n"), found...), []byte("\n[")); !declared.HasDependencies(top) {
+	top, _, _ := bytes.Cut(append([]byte("\n"), found...), []byte("\n["))
+	if !declared.HasDependencies(top) {
 		return nil, nil
+	}
+	if err := declared.CheckList(top); err != nil {
+		return nil, fmt.Errorf("in its block of inline script metadata (PEP 723): %w", err)
 	}
 	return found, nil
 }

@@ -62,6 +62,9 @@ func TestR2WhatFilesDeclare(t *testing.T) {
 		"a block before that of the tool": {
 			Python, inline + "# /// tool\n# description: x\n# ///\n", nil, "main", "",
 		},
+		"a text that has the key": {
+			Python, "", map[string]string{"pyproject.toml": "[project]\ndescription = \"\"\"\ndependencies = \"x\"\n\"\"\"\ndependencies = [\"acme\"]\n"}, "pyproject.toml", "",
+		},
 		"an empty block":       {Python, "# /// script\n# dependencies = []\n# ///\n", nil, "", ""},
 		"a block with options": {Python, "# /// script\n# [tool.x]\n# dependencies = [\"acme\"]\n# ///\n", nil, "", ""},
 		"a block first":        {Python, inline, map[string]string{"requirements.txt": "other\n"}, "main", ""},
@@ -104,6 +107,8 @@ func TestR2WhatFilesDeclare(t *testing.T) {
 func TestR2BrokenDeclarations(t *testing.T) {
 	for name, s := range map[string]Source{
 		"a block without an end":    source(t, Python, "# /// script\n# dependencies = [\"acme\"]\nimport acme\n", map[string]string{}),
+		"a text as dependencies":    source(t, Python, "# /// script\n# dependencies = \"acme\"\n# ///\n", map[string]string{}),
+		"a text in a project":       source(t, Python, "", map[string]string{"pyproject.toml": "[project]\ndependencies = 'acme'\n"}),
 		"two blocks":                source(t, Python, inline+"\n"+inline, map[string]string{}),
 		"an included file is gone":  source(t, Python, "", map[string]string{"requirements.txt": "-r other.txt\n"}),
 		"a folder as requirements":  source(t, Python, "", map[string]string{"requirements.txt/": ""}),

@@ -30,6 +30,9 @@ const (
 	builders, foreign = 2, 4
 )
 
+// Begins is the message of the log when packages begin to be installed. There it has no key but those of the tool.
+const Begins = "installing dependencies"
+
 // Withdrawn is the message of the log about a version that was installed though its publisher has withdrawn it. It has the keys
 // package, version and reason.
 const Withdrawn = "an installed version was withdrawn by its publisher"
@@ -311,7 +314,7 @@ func (s *Store) make(ctx context.Context, need Need, say func(line string), log 
 	clean()
 	defer clean() // also what could not be removed before
 	part := at + "." + rand.Text()[:8] + partSuffix
-	log.Info("installing dependencies")
+	log.Info(Begins)
 	if err := os.Mkdir(part, 0o700); err != nil {
 		return err
 	}

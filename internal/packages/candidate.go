@@ -3,7 +3,9 @@ package packages
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,7 +91,9 @@ func (s *Session) Git(ctx context.Context, from From) (*Candidate, error) {
 
 // Local takes a package from a folder or an archive of this machine.
 func (s *Session) Local(ctx context.Context, path string) (*Candidate, error) {
-	if _, err := os.Stat(path); err != nil { // which names the path as it was given
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // it is named as it was given
+		return nil, fmt.Errorf("%s does not exist", path)
+	} else if err != nil {
 		return nil, err
 	}
 	path, err := filepath.Abs(path)

@@ -110,7 +110,7 @@ func callOnce(ctx context.Context, cfg *config.Loaded, home, name string, f *cal
 		Tool:      name,
 		Arguments: func(inputSchema any) (json.RawMessage, error) { return f.arguments(inputSchema, std.In) },
 		Answered:  func(result json.RawMessage) error { return f.finish(name, result, std) },
-		Log:       slog.New(withdrawals{slog.DiscardHandler, std.Err}),
+		Log:       slog.New(installs{slog.DiscardHandler, std.Err, terminal.IsTerminal(std.Err)}),
 	}.Make(ctx, cfg, home)
 	if missing, ok := errors.AsType[*oneshot.NoToolError](err); ok {
 		return orForgotten(running.NoTool(name, missing.Found, missing.Listed, nil), cfg, home, name)

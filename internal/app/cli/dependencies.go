@@ -152,17 +152,25 @@ func warnOfPermissions(found *manifest.Result) {
 	}
 }
 
-// withdrawals is the log of one call. It prints that a version was installed that its publisher has withdrawn, and nothing else.
-type withdrawals struct {
+// installs is the log of one call. It prints that a version was installed that its publisher has withdrawn, and if somebody waits at a
+// terminal that packages are being installed, and nothing else.
+type installs struct {
 	slog.Handler
-	out io.Writer
+	out    io.Writer
+	waited bool
 }
 
-// Enabled reports whether a level is one of warnings.
-func (withdrawals) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+// Enabled reports whether a level is one of what is printed.
+func (h installs) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn || h.waited && level >= slog.LevelInfo
+}
 
 // Handle prints a record.
-func (h withdrawals) Handle(_ context.Context, r slog.Record) error {
+func (h installs) Handle(_ context.Context, r slog.Record) error {
+	if h.waited && r.Message == deps.Begins && r.NumAttrs() == 0 { // and not that of a step
+		_, err := fmt.Fprintln(h.out, "installing dependencies …")
+		return err
+	}
 	if r.Message != deps.Withdrawn {
 		return nil
 	}
@@ -177,7 +185,7 @@ func (h withdrawals) Handle(_ context.Context, r slog.Record) error {
 }
 
 // WithAttrs returns h: the file and the digest are not printed.
-func (h withdrawals) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h installs) WithAttrs([]slog.Attr) slog.Handler { return h }
 
 // WithGroup returns h.
-func (h withdrawals) WithGroup(string) slog.Handler { return h }
+func (h installs) WithGroup(string) slog.Handler { return h }

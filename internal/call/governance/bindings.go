@@ -3,7 +3,9 @@ package governance
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/rules"
@@ -49,7 +51,7 @@ func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
 		Caller: callersOf(cfg),
 	}
 	for _, f := range set.Nameless(known) {
-		found.Problems = append(found.Problems, problemOf(f))
+		found.Problems = append(found.Problems, problemOf(because(f, found.Problems)))
 	}
 	for _, f := range append(set.Opening(), ofNobody(cfg)...) {
 		found.Problems = append(found.Problems, manifest.Problem{Path: f.File(), Severity: manifest.Warning, Err: f})
@@ -67,12 +69,28 @@ func (g *Gate) Unnamed(c *supervisor.Catalog, found *manifest.Result) (list []ma
 		return g.seen[name] || all.tools[name] || !told && all.mayHave(name) || c.Named(name)
 	}
 	for _, f := range g.now().set.Nameless(rules.Known{Tool: known}) {
+		f = because(f, found.Problems)
 		isThere := slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Err.Error() == f.Error() })
 		if f.Tool != "" && !isThere {
 			list = append(list, problemOf(f))
 		}
 	}
 	return list
+}
+
+// because adds to a rule for a tool that is not there what is wrong with the file that would be the tool, if there is one.
+func because(f rules.Fault, problems []manifest.Problem) rules.Fault {
+	if f.Tool == "" {
+		return f
+	}
+	for _, p := range problems {
+		base := filepath.Base(p.Path)
+		if p.Tool == "" && (rules.Folded(base) == f.Tool || rules.Folded(strings.TrimSuffix(base, filepath.Ext(base))) == f.Tool) {
+			f.Msg += fmt.Sprintf("; %s %v", p.Path, p.Err)
+			return f
+		}
+	}
+	return f
 }
 
 func problemOf(f rules.Fault) manifest.Problem {

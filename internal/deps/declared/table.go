@@ -18,7 +18,10 @@ var (
 	nextHeader      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*\[`) })
 	dependenciesKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=`) })
 	noDependencies  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=[ \t]*\[\s*\]`) })
-	requiresPython  = sync.OnceValue(func() *regexp.Regexp {
+	oneDependency   = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^[ \t]*dependencies[ \t]*=[ \t]*("[^"\r\n]*"|'[^'\r\n]*')`)
+	})
+	requiresPython = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?m)^[ \t]*requires-python[ \t]*=[ \t]*["']([^"']*)["']`)
 	})
 	anyPython  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[ \t]*["']?requires-python["']?[ \t]*=`) })
@@ -44,6 +47,15 @@ func ProjectTable(text []byte) []byte {
 // HasDependencies reports whether a table has some. The installer reads them.
 func HasDependencies(table []byte) bool {
 	return dependenciesKey().Match(table) && !noDependencies().Match(table)
+}
+
+// CheckList returns an error if a table has one text in place of the list of its dependencies. pip would look for a package with the name of
+// each letter.
+func CheckList(table []byte) error {
+	if m := oneDependency().FindSubmatch(table); m != nil && !severalStrings().Match(table) {
+		return fmt.Errorf("dependencies is a text, and must be a list: dependencies = [%s]", m[1])
+	}
+	return nil
 }
 
 // RequiresPython returns the versions that a table requires, as it has them; "" for none.

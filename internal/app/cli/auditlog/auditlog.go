@@ -120,9 +120,10 @@ func newShow(flags *config.Flags, std terminal.Streams) *cobra.Command {
 }
 
 func show(ctx context.Context, paths []string, which audit.Selection, asJSON bool, std terminal.Streams) error {
-	onTerminal := terminal.IsTerminal(std.Out)
-	return each(paths, std, func(path string, r io.Reader) error {
+	onTerminal, shown := terminal.IsTerminal(std.Out), false
+	err := each(paths, std, func(path string, r io.Reader) error {
 		odd, err := which.Show(ctx, r, func(l *audit.Line, raw []byte) error {
+			shown = true
 			if !asJSON {
 				_, err := fmt.Fprintln(std.Out, text(l))
 				return err
@@ -138,6 +139,10 @@ func show(ctx context.Context, paths []string, which audit.Selection, asJSON boo
 		}
 		return err
 	})
+	if err == nil && !shown {
+		fmt.Fprintln(std.Err, "no call in the audit log fits")
+	}
+	return err
 }
 
 // text is the line of a call, or of a decision about one, for people.
