@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -32,6 +34,7 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 
 	diff := Diff{Failed: map[string]error{}}
 	made := map[string]*living{}
+	rest := patience // of compiling what new peers are known to offer
 	for i := range tools {
 		tool := &tools[i] // a copy of each would take longer than all else
 		old, was := s.living[tool.Name]
@@ -39,7 +42,11 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 			diff.Kept++
 			continue
 		}
-		built, err := s.build(*tool)
+		within := &rest
+		if was { // it may have to wait for the end of the old one, which is not listed meanwhile
+			within = nil
+		}
+		built, err := s.build(*tool, within)
 		if err != nil {
 			diff.Failed[tool.Name] = err
 			continue
@@ -96,8 +103,10 @@ func (s *Supervisor) removed(tools []manifest.Tool, diff *Diff) (names []string)
 	return names
 }
 
-// build makes the provider of one manifest, and starts its service if it has one.
-func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
+// build makes the provider of one manifest, and starts its service if it has one. If the schemas of a peer cannot be compiled within
+// rest, which build shortens, it counts as one that has not said yet what it offers, and its keeper compiles them in its turn (SPEC N2).
+// nil means that there is no limit.
+func (s *Supervisor) build(tool manifest.Tool, rest *time.Duration) (*living, error) {
 	build, ok := s.opts.Build[tool.Kind]
 	if !ok {
 		return nil, fmt.Errorf("%s: this release of Orla does not serve tools of kind %q", tool.Source, tool.Kind)
@@ -108,7 +117,14 @@ func (s *Supervisor) build(tool manifest.Tool) (*living, error) {
 	}
 	l := &living{tool: tool, provider: built}
 	if l.peer, _ = built.(Peer); l.peer != nil {
-		l.prepare(atOnce) // what its manifest says, or an earlier life
+		began := time.Now()
+		offers := l.prepare(func() bool { return rest == nil || time.Since(began) < *rest }) // what its manifest says, or an earlier life
+		if rest != nil {
+			*rest -= time.Since(began)
+		}
+		if l.shown.Load() == nil {
+			l.shown.Store(&shown{offers: &peer.Offers{Changed: offers.Changed}})
+		}
 	} else {
 		l.list(built.Tools())
 		for _, t := range l.tools {

@@ -12,7 +12,7 @@ func (s *Supervisor) HoldCalls() (release func()) {
 func (s *Supervisor) Refresh() {
 	for _, l := range s.living {
 		if l.peer != nil {
-			l.prepare(atOnce)
+			l.prepare(func() bool { return true })
 		}
 	}
 	s.applying.Lock()

@@ -118,9 +118,6 @@ func (l *living) prepare(goOn func() bool) (offers *peer.Offers) {
 	return offers
 }
 
-// atOnce prepares everything without a pause.
-func atOnce() bool { return true }
-
 // rawSchema returns a tool's input schema as JSON, or why it is not.
 func rawSchema(t *mcp.Tool) (json.RawMessage, error) {
 	if raw, isRaw := t.InputSchema.(json.RawMessage); isRaw {
