@@ -238,6 +238,9 @@ func (s *server) move(ctx context.Context, cfg *config.Loaded) error {
 	s.tokens.Store(&settings.Callers)
 	s.openConsole(cfg, &settings)
 	s.issuer.Use(issued)
+	if s.current().Auth.Required() && !cfg.Auth.Required() {
+		s.log.Warn("calls need no token any more", "url", s.web.URL())
+	}
 	if cfg.Address() != s.current().Address() {
 		s.page.EndSessions() // their pages ask on the port that anybody can have now
 		s.log.Info("listening elsewhere", "url", s.web.URL())

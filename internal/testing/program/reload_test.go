@@ -62,6 +62,33 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 	}
 }
 
+// SPEC N1: an operator hears of it if a reload has calls need no token any more, as where the configuration was cut while it was saved.
+func TestN1AReloadThatOpensOrlaSaysSo(t *testing.T) {
+	t.Parallel()
+	tools, dir := t.TempDir(), t.TempDir()
+	testkit.WriteTool(t, tools, "echo.sh", "#!/bin/sh\necho ok\n")
+	token, config := filepath.Join(dir, "token"), filepath.Join(dir, "orla.yaml")
+	if err := os.WriteFile(token, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := fmt.Sprintf("tools_dir: %s\nport: 0\n", tools)
+	write := func(text string) {
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(open + "auth: {tokens: [{name: a, file: " + token + "}]}\n")
+	o := startOrla(t, dir)
+	o.waitLog("serving", nil)
+	write(open)
+	o.signal(syscall.SIGHUP)
+	o.waitLog("calls need no token any more", func(l map[string]any) bool { return l["level"] == "warn" })
+	o.signal(syscall.SIGTERM)
+	if code := o.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // A log whose reader is gone, as with `orla 2>&1 | head` or when journald is
 // started again, does not end Orla.
 func TestOrlaOutlivesTheReaderOfItsLog(t *testing.T) {
