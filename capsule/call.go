@@ -251,8 +251,7 @@ func (c *Capsule) send(ctx context.Context, who asker, method string, late func(
 			return nil, false, errUnknownState
 		}
 		working, end := trace.Begin(ctx)
-		req.Params = func(id int64) [][]byte { return params(working, conn, id) }
-		result, err := conn.Call(working, req)
+		result, err := conn.CallWith(working, req, func(id int64) [][]byte { return params(working, conn, id) })
 		end()
 		c.noteSideBySide(conn)
 		switch {

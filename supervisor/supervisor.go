@@ -296,12 +296,14 @@ func (s *Supervisor) answer(ctx context.Context, c *Catalog, e *entry, call peer
 		return peer.Answer{}, err
 	}
 	if admitted.Approve != nil {
-		if err := s.approved(ctx, one, &call, admitted.Approve); err != nil {
+		waited := call // by itself: call would be on the heap in every call
+		if err := s.approved(ctx, one, &waited, admitted.Approve); err != nil {
 			return peer.Answer{}, err
 		}
-		if ctx, e, err = s.now(ctx, e, &call, admitted.Judge); err != nil {
+		if ctx, e, err = s.now(ctx, e, &waited, admitted.Judge); err != nil {
 			return peer.Answer{}, fault.Unsent(err)
 		}
+		call = waited
 	} else {
 		ctx = rejudge.With(ctx, admitted.Judge, c.targetOf(e))
 	}

@@ -31,7 +31,7 @@ func (p *Peer) RequestParams(req peer.Request, params json.RawMessage, input pee
 // statelessCall returns the params of a tools/call in statelessVersion.
 func (o *Orla) statelessCall(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
 	args := orEmpty(rawjson.Compact(call.Args))
-	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
+	head := beforeArguments(own)
 	of, token := peer.Declared{}, int64(0)
 	if call.Client != nil {
 		of = call.Client.Declared()
@@ -53,13 +53,20 @@ func (o *Orla) statelessCall(own string, call peer.Call, given json.RawMessage, 
 // callParams returns the params of a tools/call in an older version.
 func callParams(own string, call peer.Call, given json.RawMessage, id int64) [][]byte {
 	args := orEmpty(rawjson.Compact(call.Args))
-	head := append(append([]byte(`{"name":`), rawjson.Quote(own)...), `,"arguments":`...)
+	head := beforeArguments(own)
 	tail := []byte("}")
 	meta := rawjson.Compact(given)
 	if token := call.Client != nil && call.Client.WantsProgress(); token || meta != nil {
 		tail = append(withToken([]byte(`,"_meta":`), meta, token, id), '}')
 	}
 	return [][]byte{head, args, tail}
+}
+
+// beforeArguments returns the params of a tools/call up to the arguments.
+func beforeArguments(own string) []byte {
+	const name, arguments = `{"name":`, `,"arguments":`
+	head := append(make([]byte, 0, len(name)+rawjson.QuotedSize(len(own))+len(arguments)), name...)
+	return append(rawjson.AppendQuote(head, own), arguments...)
 }
 
 // withToken appends a _meta object to buf, with id as the progress token if token is true.

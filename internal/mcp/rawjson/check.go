@@ -28,19 +28,42 @@ func Check(raw []byte) (valid, ascii bool) { return CheckDepth(raw, maxDepth) }
 
 // CheckDepth is like Check, but raw may be nested only so deep.
 func CheckDepth(raw []byte, deepest int) (valid, ascii bool) {
-	var room [64]byte
-	c := checker{raw: raw, open: room[:0], ascii: true, deepest: deepest}
+	c := checker{raw: raw, ascii: true, deepest: deepest}
 	return c.document(), c.ascii
 }
 
 // checker reads JSON from front to back, once.
 type checker struct {
 	raw   []byte
-	at    int    // what is read
-	open  []byte // the brackets that are open, as they are closed
+	at    int // what is read
+	open  brackets
 	ascii bool
 
 	deepest int // brackets that may be open at once
+}
+
+// brackets are those that are open, as they are closed. They are in an array as a rule: a slice of one would have it on the
+// heap for each text.
+type brackets struct {
+	count int
+	outer [64]byte
+	inner []byte // those behind outer, and perhaps more
+}
+
+func (b *brackets) add(end byte) {
+	if b.count < len(b.outer) {
+		b.outer[b.count] = end
+	} else {
+		b.inner = append(b.inner[:b.count-len(b.outer)], end)
+	}
+	b.count++
+}
+
+func (b *brackets) last() byte {
+	if b.count <= len(b.outer) {
+		return b.outer[b.count-1]
+	}
+	return b.inner[b.count-len(b.outer)-1]
 }
 
 // document reads a value, whatever is in it, and that nothing follows.
@@ -51,13 +74,13 @@ func (c *checker) document() bool {
 		}
 		for { // a value has ended
 			c.space()
-			if len(c.open) == 0 {
+			if c.open.count == 0 {
 				return c.at == len(c.raw)
 			}
 			if c.at == len(c.raw) {
 				return false
 			}
-			end := c.open[len(c.open)-1]
+			end := c.open.last()
 			next := c.raw[c.at]
 			c.at++
 			if next == ',' {
@@ -69,7 +92,7 @@ func (c *checker) document() bool {
 			if next != end {
 				return false
 			}
-			c.open = c.open[:len(c.open)-1]
+			c.open.count--
 		}
 	}
 }
@@ -91,12 +114,12 @@ func (c *checker) begin() bool {
 			c.space()
 			if c.at < len(c.raw) && c.raw[c.at] == end {
 				c.at++
-				return len(c.open) < c.deepest
+				return c.open.count < c.deepest
 			}
-			if len(c.open) == c.deepest || end == '}' && !c.key() {
+			if c.open.count == c.deepest || end == '}' && !c.key() {
 				return false
 			}
-			c.open = append(c.open, end)
+			c.open.add(end)
 		case 't':
 			return c.word("true")
 		case 'f':

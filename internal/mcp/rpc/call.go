@@ -88,6 +88,11 @@ const (
 // answer is dropped. An error is a *jsonrpc.Error when the other side gave one,
 // else it tells why there is no answer.
 func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
+	return c.CallWith(ctx, req, req.Params)
+}
+
+// CallWith is Call with params in place of the request's own. By themselves, they and what they use need not be on the heap.
+func (c *Conn) CallWith(ctx context.Context, req Request, params func(id int64) [][]byte) (json.RawMessage, error) {
 	notes := 0
 	if req.Note != nil {
 		notes = maxNotes
@@ -96,7 +101,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 	if err := c.begin(p); err != nil {
 		return nil, err
 	}
-	if err := c.transport.Send(ctx, p, requestLine(p.ID, req)); err != nil {
+	if err := c.transport.Send(ctx, p, requestLine(p.ID, req.Method, params)); err != nil {
 		c.forget(p.ID)
 		return nil, err
 	}
@@ -112,7 +117,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
 			}
 			req.Note(e.method, e.params)
 		case <-ctx.Done():
-			forgotten, isLate := c.leave(p, &req)
+			forgotten, isLate := c.leave(p, req.Late, req.LateFor)
 			if left := p.noted.Swap(0); left > 0 { // nothing more comes
 				c.notes.Give(p.Owner, left)
 			}

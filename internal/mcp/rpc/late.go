@@ -57,11 +57,11 @@ const (
 
 // leave drops a call that nobody waits for any more. unanswered says that it had no answer
 // yet, and isLate that its Request.Late will be called.
-func (c *Conn) leave(p *Pending, req *Request) (unanswered, isLate bool) {
+func (c *Conn) leave(p *Pending, over func(turns.Owner), within time.Duration) (unanswered, isLate bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unanswered = c.removeLocked(p.ID) != nil
-	if !unanswered || req.Late == nil || p.number == 0 || len(c.late.requests) >= maxLate {
+	if !unanswered || over == nil || p.number == 0 || len(c.late.requests) >= maxLate {
 		return unanswered, false
 	}
 	if c.late.requests == nil {
@@ -69,8 +69,8 @@ func (c *Conn) leave(p *Pending, req *Request) (unanswered, isLate bool) {
 	}
 	id := p.ID
 	c.late.requests[id] = &lateRequest{
-		number: p.number, owner: p.Owner, over: req.Late,
-		limit: time.AfterFunc(min(silence, req.LateFor), func() { c.silent(id, req.LateFor-silence) }),
+		number: p.number, owner: p.Owner, over: over,
+		limit: time.AfterFunc(min(silence, within), func() { c.silent(id, within-silence) }),
 	}
 	return true, true
 }
@@ -101,7 +101,7 @@ func (c *Conn) ask() {
 		return
 	}
 	c.late.probe, c.late.probed = c.nextLocked(), c.order.sent
-	line := requestLine(c.late.probe, Request{Method: "ping"})
+	line := requestLine(c.late.probe, "ping", nil)
 	c.mu.Unlock()
 	c.transport.Post(turns.Owner{}, bytes.Join(line, nil))
 }

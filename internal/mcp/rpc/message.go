@@ -16,19 +16,19 @@ import (
 const fewBytes = 16 << 10
 
 // requestLine is a request in pieces.
-func requestLine(id int64, req Request) [][]byte {
+func requestLine(id int64, method string, paramsOf func(id int64) [][]byte) [][]byte {
 	var room [256]byte // most of the time it is copied from
 	head := room[:0]
 	head = append(head, `{"jsonrpc":"2.0","id":`...)
 	head = strconv.AppendInt(head, id, 10)
 	head = append(head, `,"method":"`...)
-	head = append(head, req.Method...)
+	head = append(head, method...)
 	head = append(head, '"')
-	if req.Params == nil {
+	if paramsOf == nil {
 		return [][]byte{append(bytes.Clone(head), "}\n"...)}
 	}
 	head = append(head, `,"params":`...)
-	params := req.Params(id)
+	params := paramsOf(id)
 	size := len(head) + len("}\n")
 	for _, piece := range params {
 		size += len(piece)
