@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/orla-project/orla/internal/call/approvals"
+	"github.com/orla-project/orla/internal/testing/needs"
 )
 
 // SPEC N2: whoever makes many calls that need an approval, or large ones, does not have what was decided about the calls of
 // others forgotten: a person compares a call with the last one of its caller.
 func TestN2WhatWasDecidedForOthersStays(t *testing.T) {
+	needs.Time(t, "keeps many records")
 	for name, c := range map[string]struct{ calls, bytes int }{"many": {approvals.MaxEnded + 50, 0}, "large": {80, 250 << 10}} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, t.TempDir())
@@ -49,6 +51,7 @@ func TestN2WhatWasDecidedForOthersStays(t *testing.T) {
 
 // SPEC N2: what has just ended is kept, whoever has the most: it may be an approval that a call gives back.
 func TestN2WhatHasJustEndedStays(t *testing.T) {
+	needs.Time(t, "keeps many records")
 	s := open(t, t.TempDir())
 	use := func(caller string, bytes int) string {
 		q := question(`{"text":"` + strings.Repeat("x", bytes) + `"}`)
