@@ -164,7 +164,7 @@ type governedEntry struct {
 type called struct {
 	tool    *mcp.Tool // nil if nobody knows it
 	of      *living   // its provider; nil for one that is not there
-	nothing bool      // the provider is there and has no such tool, or the entry is no alias
+	nothing bool      // the provider is there and has no such tool, or the entry is not an alias
 }
 
 // targetOf returns what a call of an entry would run. It is made at the first call, and again when the names

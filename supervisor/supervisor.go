@@ -60,7 +60,7 @@ type Talker interface {
 //
 // Its methods but Serve may be called from any goroutine, also before Serve has
 // begun and after it has ended. Serve with a context that has ended begins
-// nothing, and lets go of whoever waits. An error of Call or Request is a
+// nothing, and releases whoever waits. An error of Call or Request is a
 // *fault.Error, or a *jsonrpc.Error that the peer itself gave.
 type Peer interface {
 	Provider

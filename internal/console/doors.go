@@ -62,7 +62,7 @@ func (c *Console) Open(d Doors) {
 // isLocal reports whether a request came to a loopback address by one of its names.
 func isLocal(r *http.Request) bool { return ownMachine(r) && loopbackName(r.Host) }
 
-// invited reports whether a request came by a name that the page has elsewhere. An address is no name that somebody
+// invited reports whether a request came by a name that the page has elsewhere. An address is not a name that somebody
 // could make lead here.
 func (d *Doors) invited(host string) bool {
 	if d.Token == nil {

@@ -78,7 +78,7 @@ func (f *found) rank() int {
 // add takes what w has found since the last time, in path order, with packages last. The first of
 // a name serves; another is a conflict, unless hidden already has the name, as
 // the project's tools hide the user's (SPEC A4). One file that is found in two
-// ways is no conflict with itself.
+// ways is not a conflict with itself.
 func (c *catalog) add(w *walker, hidden map[string]*found) {
 	if len(c.tools) == 0 { // what is not served leaves its room to the next
 		c.names, c.tools = make(map[string]*found, len(w.found)), w.found[:0]

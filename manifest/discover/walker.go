@@ -208,7 +208,7 @@ func has(entries []fs.DirEntry, name string) bool {
 	return ok && !entries[i].IsDir()
 }
 
-// entries looks at what is in a folder that is no package.
+// entries looks at what is in a folder that is not a package.
 func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) {
 	in := newListing(abs, display, entries)
 	var versions []string

@@ -74,7 +74,7 @@ func find(t *manifest.Tool, resolve func(manifest.Interpreter) error) error {
 // file called name describes it; display is that file for messages. resolve looks
 // its interpreter up; if nil, PATH says where it is. The tool's name is filled in even if there is an error, where
 // it is known. lasts is nil unless the package would be read in the same way again, as
-// long as name and the entrypoint are not changed and are no links: nothing else was
+// long as name and the entrypoint are not changed and are not links: nothing else was
 // read, and nothing is wrong with the entrypoint.
 func ReadPackage(dir, name, display string, resolve func(manifest.Interpreter) error) (t manifest.Tool, lasts *Package, warnings []error, err error) {
 	file, err := regularfile.ResolveBelow(dir, name)

@@ -344,7 +344,7 @@ func split(block mcp.Content) (light mcp.Content, text string, data []byte) {
 	return block, "", nil
 }
 
-// validText returns text with U+FFFD for what is no UTF-8.
+// validText returns text with U+FFFD in place of bytes that are not UTF-8.
 func validText(text string) string {
 	if utf8.ValidString(text) { // which is much faster
 		return text

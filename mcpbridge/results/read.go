@@ -140,7 +140,7 @@ func (k Kept) Part(from, most int) (Kept, error) {
 	return k, err
 }
 
-// runeStart returns where the rune begins that the byte with an index belongs to. A part of a text that is no UTF-8
+// runeStart returns where the rune begins that the byte with an index belongs to. A part of a text that is not UTF-8
 // begins where it was asked for.
 func (k Kept) runeStart(i int) (int, error) {
 	if k.blob || i == 0 || i >= k.Size() {

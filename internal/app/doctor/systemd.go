@@ -52,6 +52,6 @@ func systemdVersion(ctx context.Context) int {
 		return 0
 	}
 	digits, _, _ := strings.Cut(fields[1], "~") // 258~rc1
-	version, _ := strconv.Atoi(digits)          // 0 if it is no number
+	version, _ := strconv.Atoi(digits)          // 0 if it is not a number
 	return version
 }

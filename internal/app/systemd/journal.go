@@ -14,7 +14,7 @@ const JournalSocket = "/run/systemd/journal/socket"
 // in the environment says of it.
 func StderrIsJournal() bool {
 	is, err := journal.StderrIsJournalStream()
-	return is && err == nil // what is no such variable names no stream
+	return is && err == nil // an invalid variable does not name a stream
 }
 
 // maxField is the longest name that the journal takes.

@@ -12,7 +12,7 @@ import (
 const sendBuffer = 8 << 20
 
 // Journal writes entries to journald's socket. It connects when there is
-// something to write, and anew when journald was started again. It is not for
+// something to write, and again after journald was restarted. It is not for
 // several goroutines at once.
 type Journal struct {
 	path string

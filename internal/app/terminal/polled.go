@@ -13,7 +13,7 @@ import (
 // runtime's processors, after which the runtime looks every 20 µs in the meantime: to a
 // simple call on two cores that came to a quarter of its CPU time.
 //
-// done, which is never nil, lets go of what was made, and ends a read that is
+// done, which is never nil, releases what was made, and ends a read that is
 // under way.
 func (std Streams) Polled() (in io.Reader, done func()) {
 	given, ok := std.In.(*os.File)

@@ -11,7 +11,7 @@
 // it.
 package cgroup
 
-// Limits are the limits of all processes of a Group together. Zero is no limit.
+// Limits are the limits of all processes of a Group together. Zero means no limit.
 type Limits struct {
 	Memory int64   // bytes, including swap
 	CPUs   float64 // 0.5 is half a CPU

@@ -29,7 +29,7 @@ func form(expr string) func() *regexp.Regexp {
 // checkImage reports why ref cannot be the name of an image.
 func checkImage(ref string) error {
 	if !imageForm().MatchString(ref) {
-		return fault.New(fault.RuntimePolicyInvalid, "%q is no name of an image", ref)
+		return fault.New(fault.RuntimePolicyInvalid, "%q is not the name of an image", ref)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (o Options) check() error {
 	}
 	switch {
 	case !networkForm().MatchString(o.Network):
-		return fault.New(fault.RuntimePolicyInvalid, "%q is no name of a network", o.Network)
+		return fault.New(fault.RuntimePolicyInvalid, "%q is not the name of a network", o.Network)
 	case sharesNetwork(o.Network) && !o.Shared:
 		return fault.New(fault.RuntimePolicyInvalid, "network %s is not one of the container's own; only the operator can allow it", o.Network)
 	case o.Sandboxed && o.Network != noNetwork:
@@ -56,7 +56,7 @@ func (o Options) check() error {
 	case !userForm().MatchString(o.User):
 		return fault.New(fault.RuntimePolicyInvalid, "user %q is not UID:GID, two numbers", o.User)
 	case o.Runtime != "" && !runtimeForm().MatchString(o.Runtime):
-		return fault.New(fault.RuntimePolicyInvalid, "%q is no OCI runtime", o.Runtime)
+		return fault.New(fault.RuntimePolicyInvalid, "%q is not the name or the path of an OCI runtime", o.Runtime)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ type Options struct {
 	User string
 	// Runtime is the OCI runtime. If "", the engine's default.
 	Runtime string
-	// Limits are the limits of each container. Zero is no limit.
+	// Limits are the limits of each container. Zero means no limit.
 	Limits cgroup.Limits
 	// Sandboxed makes the container's files read-only, except 16 MiB of memory in /tmp (SPEC-TOOLS 7.2).
 	// If false, the process may write to the container, which is removed at the end.

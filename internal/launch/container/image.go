@@ -143,7 +143,7 @@ func registryConfig(ref, secret string) ([]byte, error) {
 			Auths map[string]json.RawMessage `json:"auths"`
 		}
 		if err := json.Unmarshal([]byte(secret), &config); err != nil || len(config.Auths) == 0 {
-			return nil, fmt.Errorf("it is no docker config file with auths")
+			return nil, fmt.Errorf("it is not a docker config file with auths")
 		}
 		// Only auths: credHelpers would run programs.
 		return json.Marshal(config)

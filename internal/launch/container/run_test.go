@@ -183,7 +183,7 @@ func TestT73VariablesThatCannotBeHad(t *testing.T) {
 }
 
 // SPEC-TOOLS 7.3: nothing that a tool sets reaches the engine or what that runs, such as iptables, which loads libraries from
-// XTABLES_LIBDIR: neither by a name that is known to be heeded, nor by another one.
+// XTABLES_LIBDIR: neither by a name that is known to be read by the engine, nor by another one.
 func TestT73VariablesOfToolsDoNotReachTheEngine(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 // A variable that affects the engine, its libraries or what it runs must not be in its environment: a
 // tool's LD_PRELOAD, or the XTABLES_LIBDIR of iptables, would be code in a process that is not isolated.
 // Nobody knows the names of all of them. So variables go through a pipe, as an env file. Only what an env
-// file cannot have is in the environment of the engine, if the name is not known to be heeded and the value
+// file cannot have is in the environment of the engine, if the name is not known to be read by the engine and the value
 // is not the path of a file. The command line has the names of these.
 type variables struct {
 	flags   []string
@@ -34,9 +34,9 @@ var (
 	// plainForm matches values that every engine reads in the same way from an env file: some engines
 	// support quotes and comments there.
 	plainForm = form("^([^\\s\"'`#\\\\$\\x00-\\x1f\\x7f]([^\"'`#\\\\$\\x00-\\x1f\\x7f]*[^\\s\"'`#\\\\$\\x00-\\x1f\\x7f])?)?$")
-	// heeded matches variables that engines, their libraries and the programs that they start may use.
+	// engineReads matches variables that engines, their libraries and the programs that they start may use.
 	// It may match more than necessary: such variables only take the other way.
-	heeded = form(`(?i)^(PATH|HOME|SHELL|SHELLOPTS|BASH.*|PS4|PERL.*|PYTHON.*|RUBY.*|NODE_.*|OPENSSL.*|GNUTLS_.*|P11_KIT.*|KRB5.*|XTABLES_.*|EBTABLES_.*|MODPROBE_.*|KMOD.*|FUSE.*|USER|LOGNAME|PWD|OLDPWD|TERM|LANG|LANGUAGE|TZ|TZDIR|HOSTNAME|DEBUG|MAINPID|MANAGERPID|IFS|ENV|EDITOR|PAGER|HOSTALIASES|LOCALDOMAIN|LOCPATH|NLSPATH|MEMORY_PRESSURE_.*|` +
+	engineReads = form(`(?i)^(PATH|HOME|SHELL|SHELLOPTS|BASH.*|PS4|PERL.*|PYTHON.*|RUBY.*|NODE_.*|OPENSSL.*|GNUTLS_.*|P11_KIT.*|KRB5.*|XTABLES_.*|EBTABLES_.*|MODPROBE_.*|KMOD.*|FUSE.*|USER|LOGNAME|PWD|OLDPWD|TERM|LANG|LANGUAGE|TZ|TZDIR|HOSTNAME|DEBUG|MAINPID|MANAGERPID|IFS|ENV|EDITOR|PAGER|HOSTALIASES|LOCALDOMAIN|LOCPATH|NLSPATH|MEMORY_PRESSURE_.*|` +
 		`_.*|LD_.*|DYLD_.*|LC_.*|GLIBC_.*|MALLOC_.*|GCONV_.*|NIS_.*|RES_.*|RESOLV_.*|NSS_.*|GO.*|CGO_.*|TMP.*|TEMP.*|XDG_.*|DBUS_.*|SSH_.*|GPG.*|GNUPG.*|SSL_.*|TLS_.*|.*_PROXY|` +
 		`DOCKER.*|BUILDKIT.*|BUILDX.*|COMPOSE_.*|MOBY.*|CONTAINER.*|PODMAN.*|LIBPOD.*|BUILDAH.*|STORAGE_.*|REGISTRY_.*|REGISTRIES_.*|REMOTE_.*|SIGNATURE.*|IMAGE_.*|CNI.*|NETAVARK.*|AARDVARK.*|CRUN.*|RUNC.*|CRIU.*|CONMON.*|OCI_.*|SELINUX.*|` +
 		`NOTIFY_.*|WATCHDOG_.*|LISTEN_.*|FDSTORE.*|INVOCATION_ID|JOURNAL_.*|CREDENTIALS_.*|SYSTEMD_.*|OTEL_.*|TRACEPARENT|TRACESTATE|BAGGAGE|EXPERIMENTAL_.*|CLICOLOR.*|NO_COLOR|COLUMNS|LINES)$`)
@@ -61,22 +61,22 @@ func (p plan) variables() (variables, error) {
 		values[name] = value
 	}
 	var file strings.Builder
-	var theirs, others []string // those that engines heed have room in the file first
+	var theirs, others []string // those that engines read have room in the file first
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if heeded().MatchString(name) {
+		if engineReads().MatchString(name) {
 			theirs = append(theirs, name)
 		} else {
 			others = append(others, name)
 		}
 	}
 	for i, name := range slices.Concat(theirs, others) {
-		value, heeds := values[name], i < len(theirs)
+		value, reads := values[name], i < len(theirs)
 		plain := utf8.ValidString(value) && plainForm().MatchString(value)
 		line := name + "=" + value + "\n"
 		switch {
-		case heeds && !plain:
+		case reads && !plain:
 			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the value of %s cannot be given to a container: container engines take a variable of that name for their own, and its value has quotes, lines or spaces at its end; rename the variable", p.opts.Tool, name)
-		case heeds && file.Len()+len(line) > pipeBytes:
+		case reads && file.Len()+len(line) > pipeBytes:
 			return variables{}, fault.New(fault.RuntimePolicyInvalid, "%s: the variables that container engines take for their own are larger than %d bytes together", p.opts.Tool, pipeBytes)
 		case plain && file.Len()+len(line) <= pipeBytes:
 			file.WriteString(line)

@@ -339,7 +339,7 @@ func TestT74WhatDoesNotStart(t *testing.T) {
 	}{
 		"no such image": {part{waiting: [2]string{"ErrImagePull", "manifest unknown"}}, fault.IsolationUnavailable, "ErrImagePull): manifest unknown"},
 		"back-off":      {part{waiting: [2]string{"ImagePullBackOff", "Back-off"}}, fault.IsolationUnavailable, "cannot be pulled"},
-		"no image name": {part{waiting: [2]string{"InvalidImageName", "couldn't parse"}}, fault.RuntimePolicyInvalid, "no name of an image"},
+		"no image name": {part{waiting: [2]string{"InvalidImageName", "couldn't parse"}}, fault.RuntimePolicyInvalid, "the image's name is not valid"},
 		"configuration": {part{waiting: [2]string{"CreateContainerConfigError", `secret "x" not found`}}, fault.IsolationUnavailable, "CreateContainerConfigError"},
 		"a webhook": {part{change: func(pod object) {
 			pod["spec"].(object)["containers"].([]any)[0].(object)["securityContext"].(object)["privileged"] = true

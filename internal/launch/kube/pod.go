@@ -128,7 +128,7 @@ var hopeless = map[string]string{
 	"ImagePullBackOff":           "the image cannot be pulled",
 	"ErrImageNeverPull":          "the image is not on the node, and may not be pulled",
 	"ImageInspectError":          "the image cannot be read",
-	"InvalidImageName":           "the image's name is no name of an image",
+	"InvalidImageName":           "the image's name is not valid",
 	"RegistryUnavailable":        "the image's registry cannot be reached",
 	"SignatureValidationFailed":  "the image is not signed as the node wants it",
 	"CreateContainerConfigError": "the container cannot be made as it is described",

@@ -150,7 +150,7 @@ func (h *Host) renewed(root *cgroup.Root) bool {
 	return true
 }
 
-// within returns the lower of two limits each; zero is no limit.
+// within returns the lower of two limits each; zero means no limit.
 func within(asked, most cgroup.Limits) cgroup.Limits {
 	return cgroup.Limits{
 		Memory: lesser(asked.Memory, cmp.Or(most.Memory, DefaultLimits.Memory)),

@@ -223,7 +223,7 @@ func Open(path string) (int, error) {
 	return at, nil
 }
 
-// step opens a name in a folder that is no link.
+// step opens a name in a folder; the name must not be a link.
 func step(at int, name string, what int) (int, error) {
 	if name == ".." {
 		return 0, syscall.EINVAL

@@ -173,7 +173,7 @@ func offsetOf(file *os.File, size int64, from time.Time) int64 {
 	}
 	in.Reset(io.NewSectionReader(file, begin, size-begin))
 	rest, err := nextLine(in)
-	if err != nil || rest == nil { // then linesFrom begins within a line, which is no JSON
+	if err != nil || rest == nil { // then linesFrom begins within a line, which is not JSON
 		return begin
 	}
 	return begin + int64(len(rest))

@@ -75,7 +75,7 @@ func (g Git) Tags(ctx context.Context, url string) (tags, others []string, err e
 	return tags, others, nil
 }
 
-// fewTags is how many tags that are no versions are worth a look.
+// fewTags is how many tags that are not versions are worth a look.
 const fewTags = 3
 
 // isVersion reports whether a tag is "v" and a whole semantic version.

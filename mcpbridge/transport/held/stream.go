@@ -209,7 +209,7 @@ func (s *Stream) End() {
 	time.AfterFunc(Keep, s.forget)
 }
 
-// forget lets go of the stream.
+// forget releases the stream.
 func (s *Stream) forget() {
 	s.of.mu.Lock()
 	delete(s.of.of, s.name)

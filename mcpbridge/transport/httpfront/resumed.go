@@ -41,7 +41,7 @@ func (r *response) heldLocked() bool {
 }
 
 // passLocked adds an event to the stream that is held, and writes it if the client has not come back yet. That it cannot be written
-// is no error: the client can still come back.
+// is not an error: the client can still come back.
 func (r *response) passLocked(message wire.Parts) {
 	event, own := r.resumed.stream.Add(message, false)
 	if own && !r.resumed.broken {
