@@ -3,7 +3,6 @@ package supervisor_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,54 +73,6 @@ func TestS2CallsInFlightAreBounded(t *testing.T) {
 		if got := codes["flood"]; got[fault.Canceled]+got[fault.RateLimited] != most {
 			t.Errorf("the flood got %v, want cancelled and refused calls only", got)
 		}
-	})
-}
-
-// SPEC N2, H4: a request that waits before it asks anything counts as one in flight. It
-// ends with its caller's access, and as soon as Orla stops: nothing is lost by that.
-func TestN2RequestsThatWaitAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		ann, bob := turns.Owner{Caller: "ann", Session: "1"}, turns.Owner{Caller: "bob", Session: "1"}
-		waits, leaves := map[string][]context.Context{}, []func(){}
-		for _, owner := range []turns.Owner{ann, bob} {
-			for {
-				ctx, leave, err := w.Waiting(t.Context(), owner)
-				if err != nil {
-					if fault.CodeOf(err) != fault.RateLimited {
-						t.Errorf("refused with %v", err)
-					}
-					break
-				}
-				leaves = append(leaves, leave)
-				waits[owner.Caller] = append(waits[owner.Caller], ctx)
-			}
-		}
-		if len(waits["ann"]) > 8192/2 || len(waits["bob"]) < 100 || w.InFlight() != len(waits["ann"])+len(waits["bob"]) {
-			t.Errorf("%d and %d wait, %d are in flight", len(waits["ann"]), len(waits["bob"]), w.InFlight())
-		}
-		w.End(func(owner turns.Owner) bool { return owner == ann })
-		for _, ctx := range waits["ann"] {
-			if !errors.Is(context.Cause(ctx), context.Canceled) {
-				t.Fatalf("a request whose caller has no access any more ends with %v", context.Cause(ctx))
-			}
-		}
-		if err := waits["bob"][0].Err(); err != nil {
-			t.Errorf("that of another ends with %v", err)
-		}
-		w.Refuse()
-		for _, ctx := range waits["bob"] {
-			if fault.CodeOf(context.Cause(ctx)) != fault.NotReady {
-				t.Fatalf("when Orla stops, it ends with %v", context.Cause(ctx))
-			}
-		}
-		for _, leave := range leaves {
-			leave()
-		}
-		if _, _, err := w.Waiting(t.Context(), bob); fault.CodeOf(err) != fault.NotReady {
-			t.Errorf("then another is refused with %v", err)
-		}
-		w.Drain(t.Context())
 	})
 }
 

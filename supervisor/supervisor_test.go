@@ -313,17 +313,6 @@ func TestH4RefuseIsAtOnce(t *testing.T) {
 	})
 }
 
-func TestH4DrainOfNothingIsImmediate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		began := time.Now()
-		w.Drain(t.Context())
-		if time.Since(began) != 0 {
-			t.Error("it waited for nothing")
-		}
-	})
-}
-
 // SPEC F1: one service per living tool, for as long as it is listed.
 func TestF1ServicesLiveAsLongAsTheyAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
