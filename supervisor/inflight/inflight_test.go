@@ -94,6 +94,11 @@ func TestH4RefusedCallsTakeNoPlace(t *testing.T) {
 	c.Drain(t.Context()) // returns, as nothing is in flight
 }
 
+// SPEC H4: with nothing in flight there is nothing to wait for.
+func TestH4DrainOfNothingIsImmediate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { inflight.New().Drain(t.Context()) }) // fails if it waits
+}
+
 // SPEC H4: calls in flight may end within the grace, and are cancelled after it. Drain waits for them in either case.
 func TestH4DrainWaitsForCallsAndCancelsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
