@@ -22,12 +22,18 @@ import (
 // process is a handshake.Process that does what a test says.
 type process struct {
 	exited, heard chan struct{}
+	last          func() // prints what is read after its exit; nil for nothing
 }
 
 func (p *process) Exited() <-chan struct{} { return p.exited }
 func (p *process) ExitText() string        { return "exited with code 3" }
 func (p *process) Heard() <-chan struct{}  { return p.heard }
-func (p *process) AwaitLast()              { <-p.heard }
+func (p *process) AwaitLast() {
+	<-p.heard
+	if p.last != nil {
+		p.last()
+	}
+}
 
 // exit ends a process, and what it has printed.
 func (p *process) exit() {
@@ -39,7 +45,7 @@ const within = 5 * time.Second
 
 // begun is a handshake with a process that is silent so far.
 func begun(of manifest.Handshake, log io.Writer) (*handshake.Handshake, *process) {
-	p := &process{make(chan struct{}), make(chan struct{})}
+	p := &process{exited: make(chan struct{}), heard: make(chan struct{})}
 	tool := &manifest.Tool{Name: "notes", Version: "1.2.0", Source: "tool.yaml"}
 	tool.Runtime.Handshake, tool.Runtime.StartupTimeout = of, within
 	return handshake.New(tool, p, slog.New(slog.NewTextHandler(log, nil))), p
@@ -72,7 +78,11 @@ func TestD4TheFirstMessageIsAHello(t *testing.T) {
 		"a banner":              {does: func(h *handshake.Handshake, _ *process) { h.Noise([]byte("ready\xff")); h.Noise([]byte("go")) }, want: "no orla.hello within 5s; it printed \"ready\uFFFD\" on stdout", after: within},
 		"an exit":               {does: func(_ *handshake.Handshake, p *process) { p.exit() }, want: "it exited with code 3 before orla.hello"},
 		"an exit with a reason": {does: func(h *handshake.Handshake, p *process) { h.Noise([]byte("usage: x")); p.exit() }, want: `it exited with code 3 before orla.hello; it printed "usage: x" on stdout`},
-		"a closed stdout":       {does: func(_ *handshake.Handshake, p *process) { close(p.heard) }, want: "it closed its stdout before orla.hello", after: 2 * time.Second},
+		"an exit with last words": {does: func(h *handshake.Handshake, p *process) {
+			p.last = func() { h.Noise([]byte("bye")) }
+			p.exit()
+		}, want: `it exited with code 3 before orla.hello; it printed "bye" on stdout`},
+		"a closed stdout": {does: func(_ *handshake.Handshake, p *process) { close(p.heard) }, want: "it closed its stdout before orla.hello", after: 2 * time.Second},
 		"a closed stdout, and soon an exit": {does: func(_ *handshake.Handshake, p *process) {
 			close(p.heard)
 			time.AfterFunc(time.Second, func() { close(p.exited) })
