@@ -155,6 +155,7 @@ func TestD4AStartCanBeStopped(t *testing.T) {
 type server struct {
 	conn   *rpc.Conn
 	answer string // with %d in place of the id; "" for none
+	then   func() // is called after the answer; nil for nothing
 }
 
 func (s *server) peer() *protocol.Peer {
@@ -172,6 +173,9 @@ func (s *server) Send(_ context.Context, call *rpc.Pending, _ [][]byte) error {
 	if s.answer != "" {
 		s.conn.Receive(fmt.Appendf(nil, s.answer, call.ID))
 	}
+	if s.then != nil {
+		s.then()
+	}
 	return err
 }
 func (*server) Post(turns.Owner, []byte)                       {}
@@ -180,6 +184,19 @@ func (*server) Notified(string, json.RawMessage)               {}
 func (*server) Asked(json.RawMessage, string, json.RawMessage) {}
 func (*server) Unclaimed(json.RawMessage)                      {}
 func (*server) Noise([]byte, string)                           {}
+
+// SPEC D8: what an MCP server answers to initialize says more than its end just after it.
+func TestD8ARefusalSaysMoreThanAnEnd(t *testing.T) {
+	const refuses = `{"jsonrpc":"2.0","id":%d,"error":{"code":-32000,"message":"no license"}}`
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			h, p := begun(manifest.HandshakeMCP, io.Discard)
+			if _, err := h.Await(t.Context(), (&server{answer: refuses, then: p.exit}).peer()); err == nil || !strings.Contains(err.Error(), "no license") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
 
 // SPEC D8: an MCP server has to answer initialize in time. An error says what it did instead.
 func TestD8AServerAnswersInitialize(t *testing.T) {

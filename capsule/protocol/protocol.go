@@ -159,9 +159,13 @@ func (p *Peer) Negotiate(ctx context.Context) error {
 
 // initialize makes the handshake of the versions before statelessVersion.
 func (p *Peer) initialize(ctx context.Context) error {
+	var refusal error // what the peer has answered, which the SDK's client does not see if ctx ends first
 	t := &tap{
 		call: func(req rpc.Request) (json.RawMessage, error) {
 			result, err := p.Call(ctx, req)
+			if IsRefusal(err) {
+				refusal = err
+			}
 			return result, cmp.Or(err, TooMuchSaid("initialize", result))
 		},
 		tell: func(method string, params json.RawMessage) error { return p.Notify(ctx, method, params) },
@@ -180,6 +184,11 @@ func (p *Peer) initialize(ctx context.Context) error {
 	})
 	session, err := client.Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: newestWithHandshake})
 	if err != nil {
+		_ = t.Close() // it has no error
+		t.senders.Wait()
+		if !IsRefusal(err) {
+			err = cmp.Or(refusal, err)
+		}
 		return fmt.Errorf("initialize: %w", err)
 	}
 	if res := session.InitializeResult(); res != nil && res.Capabilities != nil {

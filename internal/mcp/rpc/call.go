@@ -84,7 +84,7 @@ const (
 )
 
 // Call makes a request and waits for its answer. When ctx ends first, the other
-// side is told by notifications/cancelled and the error is ctx's cause; a late
+// side is told by notifications/cancelled and the error is ctx's cause; a later
 // answer is dropped. An error is a *jsonrpc.Error when the other side gave one,
 // else it tells why there is no answer.
 func (c *Conn) Call(ctx context.Context, req Request) (json.RawMessage, error) {
@@ -128,7 +128,26 @@ func (c *Conn) CallWith(ctx context.Context, req Request, params func(id int64) 
 				c.ask()
 				return nil, &LateError{context.Cause(ctx)}
 			}
+			if !forgotten {
+				if e, has := p.answered(); has {
+					return p.admit(ctx, e)
+				}
+			}
 			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// answered returns the answer to a call if it has come; then it is the last event.
+func (p *Pending) answered() (event, bool) {
+	for {
+		select {
+		case e := <-p.events:
+			if e.method == "" {
+				return e, true
+			}
+		default:
+			return event{}, false
 		}
 	}
 }
