@@ -76,8 +76,8 @@ func (l *Log) Configure(level, format string, file *os.File) {
 // TakeStandard has what Go's own library logs come here, at level debug: a service can make the library's HTTP client write
 // a line for each frame that it sends (SPEC S2). It is for the whole process.
 func (l *Log) TakeStandard() {
-	log.SetFlags(0)
-	log.SetOutput(standard{l.Logger})
+	log.SetFlags(0)                   //nolint:forbidigo // it is what comes here
+	log.SetOutput(standard{l.Logger}) //nolint:forbidigo // the same
 }
 
 // standard is a writer of lines of package log.

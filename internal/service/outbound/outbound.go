@@ -242,7 +242,7 @@ func (c *Client) transport(k kind, private Private, opened func() (closed func()
 	}
 	// The client that net/http brings locks a mutex that it holds when a service lets a stream's window grow past its bound, and no call on
 	// that connection ends (Go 1.26).
-	if _, err := http2.ConfigureTransports(t); err != nil { // it fails for a transport that has HTTP/2 already
+	if _, err := http2.ConfigureTransports(t); err != nil { //nolint:staticcheck // what is to replace it is that client; it fails for a transport that has HTTP/2 already
 		panic(err)
 	}
 	return t
