@@ -126,27 +126,27 @@ func TestH4DrainWaitsForCallsAndCancelsThem(t *testing.T) {
 // SPEC N2, H4: a request that waits counts as a call in flight. It ends with its caller's access, and as soon as Orla stops.
 func TestN2RequestsThatWaitAreCounted(t *testing.T) {
 	c := inflight.New()
-	waits := map[turns.Owner]context.Context{}
-	var leaves []func()
-	for _, owner := range []turns.Owner{ann, bob} {
+	waiting := func(owner turns.Owner) (context.Context, func()) {
 		ctx, leave, err := c.Waiting(t.Context(), owner)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waits[owner], leaves = ctx, append(leaves, leave)
+		return ctx, leave
 	}
+	anns, annLeaves := waiting(ann)
+	bobs, bobLeaves := waiting(bob)
 	begun, one := entered(t, c, bob)
 	c.End(func(owner turns.Owner) bool { return owner == ann })
-	if cause := context.Cause(waits[ann]); !errors.Is(cause, context.Canceled) || waits[bob].Err() != nil || begun.Err() != nil {
-		t.Errorf("that of a caller without access ends with %v, that of another with %v and %v", cause, waits[bob].Err(), begun.Err())
+	if cause := context.Cause(anns); !errors.Is(cause, context.Canceled) || bobs.Err() != nil || begun.Err() != nil {
+		t.Errorf("that of a caller without access ends with %v, that of another with %v and %v", cause, bobs.Err(), begun.Err())
 	}
 	if n := c.Refuse(); n != 3 {
 		t.Errorf("%d are in flight", n)
 	}
-	if cause := context.Cause(waits[bob]); fault.CodeOf(cause) != fault.NotReady || begun.Err() != nil {
+	if cause := context.Cause(bobs); fault.CodeOf(cause) != fault.NotReady || begun.Err() != nil {
 		t.Errorf("when Orla stops, what waits ends with %v, and a call with %v", cause, begun.Err())
 	}
-	for _, leave := range append(leaves, one.Leave) {
+	for _, leave := range []func(){annLeaves, bobLeaves, one.Leave} {
 		leave()
 	}
 	c.Drain(t.Context())

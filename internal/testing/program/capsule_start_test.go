@@ -160,7 +160,7 @@ func TestD7aACallWaitsForTheFirstLists(t *testing.T) {
 	if err := os.WriteFile(there, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.mustOrla("start", "late") // until it is READY
+	o.mustOrla("start", "late", "--config", o.cmd.Args[len(o.cmd.Args)-1]) // other tests have an Orla too; until it is READY
 	if got := o.mustCall("one"); got != "one" {
 		t.Errorf("a call right after READY = %q", got)
 	}
