@@ -396,7 +396,7 @@ func TestJ1ReloadSaysWhatChanged(t *testing.T) {
 		return s.code == 0 && strings.Contains(s.out, `"socket": "`+filepath.Join(dir, "elsewhere.sock"))
 	})
 	if s := o.orla("status", "--socket", ""); s.code != 3 {
-		t.Errorf("at the old place, orla status ends with %d: %s", s.code, s.out)
+		t.Errorf("at the old place, orla status ends with %d: %s%s", s.code, s.out, s.err)
 	}
 	write("socket: none\n")
 	o.mustOrla("reload", "--socket", "elsewhere.sock")
