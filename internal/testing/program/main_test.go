@@ -40,7 +40,7 @@ func (t tidy) Run() int {
 	for _, name := range []string{"RUNTIME_DIRECTORY", "STATE_DIRECTORY", "ORLA_SOCKET"} {
 		_ = os.Unsetenv(name) // it has a name
 	}
-	_ = os.Setenv("XDG_RUNTIME_DIR", os.DevNull+"/none") // nobody can make it
+	_ = os.Setenv("XDG_RUNTIME_DIR", "/proc/none") // nobody can make it
 	// Tests have homes of their own, in which nothing is compiled yet.
 	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
 		_ = os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
