@@ -294,9 +294,10 @@ func (s *server) runHTTP(ctx context.Context, cfg *config.Loaded, signals *signa
 		}
 		ended = s.waitForEnd(ctx, signals, nil)
 	}
+	s.followSignals(ctx, signals)
 	s.http.Drain()
 	s.Shared.Leave(ctx, time.Duration(s.current().ShutdownGrace))
-	s.drain(ctx, signals)
+	s.drain(ctx)
 	s.page.Close()
 	s.http.CloseSessions()
 	s.web.Shutdown(context.WithoutCancel(ctx))
@@ -334,7 +335,8 @@ func (s *server) runStdio(ctx context.Context, cfg *config.Loaded, std terminal.
 		served = stdio.Serve(client, s.bridge, in, std.Out, int64(cfg.MaxRequest))
 	}()
 	ended := s.waitForEnd(ctx, signals, over)
-	s.drain(ctx, signals)
+	s.followSignals(ctx, signals)
+	s.drain(ctx)
 	leave()
 	<-over
 	tree.end()
@@ -418,7 +420,7 @@ func (s *server) waitForEnd(ctx context.Context, signals *signals, client <-chan
 }
 
 // drain lets the calls in flight end within shutdown_grace.
-func (s *server) drain(ctx context.Context, signals *signals) {
+func (s *server) drain(ctx context.Context) {
 	grace := time.Duration(s.current().ShutdownGrace)
 	// In this order: who has read the line may count on a refusal.
 	inFlight := s.Supervisor.Refuse()
@@ -426,11 +428,16 @@ func (s *server) drain(ctx context.Context, signals *signals) {
 	s.notifier.Stopping(fmt.Sprintf("stopping; %d calls in flight", inFlight))
 	s.notifier.Extend(grace + 2*services.StopBudget) // that the configuration gives, and what front and back may take
 	lasting := context.WithoutCancel(ctx)
-	s.secondSignal.Go(func() { s.endAtOnce(lasting, signals) })
 	limited, cancel := context.WithTimeout(lasting, grace)
 	defer cancel()
 	s.Supervisor.Drain(limited)
 	s.Shared.AwaitPassed(limited)
+}
+
+// followSignals has endAtOnce wait, as soon as Orla begins to end.
+func (s *server) followSignals(ctx context.Context, signals *signals) {
+	lasting := context.WithoutCancel(ctx)
+	s.secondSignal.Go(func() { s.endAtOnce(lasting, signals) })
 }
 
 // endAtOnce ends the process at once on a second signal, unless Orla has stopped before. The guard

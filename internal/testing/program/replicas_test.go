@@ -603,22 +603,12 @@ func TestP3WithoutTheAPIServerNothingIsHeld(t *testing.T) {
 	t.Parallel()
 	f := prepareFleet(t)
 	f.grow(2)
-	raw, err := os.ReadFile(filepath.Join(f.dir, "kube-apiserver.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := f.connect("2025-11-25", nil)
 	f.mustText(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "box__pid"}))
 	stopped := time.Now()
-	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Kill(server, syscall.SIGCONT) })
+	resume := f.stopAPIServer()
 	var ended time.Time
+	var err error
 	lost := func() int {
 		at := func(line map[string]any) bool {
 			text, _ := line["time"].(string)
@@ -634,13 +624,47 @@ func TestP3WithoutTheAPIServerNothingIsHeld(t *testing.T) {
 	if after := ended.Sub(stopped); after > 15*time.Second { // then others may start one
 		t.Errorf("the process was ended after %s", after)
 	}
-	if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	resume()
 	if err := f.persist(s, "box__pid"); err != nil {
 		t.Error(err)
 	}
 	if begins := f.onlyOne(); begins != 2 {
 		t.Errorf("the process began %d times", begins)
+	}
+}
+
+// stopAPIServer has the API server answer nothing until resume is called.
+func (f *fleet) stopAPIServer() (resume func()) {
+	f.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(f.dir, "kube-apiserver.pid"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	server, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = syscall.Kill(server, syscall.SIGCONT) })
+	return func() {
+		if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// SPEC H4, P4: a second signal ends a replica at once also while it still tells the others that it stops.
+func TestH4ASecondSignalEndsAReplicaThatLeaves(t *testing.T) {
+	t.Parallel()
+	f := prepareFleet(t)
+	f.grow(1)
+	o := f.all[0]
+	f.stopAPIServer()
+	o.signal(syscall.SIGTERM)
+	signalAgain(o)
+	if code := o.wait(); code == 0 || o.count("stopping", nil) > 0 {
+		t.Errorf("it ended with %d, and waited for the API server before", code)
 	}
 }
