@@ -28,7 +28,7 @@ func Fetch(ctx context.Context, d Download, file string, limits origin.Limits, t
 	ctx, cancel := context.WithTimeoutCause(ctx, downloadTime, fmt.Errorf("the bundle did not come within %s", downloadTime))
 	defer cancel()
 	if transport == nil {
-		transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+		transport = origin.Transport(time.Minute)
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects || to.URL.Scheme != "https" || origin.MayBeThisMachine(to.URL.String()) {

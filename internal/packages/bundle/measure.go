@@ -46,7 +46,7 @@ func (m *Made) Measure(ctx context.Context, transport http.RoundTripper) (size i
 		return 0, err
 	}
 	if transport == nil {
-		transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: measureTime, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+		transport = origin.Transport(measureTime)
 	}
 	client := &auth.Client{Client: &http.Client{Transport: onlyAway{ref.Host(), transport}}, Cache: auth.NewSingleContextCache(), ClientID: "orla"}
 	repo := &remote.Repository{Client: client, Reference: ref, MaxMetadataBytes: mostManifest}

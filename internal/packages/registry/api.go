@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/orla-project/orla/internal/packages/origin"
 )
 
 const (
@@ -35,10 +37,7 @@ type api struct {
 // configured answers.
 func newClient(transport http.RoundTripper) *http.Client {
 	if transport == nil {
-		transport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: apiTimeout, TLSHandshakeTimeout: apiTimeout,
-			MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true, ForceAttemptHTTP2: true,
-		}
+		transport = origin.Transport(apiTimeout)
 	}
 	return &http.Client{Transport: transport, Timeout: apiTimeout, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if from := via[0].URL; len(via) > 3 || to.URL.Host != from.Host || to.URL.Scheme != from.Scheme {
