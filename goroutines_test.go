@@ -53,7 +53,7 @@ var uncontained = map[string]struct {
 	"internal/app/daemon.readiness.Serve":              {1, own},
 	"internal/app/daemon.server.Serve":                 {1, own},
 	"internal/app/access.Issued.run":                   {1, waits},
-	"internal/app/daemon.server.drain":                 {1, waits},
+	"internal/app/daemon.server.followSignals":         {1, waits},
 	"internal/app/daemon.newSignals":                   {1, own},
 	"internal/app/daemon.signals.untilEnd":             {1, waits},
 	"internal/app/daemon.server.startTree":             {1, below},
