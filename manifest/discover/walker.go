@@ -227,6 +227,7 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 		case isPassedOver(name), w.only != nil && (entry.IsDir() || !w.only(name)):
 		case entry.IsDir():
 			if Skips(name) {
+				w.skipped(in, name)
 				continue
 			}
 			if len(versions) > 0 && slices.Contains(versions, name) {
@@ -251,6 +252,16 @@ func (w *walker) entries(abs, display string, entries []fs.DirEntry, level int) 
 		}
 	}
 	w.strayDescriptions(in)
+}
+
+// skipped warns of a package in a folder that is not searched.
+func (w *walker) skipped(in listing, name string) {
+	for _, file := range []string{toolfile.ManifestFile, toolfile.CapsuleFile} {
+		if info, err := os.Lstat(filepath.Join(in.below+name, file)); err == nil && info.Mode().IsRegular() {
+			w.warn(in.shown+name, "is skipped, although %s is in it: folders with this name are not searched; rename it", file)
+			return
+		}
+	}
 }
 
 // listing is a folder that is being looked at.

@@ -62,6 +62,21 @@ func TestA6ABadSidecarIsReportedOnce(t *testing.T) {
 	})
 }
 
+// SPEC A2: folders of package managers are not searched; a package that stands in place of one is pointed out.
+func TestA2APackageInASkippedFolderIsPointedOut(t *testing.T) {
+	r := search(t, func() {
+		manifesttest.WritePackage(t, "tools/venv", "venv", "1.0.0")
+		manifesttest.Write(t, "tools/node_modules", "orla-tool.json", "{}", 0o644)
+		manifesttest.Write(t, "tools/below/venv/lib", "tool.yaml", "", 0o644)
+		manifesttest.Write(t, "tools/__pycache__/tool.yaml", "x", "", 0o644)
+	})
+	const why = ": folders with this name are not searched; rename it"
+	manifesttest.Expect(t, r, nil, []string{
+		"warning tools/node_modules: is skipped, although orla-tool.json is in it" + why,
+		"warning tools/venv: is skipped, although tool.yaml is in it" + why,
+	})
+}
+
 func TestEditorsBackupsAreNoTools(t *testing.T) {
 	r := search(t, func() {
 		manifesttest.Write(t, "tools", "a.sh", manifesttest.Script, 0o755)
