@@ -34,13 +34,15 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
 	c.trace = trace.From(ctx)
 	got, err := b.ask(callid.With(ctx, c.id), asked)
+	result := string(fault.ExecutionFailed) // if what follows panics
+	if got.Ended != nil {
+		defer func() { got.Ended(result) }()
+	}
 	late := turns.AccountOf(ctx).WorkInParts(ctx, results.Weight(got), func(rest func()) { a, c.how, rpcErr = b.answerTo(got, err, c, rest) })
 	if late != nil {
 		a, c.how, rpcErr = b.answerTo(peer.Answer{}, late, c, nil)
 	}
-	if got.Ended != nil {
-		got.Ended(a.Outcome(c.how.ok, c.how.code))
-	}
+	result = a.Outcome(c.how.ok, c.how.code)
 	c.how.attempts = max(1, got.Attempts)
 	c.took = time.Since(began)
 	ended(c.how.end(rpcErr == nil, c.took))
