@@ -70,7 +70,7 @@ func (c *Calls) Waiting(ctx context.Context, owner turns.Owner) (_ context.Conte
 
 func (c *Calls) enter(ctx context.Context, one *Call) (context.Context, *Call, error) {
 	if !c.shares.Try(one.owner, 1) {
-		return nil, nil, errTooMany
+		return nil, nil, c.full()
 	}
 	ctx, one.end = context.WithCancelCause(ctx)
 	one.began = time.Now()
@@ -83,6 +83,16 @@ func (c *Calls) enter(ctx context.Context, one *Call) (context.Context, *Call, e
 	}
 	one.at = c.all.PushBack(one)
 	return ctx, one, nil
+}
+
+// full returns why a call gets no place.
+func (c *Calls) full() error {
+	select {
+	case <-c.stopping:
+		return errStopping
+	default:
+		return errTooMany
+	}
 }
 
 // Leave counts a call out.
@@ -113,7 +123,7 @@ func (one *Call) Park() error {
 // Resume takes the place of a parked call back.
 func (one *Call) Resume() error {
 	if !one.in.shares.Try(one.owner, 1) {
-		return errTooMany
+		return one.in.full()
 	}
 	if !one.park(false) {
 		one.in.shares.Give(one.owner, 1)

@@ -184,10 +184,16 @@ func TestT87AParkedCallTakesNoPlace(t *testing.T) {
 	}
 	_, running := entered(t, c, ann)
 	c.Refuse()
-	all[1].Leave() // so that there is a place to take back
 	if fault.CodeOf(context.Cause(ctx)) != fault.NotReady {
 		t.Errorf("Orla stops, and it ends with %v", context.Cause(ctx))
 	}
+	_, _, err := c.Enter(t.Context(), ann)
+	for what, err := range map[string]error{"goes on": parked.Resume(), "begins": err} {
+		if fault.CodeOf(err) != fault.NotReady {
+			t.Errorf("Orla stops, there is no place, and a call %s: %v", what, err)
+		}
+	}
+	all[1].Leave() // so that there is a place to take back
 	for what, err := range map[string]error{"goes on": parked.Resume(), "is parked": running.Park()} {
 		if fault.CodeOf(err) != fault.NotReady {
 			t.Errorf("Orla stops, and a call %s: %v", what, err)
