@@ -2,6 +2,7 @@ package governance
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -50,8 +51,11 @@ func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
 		Tool:   func(name string) bool { return any || all.mayHave(name) },
 		Caller: callersOf(cfg),
 	}
-	for _, f := range set.Nameless(known) {
-		found.Problems = append(found.Problems, problemOf(because(f, found.Problems)))
+	if nameless := set.Nameless(known); len(nameless) > 0 {
+		named := unservedOf(found.Problems)
+		for _, f := range nameless {
+			found.Problems = append(found.Problems, problemOf(named.explain(f)))
+		}
 	}
 	for _, f := range append(set.Opening(), ofNobody(cfg)...) {
 		found.Problems = append(found.Problems, manifest.Problem{Path: f.File(), Severity: manifest.Warning, Err: f})
@@ -68,27 +72,45 @@ func (g *Gate) Unnamed(c *supervisor.Catalog, found *manifest.Result) (list []ma
 	known := func(name string) bool {
 		return g.seen[name] || all.tools[name] || !told && all.mayHave(name) || c.Named(name)
 	}
-	for _, f := range g.now().set.Nameless(rules.Known{Tool: known}) {
-		f = because(f, found.Problems)
-		isThere := slices.ContainsFunc(found.Problems, func(p manifest.Problem) bool { return p.Err.Error() == f.Error() })
-		if f.Tool != "" && !isThere {
+	nameless := g.now().set.Nameless(rules.Known{Tool: known})
+	if len(nameless) == 0 {
+		return nil
+	}
+	named, said := unservedOf(found.Problems), map[string]bool{}
+	for _, p := range found.Problems {
+		said[p.Err.Error()] = true
+	}
+	for _, f := range nameless {
+		if f = named.explain(f); f.Tool != "" && !said[f.Error()] {
 			list = append(list, problemOf(f))
 		}
 	}
 	return list
 }
 
-// because adds to a rule for a tool that is not there what is wrong with the file that would be the tool, if there is one.
-func because(f rules.Fault, problems []manifest.Problem) rules.Fault {
-	if f.Tool == "" {
-		return f
-	}
+// unserved is what is wrong with files that may be tools, by the folded names that these would have.
+type unserved map[string][]string
+
+// unservedOf finds the files among the problems of a search. Those of rules are left out: a document may have the name of a tool, too.
+func unservedOf(problems []manifest.Problem) unserved {
+	named := unserved{}
 	for _, p := range problems {
-		base := filepath.Base(p.Path)
-		if p.Tool == "" && (rules.Folded(base) == f.Tool || rules.Folded(strings.TrimSuffix(base, filepath.Ext(base))) == f.Tool) {
-			f.Msg += fmt.Sprintf("; %s %v", p.Path, p.Err)
-			return f
+		if _, ofRule := errors.AsType[rules.Fault](p.Err); ofRule || p.Tool != "" || p.Path == "" {
+			continue
 		}
+		base, text := filepath.Base(p.Path), fmt.Sprintf("%s %v", p.Path, p.Err)
+		whole, short := rules.Folded(base), rules.Folded(strings.TrimSuffix(base, filepath.Ext(base)))
+		if named[whole] = append(named[whole], text); short != whole {
+			named[short] = append(named[short], text)
+		}
+	}
+	return named
+}
+
+// explain adds to a rule for a tool that is not there what is wrong with each file that would be the tool.
+func (named unserved) explain(f rules.Fault) rules.Fault {
+	if f.Tool != "" {
+		f.Msg = strings.Join(append([]string{f.Msg}, named[f.Tool]...), "; ")
 	}
 	return f
 }

@@ -168,6 +168,32 @@ func TestT83NamesAreCheckedBeforeAnythingRuns(t *testing.T) {
 	}
 }
 
+// SPEC-TOOLS 8.3: a rule that names nothing says what is wrong with each file that would be the tool, wherever it stands, and not what
+// is wrong with other rules in a document of that name.
+func TestT83AFileThatWouldBeTheToolIsNamed(t *testing.T) {
+	cfg := configured(t)
+	all := &manifest.Result{Problems: []manifest.Problem{
+		{Path: "tools/x/b.sh", Severity: manifest.Warning, Err: errors.New("is not executable")},
+		{Path: "tools/y/B", Severity: manifest.Fault, Err: errors.New("is empty")},
+		{Path: "tools/z/other.sh", Severity: manifest.Fault, Err: errors.New("is not named")},
+	}, Rules: blocks("b")}
+	all.Rules.Policies[0].Blocked = []manifest.Reference{{Name: "b", At: "b.yaml:1:1"}, {Name: "b", At: "b.yaml:2:2"}}
+	governance.Check(all, cfg, nil)
+	if len(all.Problems) != 5 {
+		t.Fatalf("got %v", all.Problems)
+	}
+	for _, p := range all.Problems[3:] {
+		if got := p.Err.Error(); !strings.HasSuffix(got, "; tools/x/b.sh is not executable; tools/y/B is empty") || strings.Count(got, "b.yaml") != 1 {
+			t.Errorf("got %s", got)
+		}
+	}
+	var g governance.Gate
+	g.Set(all, cfg)
+	if more := g.Unnamed(served(t, nil, nil).Catalog(), all); len(more) > 0 {
+		t.Errorf("it is said again: %v", more)
+	}
+}
+
 // SPEC-TOOLS 8.3: a ToolPermission decides in place of roles. One that requires nothing is a warning where callers have roles.
 func TestT83APermissionThatOpensAToolIsAWarning(t *testing.T) {
 	right := []manifest.Right{{Tool: "a"}}
