@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -28,13 +29,20 @@ func (d Diff) Empty() bool {
 // Apply replaces the tools by new ones. A tool that is unchanged keeps its provider, its process and its
 // calls (SPEC H2). A tool that is missing is stopped when its calls have ended, or after a time limit.
 // A tool that cannot be built is in Diff.Failed and does not affect the others.
-func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
+func (s *Supervisor) Apply(tools []manifest.Tool) Diff { return s.apply(tools, patience) }
+
+// ApplyUnserved is Apply for a Supervisor that does not Serve, which compiles nothing later: it takes as long as that needs.
+func (s *Supervisor) ApplyUnserved(tools []manifest.Tool) Diff {
+	return s.apply(tools, math.MaxInt64)
+}
+
+// apply is Apply. rest is how long it may compile what new peers are known to offer.
+func (s *Supervisor) apply(tools []manifest.Tool, rest time.Duration) Diff {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 
 	diff := Diff{Failed: map[string]error{}}
 	made := map[string]*living{}
-	rest := patience // of compiling what new peers are known to offer
 	for i := range tools {
 		tool := &tools[i] // a copy of each would take longer than all else
 		old, was := s.living[tool.Name]
@@ -43,7 +51,7 @@ func (s *Supervisor) Apply(tools []manifest.Tool) Diff {
 			continue
 		}
 		within := &rest
-		if was { // it may have to wait for the end of the old one, which is not listed meanwhile
+		if was || len(s.gates[tool.Name]) > 0 { // it may have to wait for the end of the old one, which is not listed meanwhile
 			within = nil
 		}
 		built, err := s.build(*tool, within)

@@ -52,3 +52,46 @@ func TestN2AStartDoesNotWaitForAllThatPeersAreKnownToOffer(t *testing.T) {
 		<-done //nolint:errcheck // it is that of the context
 	})
 }
+
+// SPEC N2, D7a: a Supervisor that does not serve, as that of orla can, compiles nothing later, and so it takes its time.
+func TestD7aWhatIsNotServedIsCompiledAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := peers(map[string]*fakePeer{"a": dearPeer("a"), "b": dearPeer("b"), "c": dearPeer("c")})
+		s.ApplyUnserved([]manifest.Tool{capsuleTool("a", ""), capsuleTool("b", ""), capsuleTool("c", "")})
+		for _, name := range []string{"a", "b", "c"} {
+			if s.Catalog().Of(name) == "" {
+				t.Errorf("the tool of %s is not there", name)
+			}
+		}
+	})
+}
+
+// SPEC D2, D7a: a manifest that comes back while its old process ends is listed at once, as one that has changed is.
+func TestD7aAManifestThatComesBackIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := newFakePeer("x", peer.Offers{Known: true, Tools: listed("x")})
+		old.closing = time.Hour
+		made := map[string]*fakePeer{"dear": dearPeer("dear"), "x": old}
+		s := peers(made)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx) }()
+		apply(s, "x")
+		synctest.Wait()
+		apply(s)
+		synctest.Wait()
+		made["x"] = newFakePeer("x", peer.Offers{Known: true, Tools: listed("x")})
+		apply(s, "dear", "x") // the first one uses up what new ones have
+		if s.Catalog().Of("x") == "" {
+			t.Error("its tool is not listed while the old process ends")
+		}
+		time.Sleep(2 * time.Hour) // in a bubble
+		stop()
+		<-done //nolint:errcheck // it is that of the context
+	})
+}
+
+// dearPeer offers one tool of its name whose schema takes a minute to compile.
+func dearPeer(name string) *fakePeer {
+	return newFakePeer(name, peer.Offers{Known: true, Tools: []*mcp.Tool{{Name: name, InputSchema: dearSchema{}}}})
+}

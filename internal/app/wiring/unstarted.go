@@ -21,7 +21,7 @@ func Unstarted(cfg *config.Loaded, found *manifest.Result) (*Parts, error) {
 	p.Governance.Set(found, cfg)
 	p.Services.Declare(*found)
 	p.Supervisor.KnowOthers(nil, found.Faulty())
-	p.Supervisor.Apply(found.Tools)
+	p.Supervisor.ApplyUnserved(found.Tools)
 	return p, nil
 }
 
