@@ -4,6 +4,7 @@ package logging
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log"
 	"log/slog"
@@ -85,7 +86,9 @@ type standard struct{ to *slog.Logger }
 
 // Write implements io.Writer.
 func (s standard) Write(line []byte) (int, error) {
-	s.to.Debug("Go's library says", "text", string(bytes.TrimSuffix(line, []byte("\n"))))
+	if s.to.Enabled(context.Background(), slog.LevelDebug) { // string copies the line
+		s.to.Debug("Go's library says", "text", string(bytes.TrimSuffix(line, []byte("\n"))))
+	}
 	return len(line), nil
 }
 

@@ -120,6 +120,10 @@ func TestS2WhatGosLibraryLogsIsForDebugging(t *testing.T) {
 	if out.Len() > 0 || len(events(l)) > 0 {
 		t.Errorf("at level info there is %q", &out)
 	}
+	said := []byte("an unhandled frame\n")
+	if n := testing.AllocsPerRun(100, func() { _, _ = log.Writer().Write(said) }); n > 0 {
+		t.Errorf("a line that nobody sees costs %v allocations", n)
+	}
 	l.Configure("debug", JSON, nil)
 	log.Print("a frame\x1b[31m")
 	var line struct{ Level, Text string }
