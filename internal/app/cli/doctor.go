@@ -175,6 +175,9 @@ func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 	if cfg.LogFile != "" {
 		findings = append(findings, doctor.File("log_file", config.Absolute(cfg.LogFile)))
 	}
+	if path := cfg.AuditPath(); filepath.IsAbs(path) { // and not the journal
+		findings = append(findings, doctor.File("audit_log", path))
+	}
 	return findings
 }
 

@@ -1,6 +1,15 @@
 package config
 
-import "github.com/orla-project/orla/internal/observe/audit"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/orla-project/orla/internal/file/regularfile"
+	"github.com/orla-project/orla/internal/observe/audit"
+)
 
 // NoAudit is the value of audit_log for no audit log.
 const NoAudit = "none"
@@ -34,4 +43,24 @@ func (v *verdict) audit() {
 	if v.StateDir == "" && v.AuditPath() != "" {
 		v.wrong("audit_log", "needs a state_dir, for the key that signs it")
 	}
+	if v.auditsToFile() && !hasTilde(v.AuditLog) {
+		if err := appendable(v.AuditPath()); err != nil {
+			v.wrong("audit_log", "%v", err)
+		}
+	}
+}
+
+// appendable returns why no user can append to a file at a path: something else is there, or in place of its folder. A folder that is
+// missing is made at the start.
+func appendable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is %s, not a file", path, regularfile.KindOf(info.Mode()))
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%s cannot be made: something on the way to it is not a folder", path)
+	}
+	return err
 }
