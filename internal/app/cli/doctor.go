@@ -80,16 +80,21 @@ func printFindings(std terminal.Streams, findings []doctor.Finding) error {
 
 // examine makes all checks. On a terminal it says which check takes long.
 func examine(ctx context.Context, l *config.Loader, std terminal.Streams) []doctor.Finding {
+	var environment []doctor.Finding
+	for _, text := range l.Misspelled() {
+		environment = append(environment, doctor.Finding{Check: "environment", Level: doctor.Warn, Text: text})
+	}
 	cfg, err := l.Load()
 	if err != nil {
 		text, _, _ := strings.Cut(err.Error(), "\n")
 		found := doctor.Finding{Check: "configuration", Level: doctor.Fail, Text: text, Fix: validating(l)}
-		return append([]doctor.Finding{found}, examineMachine(ctx, &config.Loaded{Config: config.Defaults()})...)
+		return slices.Concat([]doctor.Finding{found}, environment, examineMachine(ctx, &config.Loaded{Config: config.Defaults()}))
 	}
 	found := discovery.Find(cfg, l.Home)
 	running, pids := examineSockets(ctx, cfg, l)
 	findings := slices.Concat(
 		[]doctor.Finding{{Check: "configuration", Level: doctor.OK, Text: cmp.Or(cfg.File, "no file, and none is needed")}},
+		environment,
 		examineTools(found, l),
 		wiring.ExamineRules(cfg, found, validating(l)),
 		examineDependencies(ctx, found.Tools),

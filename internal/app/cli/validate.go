@@ -46,6 +46,11 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			warnOfRequirements(cmd.Context(), &found)
 			warnOfPermissions(&found)
 			needs := warnOfDependencies(&found)
+			if len(args) == 0 {
+				for _, text := range l.Misspelled() {
+					found.Problems = append(found.Problems, manifest.Problem{Severity: manifest.Warning, Err: errors.New(text)})
+				}
+			}
 			if err == nil {
 				discovery.WarnOfRenames(&found, cfg)
 				if len(args) == 0 { // the resources of another file may have them

@@ -89,6 +89,9 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	}
 	log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
 	log.TakeStandard()
+	for _, hint := range from.Misspelled() {
+		log.Warn("a variable of the environment is ignored", "hint", hint)
+	}
 	before.TakeKept(upgrade.History, log.History().Take, log.Logger)
 	if cfg.LogFile != "" || cfg.LogFormat == logging.Journal { // the log is not where err is printed
 		defer func() {
