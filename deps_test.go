@@ -338,7 +338,7 @@ var owners = map[string][]string{
 	"github.com/opencontainers/image-spec":     {"internal/wasm/artifact", "internal/packages/bundle"},             // the same
 	"go.uber.org/goleak":                       {"internal/testing/leaks"},                                         // tests alone
 	"golang.org/x/mod":                         {"manifest", "internal/observe/audit", "internal/packages/origin"}, // versions; signed notes; digests of trees
-	"golang.org/x/net":                         {"internal/service/outbound"},                                      // HTTP/2 whose client does not stand still
+	"golang.org/x/net":                         {"internal/service/outbound", "internal/cluster/kubeapi"},          // HTTP/2 whose client does not stand still
 	"golang.org/x/sys":                         {"internal/packages", "mcpbridge/sessionlog", "internal/file/wholefile", "internal/launch/carry", "internal/launch/slack", "internal/file/memfile", "internal/call/approvals", "internal/file/regularfile", "manifest/resource", "internal/launch", "internal/launch/guard", "internal/launch/procfs", "internal/launch/trees", "internal/launch/sandbox", "internal/launch/cgroup", "internal/app/systemd", "internal/app/control/unixsocket", "internal/testing/costtest", "internal/app/doctor", "internal/file/watch", "internal/service/outbound", "internal/app/cli", "internal/observe/logging", "internal/app/terminal", "internal/testing/bench", "internal/testing/chaos", "internal/testing/testkit"},
 	"golang.org/x/term":                        {"internal/app/terminal"},
 	"golang.org/x/text":                        {"internal/app/config", "internal/call/rules", "internal/packages/origin", "internal/service/oauth"}, // Unicode forms of names

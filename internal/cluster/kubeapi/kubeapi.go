@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // Resource is a kind of object in the API. The group "" is the core group.
@@ -89,7 +91,11 @@ func New(config *Config, agent string, wrap func(http.RoundTripper) http.RoundTr
 	c.transport = &http.Transport{
 		Proxy: proxy, DialContext: dialer.DialContext, TLSClientConfig: secure, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second, DisableCompression: to.DisableCompression,
-		ForceAttemptHTTP2: true, HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+	// The client that net/http brings can be made to wait for ever (docs/decisions/0003).
+	if _, err := http2.ConfigureTransports(c.transport); err != nil { //nolint:staticcheck // what is to replace it is that client
+		return nil, err
 	}
 	s.next = wrap(c.transport)
 	c.http = &http.Client{Transport: s}

@@ -310,3 +310,35 @@ func TestT74RetryAfter(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// SPEC-TOOLS 7.4, SPEC S2: an API server that lets the window of a request grow past its bound ends that request, and Orla goes on.
+func TestS2AWindowThatGrowsPastItsBoundEndsTheRequest(t *testing.T) {
+	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
+	certified.StartTLS()
+	defer certified.Close()
+	on, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certified.TLS.Certificates, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = on.Close() }()
+	go func() {
+		for conn, err := on.Accept(); err == nil; conn, err = on.Accept() {
+			go testkit.OverflowWindows(conn)
+		}
+	}()
+	roots := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw})
+	c := connect(t, file(t, filepath.Join(t.TempDir(), "config"), config("https://"+on.Addr().String(), roots, "")))
+	failed := make(chan error, 1)
+	go func() {
+		failed <- c.Do(t.Context(), kubeapi.Request{Method: http.MethodPost, Of: pods, Namespace: "tools", Body: kubeapi.Object{"kind": "Pod"}}, nil)
+	}()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "FLOW_CONTROL_ERROR") {
+			t.Errorf("the request ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the request does not end")
+	}
+	c.Close() // it has to come back
+}
