@@ -40,6 +40,8 @@ var _ sdktrace.SpanExporter = (*exporter)(nil)
 func newExporter(endpoint *url.URL, to Tracing, complaints *complaints) *exporter {
 	e := &exporter{endpoint: endpoint, headers: to.Headers, complaints: complaints, ended: make(chan struct{})}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
+	only := new(http.Protocols) // a batch at a time needs no HTTP/2, whose client can be made to wait for ever (docs/decisions/0003)
+	only.SetHTTP1(true)
 	e.client = &http.Client{
 		Timeout: to.Timeout,
 		Transport: &http.Transport{
@@ -47,6 +49,7 @@ func newExporter(endpoint *url.URL, to Tracing, complaints *complaints) *exporte
 			MaxIdleConns:        1,
 			IdleConnTimeout:     time.Minute,
 			TLSHandshakeTimeout: to.Timeout,
+			Protocols:           only,
 		},
 		// The headers are only for this address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
