@@ -77,6 +77,7 @@ type Client struct {
 	doer      http.Client
 
 	services services
+	floods   floods
 
 	roots *x509.CertPool
 	far   bool
@@ -225,7 +226,7 @@ func (c *Client) transport(k kind, private Private, opened func() (closed func()
 		if err != nil {
 			return nil, err
 		}
-		return newPaced(conn, opened()), nil
+		return newPaced(conn, opened(), &c.floods), nil
 	}
 	t := &http.Transport{
 		Proxy:                  nil, // a proxy would hide the address from the guard

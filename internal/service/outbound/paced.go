@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +17,14 @@ const (
 	perRequest  = maxHeader + maxUnread + 64<<10
 	perRead     = 64 // in addition to twice what was read, for frames with small pieces
 	maxAhead    = 16 << 20
+	mostFloods  = 4 // how many connections have unaskedRate at one time; more of them share it
 )
+
+// floods counts the connections of a Client from which more comes than was asked for, while they pause.
+type floods struct{ pausing atomic.Int64 }
+
+// rate returns how many bytes each of them may read in a second.
+func (f *floods) rate() int64 { return unaskedRate * mostFloods / max(mostFloods, f.pausing.Load()) }
 
 // paced is a connection that reads unsolicited data slowly.
 type paced struct {
@@ -24,14 +32,15 @@ type paced struct {
 	closed    chan struct{}
 	closeOnce sync.Once
 	over      func() // called once, when it is closed
+	all       *floods
 
 	mu   sync.Mutex // guards the fields that follow
 	left int64      // bytes that may be read without a pause; negative if more were read
 	at   time.Time  // when left was computed
 }
 
-func newPaced(conn net.Conn, over func()) *paced {
-	return &paced{Conn: conn, closed: make(chan struct{}), over: over, left: perRequest, at: time.Now()}
+func newPaced(conn net.Conn, over func(), all *floods) *paced {
+	return &paced{Conn: conn, closed: make(chan struct{}), over: over, all: all, left: perRequest, at: time.Now()}
 }
 
 // pacedOf returns the paced connection of a request; nil if there is none.
@@ -47,10 +56,12 @@ func pacedOf(conn net.Conn) *paced {
 func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
 	if pause := p.came(n); pause > 0 {
+		p.all.pausing.Add(1)
 		select {
 		case <-time.After(pause):
 		case <-p.closed:
 		}
+		p.all.pausing.Add(-1)
 	}
 	return n, err
 }
@@ -72,10 +83,10 @@ func (p *paced) came(n int) time.Duration {
 	if p.left > 0 { // the usual case does not read the clock
 		return 0
 	}
-	now := time.Now()
-	p.left += min(int64(now.Sub(p.at).Seconds()*unaskedRate), perRequest)
+	now, rate := time.Now(), p.all.rate()
+	p.left += min(int64(now.Sub(p.at).Seconds()*float64(rate)), perRequest)
 	p.at = now
-	return time.Duration(max(-p.left, 0)) * time.Second / unaskedRate
+	return time.Duration(max(-p.left, 0)) * time.Second / time.Duration(rate)
 }
 
 // asked allows n more bytes without a pause.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ import (
 func TestS2AConnectionReadsAFloodSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service, client := net.Pipe()
-		p := newPaced(client, func() {})
+		p := newPaced(client, func() {}, &floods{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for frame := make([]byte, 4<<10); ; {
@@ -50,6 +51,42 @@ func TestS2AConnectionReadsAFloodSlowly(t *testing.T) {
 		}
 		_ = service.Close()
 		wg.Wait()
+	})
+}
+
+// SPEC S2: many connections that flood share the rate of a few.
+func TestS2ManyFloodsShareARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const conns, seconds = 10 * mostFloods, 600
+		var all floods
+		var total atomic.Int64
+		var wg sync.WaitGroup
+		ctx, stop := context.WithTimeout(t.Context(), seconds*time.Second)
+		defer stop()
+		for range conns {
+			service, client := net.Pipe()
+			p := newPaced(client, func() {}, &all)
+			context.AfterFunc(ctx, func() { _, _ = p.Close(), service.Close() })
+			wg.Go(func() {
+				for frame := make([]byte, 4<<10); ; {
+					if _, err := service.Write(frame); err != nil {
+						return
+					}
+				}
+			})
+			wg.Go(func() {
+				for b := make([]byte, 4<<10); ; {
+					n, err := p.Read(b)
+					if total.Add(int64(n)); err != nil {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if most := int64(2*conns*perRequest + 2*mostFloods*seconds*unaskedRate); total.Load() > most || total.Load() < mostFloods*seconds*unaskedRate/2 {
+			t.Errorf("%d bytes were read in %d s, want %d at most", total.Load(), seconds, most)
+		}
 	})
 }
 
