@@ -58,6 +58,8 @@ func (l Location) prepare() error {
 		return os.Chmod(dir, 0o700) //nolint:gosec // a folder needs the bit
 	case info.Mode().Perm()&0o002 != 0:
 		return fmt.Errorf("every user may write to %s, and could put another socket there", dir)
+	case info.Mode().Perm()&0o020 != 0 && known && int(owner.Gid) != os.Getegid(): // many systems give each user a group
+		return fmt.Errorf("the users of another group (%d) may write to %s, and could put another socket there; chmod g-w %s", owner.Gid, dir, dir)
 	}
 	return nil
 }

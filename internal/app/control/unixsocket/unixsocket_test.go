@@ -2,8 +2,10 @@ package unixsocket
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,5 +72,31 @@ func TestJ2TheNameComesFromTheFolder(t *testing.T) {
 	t.Chdir(dir)
 	if a, b := Name("real"), Name(real); a != b {
 		t.Errorf("relative %s, absolute %s", a, b)
+	}
+}
+
+// SPEC J2: a socket is in no folder in which others could put theirs. A folder that the user's own group may write is the user's.
+func TestJ2AFolderThatOthersMayWriteHasNoSocket(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder to another group")
+	}
+	for name, c := range map[string]struct {
+		mode  os.FileMode
+		group int
+		want  string
+	}{
+		"own group":     {0o775, os.Getegid(), ""},
+		"another group": {0o775, 4711, "the users of another group (4711) may write"},
+		"read by group": {0o755, 4711, ""},
+		"everybody":     {0o777, os.Getegid(), "every user may write"},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Chown(dir, 0, c.group), os.Chmod(dir, c.mode)); err != nil {
+			t.Fatal(err)
+		}
+		err := Location{Socket: filepath.Join(dir, "orla.sock")}.prepare()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }
