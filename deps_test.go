@@ -278,7 +278,8 @@ var imports = map[string][]string{
 	"internal/app/cli/top":        {"internal/app/cli/running", "internal/app/config", "internal/app/cli/statuspage", "internal/app/control", "internal/app/exit", "internal/app/terminal"},
 	"internal/app/cli": {
 		"internal/app/cli/usage",
-		"internal/mcp/rawjson", // lines of the log
+		"internal/observe/logging", // drops what Go's library logs
+		"internal/mcp/rawjson",     // lines of the log
 		"internal/deps/versions", "internal/deps/printed",
 		"internal/app/cli/running", "internal/app/cli/upgrading", "internal/app/upgrade", "internal/cluster/crd",
 		"internal/app/cli/statuspage", "internal/file/wholefile", "internal/file/regularfile",

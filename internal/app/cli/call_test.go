@@ -2,10 +2,13 @@ package cli
 
 import (
 	"errors"
+	"io"
+	"log"
 	"testing"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
@@ -24,5 +27,14 @@ func TestJ3AToolThatIsNotReadYet(t *testing.T) {
 		if !ok || f.Code != exit.Failed || f.Hint != want {
 			t.Errorf("%s: %+v", name, f)
 		}
+	}
+}
+
+// SPEC S2: what Go's own library says of a service does not reach the terminal of a command.
+func TestS2WhatGosLibraryLogsIsNotShown(t *testing.T) {
+	to := log.Writer()
+	defer log.SetOutput(to)
+	if code := Run([]string{"version"}, terminal.Streams{Out: io.Discard, Err: io.Discard}); code != exit.OK || log.Writer() != io.Discard {
+		t.Errorf("exit code %d, and the library writes to %v", code, log.Writer())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/app/upgrade"
 	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/observe/logging"
 )
 
 // Run runs the program, and returns its exit code.
@@ -28,6 +29,7 @@ func Run(args []string, std terminal.Streams) exit.Code {
 		ctx, args = upgrade.Checking(ctx), args[1:]
 	}
 	keepDescriptors()
+	logging.DropStandard() // what serves takes it
 	root := newRoot(std)
 	root.SetArgs(args)
 	code := exit.Report(root.ExecuteContext(ctx), std.Err)

@@ -81,6 +81,9 @@ func (l *Log) TakeStandard() {
 	log.SetOutput(standard{l.Logger}) //nolint:forbidigo // the same
 }
 
+// DropStandard drops what Go's own library logs, in a command whose terminal is for its answers. It is for the whole process.
+func DropStandard() { log.SetOutput(io.Discard) } //nolint:forbidigo // nothing else writes there
+
 // standard is a writer of lines of package log.
 type standard struct{ to *slog.Logger }
 
