@@ -64,7 +64,7 @@ func TestAsksWithoutAnEndAndReadsNothing(t *testing.T) {
 	l.stop()
 }
 
-// SPEC D4, D5: it is no hello either.
+// SPEC D4, D5: it is not a hello either.
 func TestFloodsStdoutWithoutAHello(t *testing.T) {
 	l := live(t, "floods-stdout", startsOnce, capsuletest.Set("WHAT", "junk"), capsuletest.Set("WHEN", "start"), startupTimeout(300*time.Millisecond))
 	l.await("STOPPED")
@@ -167,7 +167,7 @@ func TestAnswersWithWhateverJSON(t *testing.T) {
 	}
 }
 
-// SPEC C3, G5b: bytes that are no text never become broken JSON.
+// SPEC C3, G5b: bytes that are not text never become broken JSON.
 func TestAnswersWithBytesThatAreNoText(t *testing.T) {
 	for _, result := range []string{`{"content":[{"type":"text","text":"a?b"}]}`, `"a?b"`, `{"a?b":1}`} {
 		result = strings.ReplaceAll(result, "?", "\xff\xfe")

@@ -359,7 +359,7 @@ func TestSaysSomethingElseFirst(t *testing.T) {
 	}
 }
 
-// SPEC D5: what is no JSON-RPC is logged with its text and skipped.
+// SPEC D5: a line that is not JSON-RPC is logged with its text and skipped.
 func TestPrintsJunkBeforeAndBetweenMessages(t *testing.T) {
 	l := live(t, "junk")
 	first := l.call(capsuletest.Args{})
@@ -402,7 +402,7 @@ func TestSendsA20MiBLine(t *testing.T) {
 	}
 }
 
-// SPEC D5: an over-long line that is no answer fails no call.
+// SPEC D5: an over-long line that is not an answer fails no call.
 func TestPrintsA20MiBLineOfJunk(t *testing.T) {
 	l := live(t, "long-line")
 	first := l.call(capsuletest.Args{})

@@ -42,7 +42,7 @@ func TestErrorWithACodeIsThatFault(t *testing.T) {
 	}
 }
 
-// What is no code leaves the error what it was: the MCP server's own.
+// Something that is not a code leaves the error as it was: the MCP server's own.
 func TestErrorWithoutACodeStaysTheServers(t *testing.T) {
 	l := live(t, "echo", byHandshake, capsuletest.Set("HELLO", "no"))
 	for _, data := range []string{

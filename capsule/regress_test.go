@@ -397,7 +397,7 @@ func TestWishesForLater(t *testing.T) {
 	})
 }
 
-// SPEC D7a, D12: to be asked whether it is well is no use of a capsule.
+// SPEC D7a, D12: a health check does not count as a use of a capsule.
 func TestIdleBesidePings(t *testing.T) {
 	plan := func(int) behaviour { return behaviour{} }
 	inBubble(t, plan, func(r *manifest.Runtime) {

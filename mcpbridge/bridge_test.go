@@ -53,7 +53,7 @@ type catalog struct {
 	updated  chan string
 	attempts int // that each call took
 
-	requested func(peer.Request) error // answers what is no call; may be nil
+	requested func(peer.Request) error // answers requests other than calls; may be nil
 }
 
 func newCatalog() *catalog {
@@ -136,7 +136,7 @@ func (c *catalog) offer(add func(*supervisor.Catalog)) {
 	c.offers = add
 }
 
-// request makes answer say whether what is no call succeeds.
+// request makes answer say whether requests other than calls succeed.
 func (c *catalog) request(answer func(peer.Request) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -272,7 +272,7 @@ func TestConversationsAreBounded(t *testing.T) {
 }
 
 // A question has the name that its peer gave it, unless another has it; it may be
-// answered before it is asked, and what is no answer is none.
+// answered before it is asked, and something that is not an answer is not taken for one.
 func TestD8QuestionsHaveNames(t *testing.T) {
 	const named = `{"_meta":{"orla/name":"user_name"},"message":"?"}`
 	w := talking(t, func(ctx context.Context, c peer.Client) (string, error) {

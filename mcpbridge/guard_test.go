@@ -211,7 +211,7 @@ func TestG8Bearer(t *testing.T) {
 	if r := f.post(t, call(1, "echo"), ann...); r.status != http.StatusOK || r.header.Get("WWW-Authenticate") != "" {
 		t.Errorf("the right token: %d %v", r.status, r.header)
 	}
-	// A Host that is no name of ours does not matter to those with a token.
+	// A Host that is not a name of ours does not matter to those with a token.
 	if r := f.post(t, call(1, "echo"), append(ann, "Host", "orla.example")...); r.status != http.StatusOK {
 		t.Errorf("another Host, with a token: %d %s", r.status, r.raw)
 	}

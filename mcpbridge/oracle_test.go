@@ -46,7 +46,7 @@ func comparable(t *testing.T, raw string) string {
 // kinds answers with whatever its arguments ask for.
 func kinds(_ context.Context, args json.RawMessage) (*mcp.CallToolResult, error) {
 	var want struct{ Kind string }
-	_ = json.Unmarshal(args, &want) // what is no object gets the default
+	_ = json.Unmarshal(args, &want) // arguments that are not an object get the default
 	switch want.Kind {
 	case "error":
 		return nil, errors.New("internal text")

@@ -160,7 +160,7 @@ func TestASubscriptionThatFailsLast(t *testing.T) {
 	eventually(t, "nothing of it is kept", func() bool { return w.bridge.FollowedResources() == 0 })
 }
 
-// A refusal is no subscription that would have to be ended.
+// A subscription that was refused does not have to be ended.
 func TestARefusedSubscription(t *testing.T) {
 	s := newPeer(everything())
 	s.answer = func(context.Context, peer.Request) (json.RawMessage, error) {

@@ -42,7 +42,7 @@ func FuzzArguments(f *testing.F) {
 					t.Errorf("%s: NUL in %q", mode, word)
 				}
 				if i%2 == 0 && (!strings.HasPrefix(word, "--") || len(word) < 3 || strings.ContainsAny(word, "_ =")) {
-					t.Errorf("%s: %q is no flag", mode, word)
+					t.Errorf("%s: %q is not a flag", mode, word)
 				}
 			}
 			var object map[string]any

@@ -138,7 +138,7 @@ func TestC1StdinArgumentReplacesTheJSON(t *testing.T) {
 	if got := text(t, mustCall(t, c, `{"stdin":"raw \u00e9","n":1}`), 0); got != "--n|1|\nraw é" {
 		t.Errorf("got %q", got)
 	}
-	// One that is no string is an argument like any other.
+	// One that is not a string is an argument like any other.
 	if got := text(t, mustCall(t, c, `{"stdin":5}`), 0); got != `--stdin|5|`+"\n"+`{"stdin":5}` {
 		t.Errorf("got %q", got)
 	}
@@ -379,23 +379,23 @@ func TestC3OutputMCPCannotOverrideWhatOrlaKnows(t *testing.T) {
 func TestC3OutputMCPIsAsStrictAsClients(t *testing.T) {
 	asMCP := func(t *manifest.Tool) { t.Run.Output = manifest.OutputMCP }
 	for name, c := range map[string]struct{ printed, want string }{
-		"broken bytes":             {`{"content":[{"type":"text","text":"a\377"}]}`, "it is not UTF-8"},
-		"no object":                {`[]`, "it is not one JSON object"},
-		"two results":              {`{"content":[]}{}`, "it is not one JSON object"},
-		"nothing":                  {``, "it is not one JSON object"},
-		"null":                     {`null`, "it is not one JSON object"},
-		"text without text":        {`{"content":[{"type":"text"}]}`, "content[0]: text: want a string"},
-		"names in capitals":        {`{"content":[{"TYPE":"text","TEXT":"x"}]}`, "content[0]: type: want a string"},
-		"image without a type":     {`{"content":[{"type":"image","data":"aGk="}]}`, "content[0]: mimeType: want a string"},
-		"link without a name":      {`{"content":[{"type":"resource_link","uri":"x:y"}]}`, "content[0]: name: want a string"},
-		"resource without a body":  {`{"content":[{"type":"resource","resource":{"uri":"x:y"}}]}`, "content[0]: resource.text: want a string"},
-		"content of another kind":  {`{"content":{}}`, "content: want an array"},
-		"structure of a number":    {`{"content":[],"structuredContent":5}`, "structuredContent: want an object"},
-		"structure of an array":    {`{"content":[],"structuredContent":[1]}`, "structuredContent: want an object"},
-		"_meta of another kind":    {`{"content":[],"_meta":5}`, "_meta: want an object"},
-		"isError of another kind":  {`{"content":[],"isError":"no"}`, "isError: want true or false"},
-		"data that is not base64":  {`{"content":[{"type":"image","data":"!!","mimeType":"image/png"}]}`, "base64"},
-		"a block that is no block": {`{"content":[null]}`, "content"},
+		"broken bytes":                {`{"content":[{"type":"text","text":"a\377"}]}`, "it is not UTF-8"},
+		"no object":                   {`[]`, "it is not one JSON object"},
+		"two results":                 {`{"content":[]}{}`, "it is not one JSON object"},
+		"nothing":                     {``, "it is not one JSON object"},
+		"null":                        {`null`, "it is not one JSON object"},
+		"text without text":           {`{"content":[{"type":"text"}]}`, "content[0]: text: want a string"},
+		"names in capitals":           {`{"content":[{"TYPE":"text","TEXT":"x"}]}`, "content[0]: type: want a string"},
+		"image without a type":        {`{"content":[{"type":"image","data":"aGk="}]}`, "content[0]: mimeType: want a string"},
+		"link without a name":         {`{"content":[{"type":"resource_link","uri":"x:y"}]}`, "content[0]: name: want a string"},
+		"resource without a body":     {`{"content":[{"type":"resource","resource":{"uri":"x:y"}}]}`, "content[0]: resource.text: want a string"},
+		"content of another kind":     {`{"content":{}}`, "content: want an array"},
+		"structure of a number":       {`{"content":[],"structuredContent":5}`, "structuredContent: want an object"},
+		"structure of an array":       {`{"content":[],"structuredContent":[1]}`, "structuredContent: want an object"},
+		"_meta of another kind":       {`{"content":[],"_meta":5}`, "_meta: want an object"},
+		"isError of another kind":     {`{"content":[],"isError":"no"}`, "isError: want true or false"},
+		"data that is not base64":     {`{"content":[{"type":"image","data":"!!","mimeType":"image/png"}]}`, "base64"},
+		"a block that is not a block": {`{"content":[null]}`, "content"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, err := call(t, command(t, script(t, "printf '"+c.printed+"'; echo why >&2", asMCP)), "{}")

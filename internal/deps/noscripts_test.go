@@ -73,7 +73,7 @@ func TestR6NodePackagesRunNoScripts(t *testing.T) {
 		t.Error("a script has run, or nothing is installed")
 	}
 	if _, err := s.Build(t.Context(), detect(t, s, from), quiet); err != nil || !exists(mark) {
-		t.Errorf("where it may run, it has not: %v: this is no test", err)
+		t.Errorf("where it may run, it has not: %v: this test proves nothing", err)
 	}
 }
 

@@ -127,7 +127,7 @@ func lockAs(t *testing.T, dir, requirement string, environ []string) {
 		}
 	}
 	if !strings.Contains(testkit.ReadFile(t, filepath.Join(dir, "uv.lock")), "acme-2.0") {
-		t.Fatal("uv has not kept the version: this is no test")
+		t.Fatal("uv has not kept the version: this test proves nothing")
 	}
 }
 

@@ -87,8 +87,8 @@ func TestWithoutPidfds(t *testing.T) {
 	killAStandIn(t, 4, markedTree+unmarkedChild, noPidfds...)
 }
 
-// Where no memory can be shared in the usual way, a file does, and where there
-// is no place for one either, the marks in the environment have to do.
+// If no memory can be shared in the usual way, Orla uses a file; without a place for one, only the marks in
+// the environment.
 func TestWithoutSharedMemory(t *testing.T) {
 	noMemfd := without(unix.SYS_MEMFD_CREATE)
 	t.Run("a file", func(t *testing.T) { killAStandIn(t, 4, markedTree+unmarkedChild, noMemfd...) })

@@ -57,7 +57,7 @@ func TestM8AnInstallAtEachMomentOfAReload(t *testing.T) {
 				p.wantServed(p.search(func() {}), fmt.Sprintf("after moment %d", at))
 			}
 			if moments < 3 {
-				t.Errorf("%d installs took place during a reload: this is no test", moments)
+				t.Errorf("%d installs took place during a reload: this test proves nothing", moments)
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestM8AReloadAtEachStepOfAnInstall(t *testing.T) {
 			p.must(change(p, 1))
 			p.store.Step = nil
 			if len(steps) < 6 {
-				t.Fatalf("the steps are %q: this is no test", steps)
+				t.Fatalf("the steps are %q: this test proves nothing", steps)
 			}
 			for i, step := range steps {
 				p.reloadsAt(step, func() error { return change(p, i+2) })

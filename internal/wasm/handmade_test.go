@@ -24,7 +24,7 @@ func TestT37MemoryIsBounded(t *testing.T) {
 	}
 	const limit = 4 * 64 << 10
 	for pages, want := range map[int64]string{2: "\x02\x00\x00\x00", 3: "\xff\xff\xff\xff", 65535: "\xff\xff\xff\xff", 0: "\x02\x00\x00\x00"} {
-		m := compile(t, shared, grow(pages), wasm.Limits{MaxMemory: limit + 100}) // what is no whole page is none
+		m := compile(t, shared, grow(pages), wasm.Limits{MaxMemory: limit + 100}) // only whole pages count
 		out, err := m.Run(t.Context(), nil, mostOutput)
 		if err != nil || string(out.Stdout) != want || out.MemoryPeak > limit {
 			t.Errorf("%d pages more: %q, %v, peak %d", pages, out.Stdout, err, out.MemoryPeak)
@@ -190,7 +190,7 @@ func TestT37TheEntrypoint(t *testing.T) {
 	fails(t, err, fault.ExecutionFailed, false, "exited with code 7")
 }
 
-// What is no module that Orla has what it takes for is refused, with the reason.
+// A module that needs something that Orla does not have is refused, with the reason.
 func TestT37ModulesThatCannotBe(t *testing.T) {
 	plain := buffered(i64Const, int64(0))
 	imports := func(module string, kind byte, desc ...byte) []byte {

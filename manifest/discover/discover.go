@@ -25,7 +25,7 @@ type Options struct {
 	// Warning. If "", only UserDir is searched.
 	ToolsDir string
 	// UserDir holds the user's own tools; a tool of the same name in ToolsDir
-	// hides the user's. That it is absent is no problem. If "", there is none.
+	// hides the user's. It may be absent. If "", there is none.
 	UserDir string
 	// Stopped reports why the search has to end, as the Err of a context does. A
 	// search that was stopped has a Problem that denies every call. If nil, it goes

@@ -165,7 +165,7 @@ func TestT35ToolsOfServersThatAreNotThereAreWarnedOf(t *testing.T) {
 	}
 }
 
-// SPEC-TOOLS 3.5: what an McpServer runs stands beside its file, and is no tool itself.
+// SPEC-TOOLS 3.5: what an McpServer runs stands beside its file, and is not a tool itself.
 func TestT35TheProgramOfAServerIsNoTool(t *testing.T) {
 	const server = "apiVersion: orloj.dev/v1\nkind: McpServer\nmetadata: {name: %s}\nspec: {transport: stdio, command: %s, args: [-u, %s]}\n"
 	r := search(t, func() {
@@ -186,7 +186,7 @@ func TestT35TheProgramOfAServerIsNoTool(t *testing.T) {
 	})
 }
 
-// SPEC-TOOLS 3.6: a command that stands beside its file is no tool itself, and what
+// SPEC-TOOLS 3.6: a command that stands beside its file is not a tool itself, and what
 // an isolated server finds elsewhere hides none.
 func TestT36TheCommandOfAToolIsNoTool(t *testing.T) {
 	const cli = "apiVersion: orloj.dev/v1\nkind: Tool\nmetadata: {name: %s}\nspec: {type: cli, cli: {command: %s%s}, runtime: {isolation_mode: %s}}\n"

@@ -28,7 +28,7 @@ func TestB3ShortFormOrJSONSchema(t *testing.T) {
 			"{title: string, items: array}",
 			`{"type":"object","properties":{"title":{"type":"string"},"items":{"type":"array"}},"required":["title","items"],"additionalProperties":false}`,
 		},
-		"a keyword's value that is no type is JSON Schema": {
+		"a keyword's value that is not a type is JSON Schema": {
 			"{title: My arguments, additionalProperties: false}",
 			`{"type":"object","title":"My arguments","additionalProperties":false}`,
 		},

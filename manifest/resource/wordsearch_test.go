@@ -66,7 +66,7 @@ func TestT83AFileIsSearchedToItsEnd(t *testing.T) {
 	}
 	zeros := strings.Repeat("\x00", 200)
 	if found, err := findWord(strings.NewReader(zeros+text), words, 1<<30); found || err != nil {
-		t.Errorf("after what is no text: %v, %v", found, err)
+		t.Errorf("after bytes that are not text: %v, %v", found, err)
 	}
 	if _, err := findWord(iotest.ErrReader(os.ErrDeadlineExceeded), words, 1<<30); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("of what cannot be read: %v", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// SPEC N2: what is no text ends many capsules. It is refused, wherever it stands.
+// SPEC N2: bytes that are not text end many capsules. They are refused, wherever they stand.
 func TestN2AMessageIsText(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for text, want := range map[string]bool{

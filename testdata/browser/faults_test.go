@@ -42,7 +42,7 @@ for line in sys.stdin:
     if how == "memory":
         held = b"x" * (1 << 30)
     if how == "stdout":
-        print("this is no message", flush=True)
+        print("this is not a message", flush=True)
     say(id=message["id"], result={"content": [{"type": "text", "text": "fine"}]})
 `
 
@@ -291,7 +291,7 @@ func TestFaults(t *testing.T) {
 		{"no hello but a text", func() { b.same(o, "rude", "CRASHED", "STOPPED"); shows("logs", "rude", "hello there") }},
 		{"a call that hangs", func() { call("good", "hang", "timeout"); b.same(o, "good", "READY") }},
 		{"a flood on stdout", func() { call("good", "flood", "timeout"); shows("logs", "good", "is not a JSON-RPC message") }},
-		{"a text on stdout", func() { call("good", "stdout", ""); shows("logs", "good", "this is no message") }},
+		{"a text on stdout", func() { call("good", "stdout", ""); shows("logs", "good", "this is not a message") }},
 		{"no interpreter", func() { problem("/no/such/interpreter") }},
 		{"an error of syntax", func() { b.same(o, "syntax", "CRASHED", "STOPPED"); shows("activity", "syntax", "SyntaxError") }},
 		{"and its repair", func() { write("syntax/main.py", faults("syntax", "")); b.same(o, "syntax", "READY") }},

@@ -43,7 +43,7 @@ func readEvents(t *testing.T, from *bufio.Reader) iter.Seq[event] {
 			case strings.HasPrefix(line, "data: "):
 				e.data = line[len("data: "):]
 			default:
-				t.Errorf("%q is no line of an event", line)
+				t.Errorf("%q is not a line of an event", line)
 			}
 		}
 	}

@@ -195,7 +195,7 @@ func TestT87RecordsSurviveARestart(t *testing.T) {
 	}
 	before := s.List()
 	s.Close()
-	// Half a file, and one under another name, are no records.
+	// Half a file, and one under another name, are not records.
 	broken := filepath.Join(dir, "0", "ap-broken.json")
 	for path, text := range map[string]string{broken: `{"id":"ap-broken","phase":"Approved"`, filepath.Join(dir, "0", "ap-other.json"): `{"id":"ap-x","phase":"Approved"}`} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

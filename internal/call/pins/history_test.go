@@ -199,7 +199,7 @@ func TestN4KilledBetweenWrites(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Fatal("what is accepted is no list as a whole")
+			t.Fatal("what is accepted is not a list as a whole")
 		}
 	}
 }

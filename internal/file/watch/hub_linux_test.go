@@ -100,7 +100,7 @@ func TestLinkToSharedFolderLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// E3: where a folder came from is no matter to those who see it now.
+// E3: where a folder came from does not matter to those who see it now.
 func TestFolderThatWasNotLetGoYet(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
 	mustDo(t, os.MkdirAll(filepath.Join(a, "dir", "inner"), 0o700))

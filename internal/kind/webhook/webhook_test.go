@@ -395,7 +395,7 @@ func closing(t *testing.T, s *service) string {
 	return front.Listener.Addr().String()
 }
 
-// What is not POSTed is no callback.
+// A callback that is not a POST does not count.
 func TestACallbackIsPosted(t *testing.T) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, listen(t, webhook.NewCallbacks())+"/callbacks/"+id, nil)
 	if err != nil {

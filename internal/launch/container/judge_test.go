@@ -171,7 +171,7 @@ func TestT72StricterProfiles(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if _, err := stricter([]byte("{")); err == nil {
-		t.Error("what is no profile is taken for one")
+		t.Error("something that is not a profile is taken for one")
 	}
 }
 

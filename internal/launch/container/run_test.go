@@ -324,7 +324,7 @@ func TestT73NoEngine(t *testing.T) {
 	}
 	b.engine = b.newEngine(func(o *container.EngineOptions) { o.Program = "/bin/true" })
 	if _, err := b.launcher(nil).Start(t.Context(), sh("true")); fault.CodeOf(err) != fault.IsolationUnavailable {
-		t.Errorf("what is no engine: %v", err)
+		t.Errorf("something that is not an engine: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -131,7 +131,7 @@ func TestR6ThePackageDoesNotChooseItsInterpreter(t *testing.T) {
 	tool.Isolation.Mode, tool.Isolation.Terms.Backend = manifest.IsolationSandboxed, manifest.BackendNative
 	tool.Run.Env = map[string]string{"PATH": bin + ":/usr/bin:/bin"}
 	if source, ok := environ.Dependencies(tool, nil); !ok || source.Interpreter != filepath.Join(bin, "python3") {
-		t.Errorf("of a tool of one's own: %v, %v: this is no test", source, ok)
+		t.Errorf("of a tool of one's own: %v, %v: this test proves nothing", source, ok)
 	}
 	tool.Run.Setup.NoScripts, tool.Run.Setup.Package = true, "a h1:x"
 	usual := environ.Find("python3", nil)

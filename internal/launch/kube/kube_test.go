@@ -108,7 +108,7 @@ func startErr(t *testing.T, l launch.Launcher, within time.Duration) *fault.Erro
 	}
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
-		t.Fatalf("%v is no fault", err)
+		t.Fatalf("%v is not a fault", err)
 	}
 	return f
 }

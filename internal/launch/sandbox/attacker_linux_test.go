@@ -24,7 +24,7 @@ const (
 	argVar    = "ATTACK_ARG"
 )
 
-// all is the attack that tries every one, and says how each ends. It is no use
+// all is the attack that tries every one, and says how each ends. It cannot be used
 // where one that worked would change what the next one finds.
 const all = "all"
 
@@ -266,7 +266,7 @@ func open(path string) error {
 	return f.Close()
 }
 
-// disks looks for what is no plain file and holds files.
+// disks looks for something that is not a plain file and holds files.
 func disks(string) error {
 	entries, err := os.ReadDir("/dev")
 	for _, e := range entries {

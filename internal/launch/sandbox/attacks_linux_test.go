@@ -97,7 +97,7 @@ func TestT72Attacks(t *testing.T) {
 	for name, allowed := range fails {
 		t.Run(name, func(t *testing.T) {
 			if got := ground.outside(t, name); got != "done" {
-				t.Errorf("outside it ends with %q: the attack is no attack", got)
+				t.Errorf("outside it ends with %q: the attack attacks nothing", got)
 			}
 			for whose, ends := range inside {
 				if !slices.Contains(allowed, ends[name]) {

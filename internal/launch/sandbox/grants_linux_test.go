@@ -158,6 +158,6 @@ func TestM7NetworkGranted(t *testing.T) {
 		t.Errorf("a unix socket in a visible folder ends with %q", end)
 	}
 	if end := said(t, ground.launcher, ground.spec("abstract", socket)); end != "done" {
-		t.Errorf("without the grant, the socket of its own package ends with %q: this is no test", end)
+		t.Errorf("without the grant, the socket of its own package ends with %q: this test proves nothing", end)
 	}
 }

@@ -63,7 +63,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// aHost is newHost for those who are no test.
+// aHost is newHost for callers that are not a test.
 func aHost() (*sandbox.Host, *launch.Local, error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	self, err := os.Executable()

@@ -67,7 +67,7 @@ func TestM7AGrantThatIsSwapped(t *testing.T) {
 	}
 	stop()
 	if refused == starts || refused == 0 {
-		t.Errorf("%d of %d starts were refused: this is no test", refused, starts)
+		t.Errorf("%d of %d starts were refused: this test proves nothing", refused, starts)
 	}
 	t.Logf("%d starts, %d refused", starts, refused)
 	if text := said(t, host.Launcher(sandbox.Options{Reads: granted}), spec); text != strings.Repeat("content", folders) {

@@ -412,7 +412,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// Unused counts from the last call of a client; what Orla itself asks is no use.
+// Unused counts from the last call of a client; what Orla itself asks does not count as a use.
 func TestUnusedAndSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *process) {
 		want := func(unused, silent time.Duration) {

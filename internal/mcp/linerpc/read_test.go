@@ -116,7 +116,7 @@ func TestLinesAreMessages(t *testing.T) {
 	}
 }
 
-// What a process refuses stays as it said it; what is no error of JSON-RPC's is one still.
+// What a process refuses stays as it said it; something that is not an error of JSON-RPC is one all the same.
 func TestErrorsOfAnswers(t *testing.T) {
 	for _, test := range []struct {
 		raw  string

@@ -68,7 +68,7 @@ func TestAllMembers(t *testing.T) {
 // longNumber finds what may be a number that is too long.
 var longNumber = regexp.MustCompile(`[-+.0-9eE]{1000}[-+.0-9eE]`)
 
-// SPEC N2: a number of thousands of digits, which ends many capsules, is no JSON.
+// SPEC N2: a number of thousands of digits, which ends many capsules, is not JSON.
 func TestN2ANumberHasABound(t *testing.T) {
 	digits := func(n int) string { return strings.Repeat("1", n) }
 	for _, c := range []struct {
@@ -215,7 +215,7 @@ func compareMembers(t *testing.T, raw []byte) {
 	}
 	for _, key := range slices.Collect(maps.Keys(want)) {
 		if strings.ContainsRune(key, '\uFFFD') {
-			return // encoding/json mends keys that are no UTF-8; two may become one
+			return // encoding/json corrects keys that are not UTF-8; two may become one
 		}
 	}
 	if !maps.EqualFunc(got, want, func(a, b json.RawMessage) bool { return bytes.Equal(a, bytes.TrimSpace(b)) }) {

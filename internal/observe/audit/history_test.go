@@ -68,7 +68,7 @@ func TestT88HistoryThatIsWrittenAnewIsAGap(t *testing.T) {
 	}
 }
 
-// What kill -9 leaves is no gap: lines that no stored head covers, also with lines that were cut among them.
+// kill -9 does not leave a gap: lines that no stored head covers, also with lines that were cut among them.
 func TestT88LinesAfterTheNewestHeadAreNoGap(t *testing.T) {
 	p := newPlace(t)
 	p.write(t, 2)

@@ -45,7 +45,7 @@ func FuzzShortened(f *testing.F) {
 	})
 }
 
-// What is no object is no line of the log; it does no harm.
+// Something that is not an object is not a line of the log; it does no harm.
 func TestShortenedTakesAnything(t *testing.T) {
 	for _, c := range []string{"", "[", "{", `{"a"`, `{"a":`, `{"a":"`, `{"a":"b"`, "nonsense", `["x"]`} {
 		got := shortened([]byte(c+strings.Repeat(" ", 100)), 90)

@@ -307,7 +307,7 @@ func TestM4ArchivesThatLie(t *testing.T) {
 	}
 }
 
-// RFC 3, section 4.2; SPEC M3, M4: a package may be a folder. What is no part of it stays behind, and what is
+// RFC 3, section 4.2; SPEC M3, M4: a package may be a folder. Files that are not part of it stay behind, and what is
 // neither a file nor a folder is refused.
 func TestRFC3S4_2Folders(t *testing.T) {
 	from := t.TempDir()

@@ -234,7 +234,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// A connection that is no HTTP any more does not end with the request's context:
+// A connection that is not HTTP any more does not end with the request's context:
 // who answers 101 could hold a call for ever.
 func TestAnotherProtocolIsNoAnswer(t *testing.T) {
 	closed := make(chan error, 1)

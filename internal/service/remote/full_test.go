@@ -11,8 +11,8 @@ import (
 	"github.com/orla-project/orla/manifest"
 )
 
-// SPEC S2: the answer of a server that fills it with its secret is no answer, and the call
-// does not wait for another.
+// SPEC S2: an answer that a server has filled with its secret is not passed on, and the call
+// does not wait for another one.
 func TestS2AnAnswerFullOfTheSecretEndsItsCall(t *testing.T) {
 	s := script(t, func(w http.ResponseWriter, _ *http.Request, m asked) bool {
 		if m.Method != "tools/call" {

@@ -5,7 +5,7 @@
 // builds Orla and what it needs, reports whether each target is met, and exits
 // with 0 either way: it measures, a person judges.
 //
-// It is no test: bench_test.go only sees to it that it still runs.
+// It is not a test: bench_test.go only checks that it still runs.
 package main
 
 import (

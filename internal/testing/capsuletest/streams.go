@@ -8,7 +8,7 @@ import (
 )
 
 // junkLines are what stray prints leave on stdout: text, JSON that is no
-// JSON-RPC, and bytes that are no text.
+// JSON-RPC, and bytes that are not text.
 var junkLines = []string{
 	"Loading model...",
 	"{'single': 'quotes'}",
@@ -102,7 +102,7 @@ func batch(p *Peer) {
 	}
 }
 
-// longLine writes a line of SIZE bytes that is no JSON before every answer.
+// longLine writes a line of SIZE bytes that is not JSON before every answer.
 func longLine(p *Peer) {
 	line := strings.Repeat("long ", number("SIZE", 20<<20)/5)
 	newServer(p, handlers{"tools/call": func(s *server, m *Message) {

@@ -29,7 +29,7 @@ func TestShortStorms(t *testing.T) {
 		}
 		return path
 	}
-	// A race that Orla finds in itself is no line of its log, and so a violation.
+	// A race that Orla finds in itself is not a line of its log, and so it is a violation.
 	flags := []string{"-trimpath"}
 	if detectsRaces {
 		flags = testkit.BuildFlags() // -race, as these tests are compiled

@@ -100,8 +100,8 @@ func toolAway(ctx context.Context, w *world, s step) {
 	}
 }
 
-// byHand does what an operator does. What does not start is told of by exit code
-// 1, and is no fault of the command.
+// byHand does what an operator does. If something does not start, the exit code is
+// 1, and that is not the fault of the command.
 func byHand(args ...string) func(context.Context, *world, step) {
 	return func(ctx context.Context, w *world, s step) {
 		w.operate(ctx, append(slices.Clip(args), s.tool)...)

@@ -145,7 +145,7 @@ func (l *life) take(raw []byte, filed bool, serving chan<- string) {
 		if filed {
 			return // the disk was full; the line is on stderr as a whole
 		}
-		// What is no JSON comes from the Go runtime or from nobody.
+		// A line that is not JSON comes from the Go runtime or from nobody.
 		if !l.noise {
 			l.noise = true
 			l.book.violated("log", "Orla printed something that is not a log line: %.500s", raw)

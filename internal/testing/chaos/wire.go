@@ -70,7 +70,7 @@ func (c *client) request(ctx context.Context, method string, body []byte) (*http
 // protocol is the version of the clients that have sessions.
 const protocol = "2025-06-18"
 
-// status is an HTTP status that is no answer.
+// status is an HTTP status that is not an answer.
 type status int
 
 func (s status) Error() string { return fmt.Sprintf("HTTP %d", int(s)) }

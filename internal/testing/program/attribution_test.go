@@ -265,7 +265,7 @@ func (g *gossip) sendAway(w http.ResponseWriter, r *http.Request, what, said str
 	}
 }
 
-// babble says what is no HTTP, or nothing.
+// babble says something that is not HTTP, or nothing.
 func babble(w http.ResponseWriter, what, said string) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -157,7 +157,7 @@ func TestN1LimitsOfWhatACallerHolds(t *testing.T) {
 }
 
 // SPEC N1: orla status says who may call how many tools, and what each uses now; orla config has the callers as they are
-// configured. 1000 callers are no trouble.
+// configured. 1000 callers cause no trouble.
 func TestN1StatusAndConfigShowTheCallers(t *testing.T) {
 	t.Parallel()
 	callers := "callers:\n  - {name: ann, roles: [greeter], may_speak_for: [bot], limits: {sessions: 4, calls_in_flight: 9}}\n  - {group: staff, roles: [looker], limits: {kept_memory: 1MiB}}\n"

@@ -43,7 +43,7 @@ func (o *running) coded(tool, args string) (text, code string) {
 }
 
 // SPEC-TOOLS 3.6, 6, 5.3: a command answers the calls of a real client as its file
-// says: what is no shell interprets nothing, exit codes are tried again where they
+// says: without a shell, nothing is interpreted, exit codes are tried again where they
 // are listed, and a rotated secret is in the next call and in nothing that is shown.
 func TestT36CommandsThroughTheWholeProgram(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ var failing = map[string]string{
 	"2025-11-25 server-sse-polling server-sse-retry-field":   "it says when to come back for a stream, and Orla keeps none",
 }
 
-// extensions are the scenarios of what is no part of any revision. Orla declares
+// extensions are the scenarios that are not part of any revision. Orla declares
 // none of these extensions, and the suite asks nothing of a server that does not.
 var extensions = regexp.MustCompile(`^(tasks|sep-2640-skills)-`)
 

@@ -202,7 +202,7 @@ func TestR6TheRealInstallersInASandbox(t *testing.T) {
 		}
 	}
 	if x.requests.Load() == 0 {
-		t.Error("nobody has asked the index: this is no test")
+		t.Error("nobody has asked the index: this test proves nothing")
 	}
 	for _, pattern := range []string{"*/node_modules/acme/ran", "evil-ran"} {
 		if found, _ := filepath.Glob(filepath.Join(i.dir, "state", "env", pattern)); len(found) > 0 {

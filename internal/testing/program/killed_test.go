@@ -147,7 +147,7 @@ func TestR5KilledBuilds(t *testing.T) {
 		answers(version)
 	}
 	if t.Logf("%d kills during a build, within %s", during, most); during == 0 {
-		t.Error("this is no test")
+		t.Error("this test proves nothing")
 	}
 	if left, _ := filepath.Glob(filepath.Join(state, "env", "*.part")); len(left) > 0 {
 		t.Errorf("%q are left", left)

@@ -142,7 +142,7 @@ func TestM8AnInstallThatEndsDuringAReload(t *testing.T) {
 		t.Errorf("after the install it says %q", got)
 	}
 	if s := o.toolStatus("slow"); fmt.Sprint(s.State) != "STARTING" {
-		t.Errorf("slow is %s: this is no test", s.State)
+		t.Errorf("slow is %s: this test proves nothing", s.State)
 	}
 	open()
 	log.next("state", is("slow", "READY"))

@@ -43,7 +43,7 @@ var ofEverything = slices.Concat(listings, []question{
 	called("get-roots-list", nil, 0),
 	called("trigger-sampling-request", fields{"prompt": "hello", "maxTokens": 5}, 1),
 	called("trigger-elicitation-request", nil, 1),
-	called("simulate-research-query", fields{"topic": "python"}, 0), // refuses calls that are no tasks
+	called("simulate-research-query", fields{"topic": "python"}, 0), // refuses calls that are not tasks
 
 	called("echo", nil, 0),
 	called("get-sum", fields{"a": "one", "b": 2}, 0),

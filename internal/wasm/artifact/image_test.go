@@ -52,7 +52,7 @@ func TestT37Images(t *testing.T) {
 	}
 }
 
-// What is no module is refused, by its manifest where that tells.
+// Something that is not a module is refused, by its manifest where that says so.
 func TestT37ImagesThatAreNone(t *testing.T) {
 	r := newRepository(t)
 	r.push(t, "two", layer{wasm, module("a")}, layer{wasm, module("b")})
