@@ -1,4 +1,4 @@
-// Package conversation has the requests of the stateless era whose peers ask their clients something.
+// Package conversation answers the requests of the stateless era whose peers ask their clients something.
 //
 // The server cannot send requests in that era. So the client's request is answered with the
 // questions (input_required), the peer keeps waiting, and the client repeats the request with
@@ -33,10 +33,13 @@ const (
 	// maxParked bounds the calls of one caller that wait for the client's answers. All callers
 	// together may have twice as many.
 	maxParked = 256
-	// maxParkedBytes bounds the bytes of their requests, which stay in memory. The request
+	// maxParkedBytes bounds the bytes of the requests of all callers that wait, which stay in memory. The request
 	// with the client's answers counts separately.
 	maxParkedBytes = 128 << 20
 )
+
+// tooMany is what a question fails with that cannot be asked, since calls and bytes that wait are bounded.
+var tooMany = fmt.Sprintf("too many calls wait for their clients' answers: %d at most, with requests of %d MiB in all, and one caller has half of what is free; answer the questions of other calls and try again", 2*maxParked, maxParkedBytes>>20)
 
 // Request is a request of a client while it is answered.
 type Request interface {
@@ -50,8 +53,8 @@ type Request interface {
 // Work makes a request of a peer for a client.
 type Work func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error)
 
-// conversation is a request whose peer may ask the client something. It is the peer.Client for as long as the peer works, across all requests of the client that
-// belong to it.
+// conversation is a request whose peer may ask the client something. It is the peer.Client for as long as the peer works,
+// across all requests of the client that belong to it.
 type conversation struct {
 	of      [sha256.Size]byte       // the request; see results.Asking.Sum
 	first   Request                 // the first one, with the capabilities of the client
@@ -118,7 +121,7 @@ func (v *conversation) Ask(ctx context.Context, method string, params json.RawMe
 	select {
 	case raw := <-q.answer:
 		if raw == nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("too many calls wait for their clients' answers: %d at most, and one caller has half of what is free; answer the questions of other calls and try again", 2*maxParked)}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: tooMany}
 		}
 		return raw, nil
 	case <-ctx.Done():

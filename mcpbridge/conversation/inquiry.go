@@ -36,19 +36,22 @@ func (i *inquiry) current() Request {
 	return i.open
 }
 
-// put adds a question to be asked. Its id is name, if that is not "" and not in use. If the
+// put adds a question to be asked. Its id is name, if that is not "" and not in use, and else a new one. If the
 // client has answered it already, put returns the answer instead.
 func (i *inquiry) put(q *question, name string) (given json.RawMessage) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.serial++
-	q.id = fmt.Sprint("question-", i.serial)
-	if name != "" && !slices.ContainsFunc(i.pending, func(p *question) bool { return p.id == name }) {
-		q.id = name
-		if given = i.given[name]; given != nil {
-			delete(i.given, name)
-			return given
+	used := func(id string) bool {
+		return slices.ContainsFunc(i.pending, func(p *question) bool { return p.id == id })
+	}
+	if q.id = name; name == "" || used(name) {
+		for q.id = ""; q.id == "" || used(q.id); {
+			i.serial++
+			q.id = fmt.Sprint("question-", i.serial)
 		}
+	} else if given = i.given[name]; given != nil {
+		delete(i.given, name)
+		return given
 	}
 	i.pending = append(i.pending, q)
 	return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
-// Table has all conversations: those that wait for their clients, by a secret state
-// that is valid for one request, and those whose peers work.
+// Table has all conversations: those that wait for their clients, each with a secret state
+// that is valid for one request, and those whose peers work. Its methods may be called from any goroutine.
 type Table struct {
 	opts    Options
 	running budget.Counter // of conversations whose peers work; not a WaitGroup, since some may begin during the wait
@@ -98,7 +98,7 @@ func (t *Table) park(v *conversation) (state string, ok bool) {
 		t.unparkLocked(state)
 		t.mu.Unlock()
 		if still {
-			v.giveUp()
+			v.giveUp(nil)
 		}
 	})}
 	return state, true
@@ -128,9 +128,9 @@ func (t *Table) isParked(state string) bool {
 	return ok
 }
 
-// giveUp ends a conversation that nobody can go on with.
-func (v *conversation) giveUp() {
-	v.cancel(nil)
+// giveUp ends a conversation that nobody can go on with. cause is what its call fails with; nil for context.Canceled.
+func (v *conversation) giveUp(cause error) {
+	v.cancel(cause)
 	v.release() // nobody gets its answer
 }
 
@@ -163,7 +163,7 @@ func (t *Table) EndOf(is func(caller string) bool) {
 	for state, p := range t.parked {
 		if p.Owner().Caller != "" && is(p.Owner().Caller) {
 			t.unparkLocked(state)
-			p.giveUp()
+			p.giveUp(nil)
 		}
 	}
 }
@@ -171,10 +171,10 @@ func (t *Table) EndOf(is func(caller string) bool) {
 // Close gives up all conversations and waits for their end. cause is what their calls fail with.
 func (t *Table) Close(cause error) {
 	t.mu.Lock()
-	for _, p := range t.parked {
-		p.late.Stop()
+	for state, p := range t.parked {
+		t.unparkLocked(state)
+		p.giveUp(cause)
 	}
-	clear(t.parked)
 	for v := range t.all {
 		v.cancel(cause)
 	}
