@@ -16,7 +16,7 @@ import (
 // ErrNotRunning says that nobody listens on a socket, or that there is none.
 var ErrNotRunning = errors.New("no Orla is running")
 
-// dialTimeout is how long a socket that is not listened to may keep a client.
+// dialTimeout bounds the wait for a socket whose Orla accepts nobody.
 const dialTimeout = 2 * time.Second
 
 // Dial connects to a socket.
@@ -45,8 +45,7 @@ type Running struct {
 	Socket string
 }
 
-// Find returns the Orla whose socket this is, or an error: ErrNotRunning, or
-// why it cannot be asked.
+// Find returns the Orla whose socket this is. The error is ErrNotRunning, or says why the Orla cannot be asked.
 func Find(ctx context.Context, socket string) (*Running, error) {
 	conn, err := Dial(ctx, socket)
 	if err != nil {
@@ -61,8 +60,8 @@ func Find(ctx context.Context, socket string) (*Running, error) {
 	return r, nil
 }
 
-// All returns the Orlas whose sockets are in any of dirs. What cannot be asked
-// is left out; if that is all there is, the error says of one why.
+// All returns the Orlas whose sockets are in any of dirs. It leaves out those that cannot be asked. If it finds no others, the
+// error says of one of them that this user has no permission.
 func All(ctx context.Context, dirs []string) (found []*Running, err error) {
 	seen := map[string]bool{}
 	for _, dir := range dirs {
@@ -72,7 +71,7 @@ func All(ctx context.Context, dirs []string) (found []*Running, err error) {
 		}
 		seen[real] = true
 		entries, readErr := os.ReadDir(real)
-		if os.IsPermission(readErr) {
+		if errors.Is(readErr, fs.ErrPermission) {
 			err = readErr
 		}
 		for _, e := range entries {
@@ -82,7 +81,7 @@ func All(ctx context.Context, dirs []string) (found []*Running, err error) {
 			r, findErr := Find(ctx, filepath.Join(real, e.Name()))
 			if findErr == nil {
 				found = append(found, r)
-			} else if os.IsPermission(findErr) {
+			} else if errors.Is(findErr, fs.ErrPermission) {
 				err = findErr
 			}
 		}

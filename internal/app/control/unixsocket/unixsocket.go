@@ -82,29 +82,42 @@ func takeLock(ctx context.Context, path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-		case err == nil && same(f, path):
-			if !isLock(f) {
-				_ = f.Close()
-				return nil, fmt.Errorf("%s exists, but is not a lock file of Orla's", path)
-			}
+		err = tryLock(f, path)
+		if err == nil {
 			return f, nil
-		case err == nil: // it was removed while we looked
-			_ = f.Close()
+		}
+		owner := readOwner(f)
+		_ = f.Close()
+		switch {
 		case errors.Is(err, unix.EWOULDBLOCK):
-			owner := readOwner(f)
-			_ = f.Close()
 			if owner.Pid != 0 || look >= looks {
 				return nil, &TakenError{Owner: owner}
 			}
-		default:
-			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+		case !errors.Is(err, errRemoved):
+			return nil, err
 		}
 		if !pace.Sleep(ctx, 10*time.Millisecond) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// errRemoved says that the file of a lock was removed before the lock was taken.
+var errRemoved = errors.New("the lock file was removed")
+
+// tryLock takes the lock on f, which was opened by its path. Whoever had it may have removed the file since then, and another
+// process may have made a new one. The error is EWOULDBLOCK if another process has the lock.
+func tryLock(f *os.File, path string) error {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+	switch {
+	case !same(f, path):
+		return errRemoved
+	case !isLock(f):
+		return fmt.Errorf("%s exists, but is not a lock file of Orla's", path)
+	}
+	return nil
 }
 
 // isLock reports whether a file is a lock of Orla: it is empty, or Sign wrote it. Files of others may have

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // hold takes a lock as a server does. release removes it and gives it back.
@@ -33,8 +35,12 @@ func TestJ2ALockHasOneHolder(t *testing.T) {
 		all.Go(func() {
 			for had := 0; had < 200; {
 				release, err := hold(t.Context(), path)
+				if _, taken := errors.AsType[*TakenError](err); taken {
+					continue
+				}
 				if err != nil {
-					continue // another has it
+					t.Error(err)
+					return
 				}
 				had++
 				if n := holders.Add(1); n != 1 {
@@ -46,6 +52,34 @@ func TestJ2ALockHasOneHolder(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// SPEC J2: who opened a lock file before its owner removed it does not have the lock, also if there is a new file.
+func TestJ2TheLockOfARemovedFileIsNobodys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.lock")
+	for _, again := range []bool{false, true} {
+		release, err := hold(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		if err := tryLock(f, path); !errors.Is(err, unix.EWOULDBLOCK) {
+			t.Errorf("while another has it: %v", err)
+		}
+		if release(); again {
+			defer func() { _ = os.Remove(path) }()
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tryLock(f, path); !errors.Is(err, errRemoved) {
+			t.Errorf("once it was removed, with a new one: %v: %v", again, err)
+		}
+	}
 }
 
 // The name follows the folder that links lead to, also before it exists.
