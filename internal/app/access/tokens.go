@@ -34,28 +34,31 @@ func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string
 	}
 	var known []bearer
 	callers = map[string]string{}
-	for _, t := range cfg.Auth.Tokens {
-		path := t.File
+	for i, t := range cfg.Auth.Tokens {
+		wrong := func(field, format string, args ...any) error {
+			return cfg.At(fmt.Sprintf("auth.tokens[%d].%s", i, field), fmt.Errorf(format, args...))
+		}
+		path, from := t.File, "file"
 		if t.Credential != "" {
 			dir := os.Getenv("CREDENTIALS_DIRECTORY")
 			if dir == "" || t.Credential != filepath.Base(t.Credential) {
-				return nil, nil, fmt.Errorf("auth.tokens %q: there is no systemd credential %q; set LoadCredential= in the unit", t.Name, t.Credential)
+				return nil, nil, wrong("credential", "there is no systemd credential %q; set LoadCredential= in the unit", t.Credential)
 			}
-			path = filepath.Join(dir, t.Credential)
+			path, from = filepath.Join(dir, t.Credential), "credential"
 		} else if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(cfg.File), path)
 		}
 		data, err := config.ReadSmall(path)
 		if err != nil {
-			return nil, nil, fmt.Errorf("auth.tokens %q: %w%s", t.Name, err, config.MakeToken(path, err))
+			return nil, nil, wrong(from, "%w%s", err, config.MakeToken(path, err))
 		}
 		token := strings.TrimSpace(string(data))
 		if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
-			return nil, nil, fmt.Errorf("auth.tokens %q: %s must hold one token of at least %d characters and no spaces", t.Name, path, minToken)
+			return nil, nil, wrong(from, "%s must hold one token of at least %d characters and no spaces", path, minToken)
 		}
 		b := bearer{t.Name, sha256.Sum256([]byte(token))}
 		if i := slices.IndexFunc(known, func(k bearer) bool { return k.hash == b.hash && k.name != b.name }); i >= 0 { // calls would be those of one of the two
-			return nil, nil, fmt.Errorf("auth.tokens %q: %s holds the token of %q as well; each caller needs one of its own", t.Name, path, known[i].name)
+			return nil, nil, wrong(from, "%s holds the token of %q as well; each caller needs one of its own", path, known[i].name)
 		}
 		known = append(known, b)
 		callers[b.name] += string(b.hash[:])

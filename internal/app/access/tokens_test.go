@@ -24,7 +24,7 @@ func TestN1ATokenIsOfOneCaller(t *testing.T) {
 		{[]config.TokenConfig{{Name: "ann", File: "a"}, {Name: "bob", File: "b"}}, ""},
 		{[]config.TokenConfig{{Name: "ann", File: "a"}, {Name: "ann", File: "b"}}, ""},
 		{[]config.TokenConfig{{Name: "ann", File: "a"}, {Name: "ann", File: "c"}}, ""},
-		{[]config.TokenConfig{{Name: "ann", File: "a"}, {Name: "eve", File: "b"}, {Name: "bob", File: "c"}}, `"bob": ` + filepath.Join(dir, "c") + ` holds the token of "ann" as well`},
+		{[]config.TokenConfig{{Name: "ann", File: "a"}, {Name: "eve", File: "b"}, {Name: "bob", File: "c"}}, `auth.tokens[2].file: ` + filepath.Join(dir, "c") + ` holds the token of "ann" as well`},
 	} {
 		cfg := &config.Loaded{File: filepath.Join(dir, "orla.yaml")}
 		cfg.Auth.Tokens = c.tokens

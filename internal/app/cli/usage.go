@@ -60,6 +60,9 @@ func misused(cmd *cobra.Command, err error) error {
 
 // wrongFlag returns err as wrong usage of cmd, with the flag that was probably meant.
 func wrongFlag(cmd *cobra.Command, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "bool" {
+		return misused(cmd, fmt.Errorf("--%s: wants true or false, got %q", invalid.GetFlag().Name, invalid.GetValue()))
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return misused(cmd, err)

@@ -34,7 +34,7 @@ func approvalsDefaults() ApprovalsConfig {
 func (v *verdict) approvals() {
 	a := v.Approvals
 	if ttl := time.Duration(a.TTL); ttl < time.Second || ttl > approvals.MaxTTL {
-		v.doc.Faultf("approvals.ttl", "must be from 1s to %dh", int(approvals.MaxTTL.Hours()))
+		v.doc.Faultf("approvals.ttl", "must be from 1s to %dh, got %s", int(approvals.MaxTTL.Hours()), a.TTL)
 	}
 	w := a.Webhook
 	if w.URL == "" {

@@ -23,8 +23,10 @@ import (
 // faults of values from the file go to c.doc. Keys in bad have values that could not be read.
 func (c *Loaded) check(bad map[string]bool) []error {
 	v := verdict{Loaded: c, bad: bad}
-	if c.ToolsDir == "" {
-		v.wrong("tools_dir", "must not be empty")
+	for key, text := range map[string]string{"tools_dir": c.ToolsDir, "listen": c.Listen} {
+		if text == "" {
+			v.wrong(key, "must not be empty")
+		}
 	}
 	if c.Port < 0 || c.Port > maxPort {
 		v.wrong("port", "must be between 0 and %d, got %d", maxPort, c.Port)
@@ -63,7 +65,7 @@ func (c *Loaded) check(bad map[string]bool) []error {
 		"max_sessions":         int64(c.MaxSessions),
 	} {
 		if n <= 0 {
-			v.wrong(key, "must be above 0")
+			v.wrong(key, "must be above 0, got %s", Text(Value(&c.Config, key)))
 		}
 	}
 	for i, o := range c.AllowedOrigins {
@@ -77,6 +79,7 @@ func (c *Loaded) check(bad map[string]bool) []error {
 		}
 	}
 	v.tildes()
+	v.switches()
 	for i, folder := range c.HotLoadFolders {
 		if !hasTilde(folder) && (!filepath.IsAbs(folder) || filepath.Clean(folder) != folder) {
 			v.wrongItem("hot_load_folders", i, "%q is not an absolute path without . and ..", folder)
@@ -117,17 +120,32 @@ func (v *verdict) wrong(key, format string, args ...any) {
 	if v.bad[key] {
 		return // it has been said that the value is none
 	}
-	msg := fmt.Sprintf(format, args...)
-	switch from := v.OriginOf(key); from.Rank {
+	switch err := fmt.Errorf(format, args...); v.OriginOf(key).Rank {
 	case FromFile:
-		v.doc.Faultf(key, "%s", msg)
-	case FromEnviron:
-		v.faults = append(v.faults, fmt.Errorf("%s: %s: %s", variable(key), key, msg))
+		v.doc.Faultf(key, "%w", err)
 	case FromFlag:
-		v.faults = append(v.faults, flagFault{error: flagError(key, msg)})
-	case FromDefault:
-		v.faults = append(v.faults, fmt.Errorf("%s: %s", key, msg))
+		v.faults = append(v.faults, flagFault{error: v.At(key, err)})
+	case FromDefault, FromEnviron:
+		v.faults = append(v.faults, v.At(key, err))
 	}
+}
+
+// At returns an error about the value of a key, such as auth.tokens[0].file, with the place that the value came from.
+func (c *Loaded) At(key string, err error) error {
+	top := key
+	if end := strings.IndexAny(key, ".["); end > 0 {
+		top = key[:end]
+	}
+	switch c.OriginOf(top).Rank {
+	case FromFile:
+		return c.doc.At(key, "%w", err)
+	case FromEnviron:
+		return fmt.Errorf("%s: %s: %w", variable(key), key, err)
+	case FromFlag:
+		return flagError(key, err.Error())
+	case FromDefault:
+	}
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 // wrongItem adds a fault of an item of a list.

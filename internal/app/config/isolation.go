@@ -119,7 +119,8 @@ func (v *verdict) isolation() {
 	}
 	for key, word := range map[string]string{"tool_container_image": v.ContainerImage, "tool_container_runtime": v.ContainerRuntime} {
 		if strings.HasPrefix(word, "-") || !wordLike().MatchString(word) { // it becomes an argument of the engine
-			v.wrong(key, "%q is not a valid value", word)
+			what := map[string]string{"tool_container_image": "an image, such as docker.io/library/busybox:1.37", "tool_container_runtime": "a runtime, such as runsc or /usr/bin/runsc"}[key]
+			v.wrong(key, "%q is not the name of %s", word, what)
 		}
 	}
 	for i, network := range v.ContainerNetworks {
@@ -141,7 +142,7 @@ func (v *verdict) isolation() {
 		v.wrong("tool_k8s_namespace", "%q is not the name of a namespace", v.K8sNamespace)
 	}
 	if v.K8sTTL < yamldoc.Duration(time.Second) {
-		v.wrong("tool_k8s_ttl", "must be at least 1s")
+		v.wrong("tool_k8s_ttl", "must be at least 1s, got %s", v.K8sTTL)
 	}
 }
 
@@ -194,7 +195,7 @@ func (v *verdict) bounds() {
 			continue
 		}
 		within(most, bound.max)
-		if bound.max < bound.plain {
+		if bound.max < bound.plain && bound.max >= bound.least {
 			v.wrong(most, "must be at least %s, which is %s, got %s", plain, bound.text(bound.plain), bound.text(bound.max))
 		}
 	}

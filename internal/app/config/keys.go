@@ -70,6 +70,9 @@ func set(c *Config, key, text string) error {
 		}
 		field.SetFloat(x)
 	case reflect.Slice:
+		if field.Type() != reflect.TypeFor[[]string]() {
+			return errFileOnly
+		}
 		var list []string
 		for part := range strings.SplitSeq(text, ",") {
 			if part = strings.TrimSpace(part); part != "" {
@@ -78,10 +81,12 @@ func set(c *Config, key, text string) error {
 		}
 		field.Set(reflect.ValueOf(list))
 	default:
-		return errors.New("can be set in the configuration file only")
+		return errFileOnly
 	}
 	return nil
 }
+
+var errFileOnly = errors.New("can be set in the configuration file only")
 
 // Schema returns the JSON Schema of orla.yaml.
 func Schema() (json.RawMessage, error) {

@@ -13,8 +13,8 @@ import (
 
 // OAuthConfig says which access tokens are accepted.
 type OAuthConfig struct {
-	Issuer       string   `json:"issuer,omitempty" jsonschema:"Authorization server whose access tokens are accepted, exactly as it names itself, such as https://login.example.com/realms/main. Default: none."`
-	PublicURL    string   `json:"public_url,omitempty" jsonschema:"Where clients reach this Orla, without /mcp, such as https://orla.example.com. Required with an issuer."`
+	Issuer       string   `json:"issuer,omitempty" jsonschema:"Authorization server whose access tokens are accepted, exactly as it names itself, such as https://login.example.com/realms/main. Default: none." sample:"https://login.example.com/realms/main"`
+	PublicURL    string   `json:"public_url,omitempty" jsonschema:"Where clients reach this Orla, without /mcp, such as https://orla.example.com. Required with an issuer." sample:"https://orla.example.com"`
 	Audience     string   `json:"audience,omitempty" jsonschema:"Audience that a token must be for. Default: public_url with /mcp."`
 	Scopes       []string `json:"scopes,omitempty" jsonschema:"Scopes that a token must have. Default: none."`
 	SubjectClaim string   `json:"subject_claim,omitempty" jsonschema:"Claim that names the caller; a name, or a path such as a.b. Default sub."`
@@ -48,7 +48,8 @@ func (a AuthConfig) Required() bool { return len(a.Tokens) > 0 || a.OAuth.Issuer
 func (v *verdict) oauth() {
 	o, key := v.Auth.OAuth, "auth.oauth"
 	if o.Issuer == "" {
-		if o.PublicURL != "" || o.Audience != "" || len(o.Scopes) > 0 || o.SubjectClaim != "" || o.GroupsClaim != "" || o.ClientID != "" || o.ClientSecret != "" {
+		named := v.doc != nil && v.doc.Has(key+".issuer") // but empty, as of a template: who writes it wants tokens to be checked
+		if named || o.PublicURL != "" || o.Audience != "" || len(o.Scopes) > 0 || o.SubjectClaim != "" || o.GroupsClaim != "" || o.ClientID != "" || o.ClientSecret != "" {
 			v.doc.Faultf(key+".issuer", "is required")
 		}
 		return

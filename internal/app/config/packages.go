@@ -72,10 +72,10 @@ func (p PackageConfig) Gives() (list []string) {
 // packages checks registries, max_package and packages.
 func (v *verdict) packages() {
 	if v.MaxPackage <= 0 {
-		v.wrong("max_package", "must be above 0")
+		v.wrong("max_package", "must be above 0, got %s", v.MaxPackage)
 	}
 	if v.MaxEnvironment <= 0 {
-		v.wrong("max_environment", "must be above 0")
+		v.wrong("max_environment", "must be above 0, got %s", v.MaxEnvironment)
 	}
 	for i, text := range v.Registries {
 		if u, err := url.Parse(text); err != nil || text == "" || strings.HasPrefix(text, "-") || u.Scheme == "" && !strings.Contains(text, ":") {
@@ -85,6 +85,8 @@ func (v *verdict) packages() {
 	seen := map[string]bool{}
 	for i, p := range v.Packages {
 		switch {
+		case p.Name == "":
+			v.doc.Faultf(fmt.Sprintf("packages[%d].name", i), "is required")
 		case !manifest.ValidName(p.Name):
 			v.wrongItem("packages", i, "%q is not the name of a package", p.Name)
 		case seen[p.Name]:

@@ -114,6 +114,23 @@ func (v *verdict) tildes() {
 	}
 }
 
+// switches adds a fault for each path that is the value of a switch: who writes audit_log: true wants no file of that name.
+func (v *verdict) switches() {
+	for key, wants := range map[string]string{
+		"audit_log": "a file, journal or none", "log_file": "a file", "socket": "a path or none",
+		"secrets_dir": "a folder", "state_dir": "a folder",
+	} {
+		text := *v.paths()[key]
+		if v.OriginOf(key).Rank == FromFile {
+			text, _ = v.doc.Text(key)
+		}
+		switch strings.ToLower(text) {
+		case "true", "false", "yes", "no", "on", "off":
+			v.wrong(key, "wants %s, got %s; ./%s would be a path", wants, text, text)
+		}
+	}
+}
+
 func tilde(path string) string {
 	return fmt.Sprintf("%q: Orla replaces only ~ and ~/… by a home, and only if there is one; write the whole path, or ./… for a name that begins with ~", path)
 }
@@ -135,12 +152,9 @@ func (c *Loaded) CheckToolsDir() error {
 	default: // the search reports a folder that cannot be read
 		return nil
 	}
-	switch from.Rank {
-	case FromFlag:
-		return flagFault{flagError("tools_dir", msg), true}
-	case FromEnviron:
-		return fmt.Errorf("%s: %s", variable("tools_dir"), msg)
-	case FromDefault, FromFile:
+	err = c.At("tools_dir", errors.New(msg))
+	if from.Rank == FromFlag {
+		return flagFault{err, true}
 	}
-	return c.doc.At("tools_dir", "%s", msg)
+	return err
 }

@@ -30,15 +30,17 @@ func replicasDefaults() ReplicasConfig {
 func (v *verdict) replicas() {
 	r := v.ReplicasConfig
 	if !slices.Contains([]string{OnceKubernetes, OnceAll}, r.ReplicaCapsules) {
-		v.wrong("replica_capsules", "must be kubernetes or all")
+		v.wrong("replica_capsules", "must be kubernetes or all, got %q", r.ReplicaCapsules)
 	}
-	if _, port, err := net.SplitHostPort(r.ReplicaListen); r.ReplicaListen != "" && (err != nil || port == "") {
-		v.wrong("replica_listen", "must be an address with a port, such as 0.0.0.0:8081")
+	_, port, err := net.SplitHostPort(r.ReplicaListen)
+	listens := r.ReplicaListen != "" && err == nil && port != ""
+	if r.ReplicaListen != "" && !listens {
+		v.wrong("replica_listen", "must be an address with a port, such as 0.0.0.0:8081, got %q", r.ReplicaListen)
 	}
 	if r.ReplicaNamespace != "" && !dnsLabel().MatchString(r.ReplicaNamespace) {
 		v.wrong("replica_namespace", "%q is not the name of a namespace", r.ReplicaNamespace)
 	}
-	if host, _, err := net.SplitHostPort(r.ReplicaReached()); r.ReplicaListen != "" && (err != nil || host == "" || net.ParseIP(host).IsUnspecified()) { // 0.0.0.0 and :: are all addresses of a machine
+	if host, _, err := net.SplitHostPort(r.ReplicaReached()); (listens || r.ReplicaAddress != "") && (err != nil || host == "" || net.ParseIP(host).IsUnspecified()) { // 0.0.0.0 and :: are all addresses of a machine
 		v.wrong("replica_address", "must be an address with a port that the other replicas can reach, such as that of the pod")
 	}
 	if g := r.ReplicaGroup; g == "" || len(g) > 40 || strings.Trim(g, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.Trim(g, "-") != g {

@@ -39,6 +39,6 @@ func (v *verdict) traces() {
 		}
 	}
 	if t.SampleRatio < 0 || t.SampleRatio > 1 {
-		v.doc.Faultf("tracing.sample_ratio", "must be between 0 and 1")
+		v.doc.Faultf("tracing.sample_ratio", "must be between 0 and 1, got %s", NumberText(t.SampleRatio))
 	}
 }

@@ -135,7 +135,9 @@ func (s *server) reload(ctx context.Context, reason, noRules string) (applied, e
 	}
 	var logTo *os.File
 	if err == nil {
-		logTo, err = logging.OpenFile(cfg.LogFile)
+		if logTo, err = logging.OpenFile(cfg.LogFile); err != nil {
+			err = cfg.At("log_file", err)
+		}
 	}
 	if err == nil {
 		if wiring.ManyCallers(cfg) {

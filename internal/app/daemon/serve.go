@@ -85,7 +85,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	}
 	logTo, err := logging.OpenFile(cfg.LogFile)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Failed, Err: err}
+		return nil, &exit.Error{Code: exit.Failed, Err: cfg.At("log_file", err)}
 	}
 	log.Configure(cfg.LogLevel, cfg.LogFormat, logTo)
 	log.TakeStandard()

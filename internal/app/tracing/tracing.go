@@ -152,7 +152,7 @@ func fileHeaders(cfg *config.Loaded) (map[string]string, error) {
 	}
 	data, err := config.ReadSmall(path)
 	if err != nil {
-		return nil, fmt.Errorf("tracing.headers_file: %w", err)
+		return nil, cfg.At("tracing.headers_file", err)
 	}
 	headers := map[string]string{}
 	n := 0
@@ -163,7 +163,7 @@ func fileHeaders(cfg *config.Loaded) (map[string]string, error) {
 		}
 		name, value, ok := strings.Cut(line, ":")
 		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || !headerLike(name, value) {
-			return nil, fmt.Errorf("tracing.headers_file: %s:%d: wants NAME: VALUE", path, n)
+			return nil, cfg.At("tracing.headers_file", fmt.Errorf("%s:%d: wants NAME: VALUE", path, n))
 		}
 		headers[name] = value
 	}

@@ -119,11 +119,12 @@ func Webhook(cfg *config.Loaded) (*announce.Settings, error) {
 	if w.URL == "" {
 		return nil, nil
 	}
-	path := w.SecretFile
+	path, key := w.SecretFile, "approvals.webhook.secret_file"
 	if w.SecretCredential != "" {
 		dir := os.Getenv("CREDENTIALS_DIRECTORY")
+		key = "approvals.webhook.secret_credential"
 		if dir == "" || w.SecretCredential != filepath.Base(w.SecretCredential) {
-			return nil, fmt.Errorf("approvals.webhook: there is no systemd credential %q; set LoadCredential= in the unit", w.SecretCredential)
+			return nil, cfg.At(key, fmt.Errorf("there is no systemd credential %q; set LoadCredential= in the unit", w.SecretCredential))
 		}
 		path = filepath.Join(dir, w.SecretCredential)
 	} else if !filepath.IsAbs(path) {
@@ -131,11 +132,11 @@ func Webhook(cfg *config.Loaded) (*announce.Settings, error) {
 	}
 	text, err := config.ReadSmall(path)
 	if err != nil {
-		return nil, fmt.Errorf("approvals.webhook: %w", err)
+		return nil, cfg.At(key, err)
 	}
-	key, err := announce.ParseSecret(string(text))
+	secret, err := announce.ParseSecret(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("approvals.webhook: %s %w", path, err)
+		return nil, cfg.At(key, fmt.Errorf("%s %w", path, err))
 	}
-	return &announce.Settings{URL: w.URL, Key: key, Arguments: w.Arguments}, nil
+	return &announce.Settings{URL: w.URL, Key: secret, Arguments: w.Arguments}, nil
 }

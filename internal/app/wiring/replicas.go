@@ -47,7 +47,7 @@ func newShared(cfg *config.Loaded, log *slog.Logger) (*Shared, error) {
 	}
 	reach, err := kubeapi.Load(cfg.K8sKubeconfig, cfg.K8sContext)
 	if err != nil {
-		return nil, fmt.Errorf("replica_listen: replicas know each other through Kubernetes, which is found as for isolation_mode kubernetes: %w", err)
+		return nil, cfg.At("replica_listen", fmt.Errorf("replicas know each other through Kubernetes, and %w", whichCluster(err)))
 	}
 	clock := new(documents.Clock)
 	api, err := kubeapi.New(reach, "orla/"+version.Version(), clock.Wrap)

@@ -22,11 +22,8 @@ func openCluster(cfg *config.Loaded, serves bool, log *slog.Logger) (*resources.
 		return nil, nil
 	}
 	reach, err := kubeapi.Load(cfg.K8sKubeconfig, cfg.K8sContext)
-	if errors.Is(err, kubeapi.ErrNone) {
-		err = errors.New("no cluster is configured: name a kubeconfig with tool_k8s_kubeconfig or $KUBECONFIG, write ~/.kube/config, or run Orla in a pod")
-	}
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes: %w", err)
+		return nil, cfg.At("kubernetes", whichCluster(err))
 	}
 	client, err := kubeapi.New(reach, "orla/"+version.Version(), func(next http.RoundTripper) http.RoundTripper { return next })
 	if err != nil {
@@ -41,6 +38,14 @@ func openCluster(cfg *config.Loaded, serves bool, log *slog.Logger) (*resources.
 		Client: client, Namespace: cmp.Or(cfg.KubernetesNamespace, kubeapi.PodNamespace(), secret.DefaultNamespace),
 		Dir: dir, Holder: cmp.Or(host, "orla") + "_" + rand.Text(), Log: log,
 	}), nil
+}
+
+// whichCluster returns what to do about an error of kubeapi.Load.
+func whichCluster(err error) error {
+	if errors.Is(err, kubeapi.ErrNone) {
+		return errors.New("no cluster is configured: name a kubeconfig with tool_k8s_kubeconfig or $KUBECONFIG, write ~/.kube/config, or run Orla in a pod")
+	}
+	return err
 }
 
 // resourcesDir returns the folder that paths in resources are relative to: the tools folder, or an empty one.

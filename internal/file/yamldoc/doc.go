@@ -124,9 +124,12 @@ func scalarText(n *yaml.Node) string {
 }
 
 // Faultf adds a fault at the position of key, or of its nearest parent in the file. It does nothing
-// if Decode has already found a fault at the key itself.
+// if Decode has already found a fault at the key itself, or at what it is in: there is nothing below a value that is refused.
 func (d *Doc) Faultf(key, format string, args ...any) {
-	if slices.ContainsFunc(d.faults[:d.decoded], func(f Fault) bool { return f.Key == key }) {
+	if slices.ContainsFunc(d.faults[:d.decoded], func(f Fault) bool {
+		below, in := strings.CutPrefix(key, f.Key)
+		return in && f.Key != "" && (below == "" || below[0] == '.' || below[0] == '[')
+	}) {
 		return
 	}
 	if d.full() {

@@ -227,7 +227,9 @@ func (d *Doc) syntaxHint(msg string, line []byte) string {
 		return "; put a text that has a colon in quotes, or look at the indentation"
 	case !strings.HasPrefix(msg, "did not find expected"):
 		return ""
-	case question != nil && !d.hide:
+	case question != nil && d.hide:
+		return "; inside of { } and [ ] a word that ends in ? needs quotes"
+	case question != nil:
 		return fmt.Sprintf("; put %q in quotes: inside of { } and [ ] a ? needs them", question[1])
 	}
 	return "; look at the indentation, quotes and brackets around here"

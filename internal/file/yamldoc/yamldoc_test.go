@@ -178,6 +178,26 @@ func TestB5FaultsPoint(t *testing.T) {
 	}
 }
 
+// SPEC B5: there is one fault of a value that is refused, and none of what is missing in it.
+func TestB5OneFaultOfARefusedValue(t *testing.T) {
+	_, doc, err := decode("name: x\nruntime: [1]\n")
+	doc.Faultf("runtime.args", "is wanted here")
+	doc.Faultf("runtime[0]", "is wanted here")
+	doc.Faultf("runtimes", "is another key")
+	if got, want := doc.Err().Error(), err.Error()+"\nf.yaml:1:1: runtimes: is another key"; !strings.Contains(got, "is another key") || strings.Contains(got, "is wanted here") {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// SPEC B5: what is wrong with a question mark is also said where values are not shown.
+func TestB5AQuestionMarkInBracesOfAHiddenFile(t *testing.T) {
+	var v struct{}
+	_, err := yamldoc.Decode("f", []byte("name: x\nany: {a: hunter2?, b: int}"), &v, yamldoc.Options{Hide: true})
+	if err == nil || !strings.Contains(err.Error(), "a word that ends in ? needs quotes") || strings.Contains(err.Error(), "hunter2") {
+		t.Error(err)
+	}
+}
+
 func TestB5EveryFaultIsReportedAtOnce(t *testing.T) {
 	_, doc, err := decode("runtime:\n  timeout: no\n  typo: 1\ncount: x\n")
 	doc.Faultf("runtime", "is not good")

@@ -128,6 +128,9 @@ func (e *Engine) bounded(ctx context.Context, patience time.Duration) (context.C
 // program returns the path of a command.
 func (e *Engine) program(name string) (string, error) {
 	if filepath.IsAbs(name) {
+		if _, err := os.Stat(name); err != nil {
+			return "", fmt.Errorf("there is no %s", name)
+		}
 		return name, nil
 	}
 	path, err := exec.LookPath(name)

@@ -31,8 +31,8 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 	o := startOrla(t, dir)
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	for text, want := range map[string]string{
-		"log_file: " + dir + "/absent/orla.log\n":           "log_file: open ",
-		"auth: {tokens: [{name: a, file: " + dir + "/no}]}": `auth.tokens "a": `,
+		"log_file: " + dir + "/absent/orla.log\n":           "orla.yaml:4:11: log_file: open ",
+		"auth: {tokens: [{name: a, file: " + dir + "/no}]}": "orla.yaml:4:34: auth.tokens[0].file: ",
 	} {
 		if err := os.WriteFile(config, []byte("tools_dir: other\nport: 0\nlog_level: debug\n"+text), 0o644); err != nil {
 			t.Fatal(err)

@@ -18,5 +18,10 @@ func addressable(path string) (short string, done func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)), func() { _ = dir.Close() }, nil
+	name, folder := filepath.Base(path), fmt.Sprintf("/proc/self/fd/%d/", dir.Fd())
+	if most := len(unix.RawSockaddrUnix{}.Path) - len("\x00") - len(folder); len(name) > most {
+		_ = dir.Close()
+		return "", nil, fmt.Errorf("the file name has %d bytes, and that of a socket may have 80 at most", len(name))
+	}
+	return folder + name, func() { _ = dir.Close() }, nil
 }
