@@ -25,14 +25,14 @@ import (
 // SPEC S2: long lists that change all the time are asked for seldom, and short ones once a second.
 func TestS2LongListsAreAskedForSeldom(t *testing.T) {
 	needs.Time(t, "reads lists of megabytes again and again")
-	const seconds = 20
+	const seconds = 10
 	for _, c := range []struct {
 		tools, bytes int
 		least, most  int64
 	}{
 		{3, 100, seconds - 2, seconds + 1},
-		{9000, 100, 5, 11},
-		{1000, 8000, 4, 8},
+		{9000, 100, 2, 6},
+		{1000, 8000, 2, 4},
 	} {
 		t.Run(fmt.Sprint(c.tools), func(t *testing.T) {
 			var asks atomic.Int64
@@ -67,8 +67,8 @@ func TestS2LongListsAreAskedForSeldom(t *testing.T) {
 
 // SPEC S2: long lists are asked for no more often of a capsule that ends itself all the time, and what it said stands meanwhile.
 func TestS2LongListsOfAnotherProcessAreAskedForSeldom(t *testing.T) {
-	const seconds = 40
-	for tools, want := range map[int][2]int64{3: {seconds/2 - 2, seconds}, 9000: {8, seconds/2 + 1}} {
+	const seconds = 20
+	for tools, want := range map[int][2]int64{3: {seconds/2 - 2, seconds}, 9000: {4, seconds/2 + 1}} {
 		t.Run(fmt.Sprint(tools), func(t *testing.T) {
 			var asks, starts atomic.Int64
 			inPlay(t, func(r *manifest.Runtime) {

@@ -313,9 +313,9 @@ func TestP4TheBoundsAreThoseOfAllReplicas(t *testing.T) {
 		if fault.CodeOf(err) != fault.RateLimited || n > 258 {
 			t.Errorf("after %d: %v", n, err)
 		}
-		for round := range 6 {
+		for round := range 4 {
 			time.Sleep(time.Hour)
-			for i := range 200 {
+			for i := range 220 {
 				ask(t, b, question(fmt.Sprintf("[%d,%d]", round, i)))
 			}
 		}

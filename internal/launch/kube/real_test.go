@@ -44,6 +44,7 @@ type realCluster struct {
 	mu   sync.Mutex // guards the fields that follow
 	play part
 	over map[string]bool // pods whose container has ended
+	ends map[string]chan struct{}
 }
 
 // SPEC-TOOLS 7.4: Jobs of a real cluster.
@@ -57,7 +58,7 @@ func TestT74RealCluster(t *testing.T) {
 
 func newReal(t *testing.T, c *kubetest.Cluster) *realCluster {
 	t.Helper()
-	r := &realCluster{t: t, over: map[string]bool{}}
+	r := &realCluster{t: t, over: map[string]bool{}, ends: map[string]chan struct{}{}}
 	r.url = strings.TrimSpace(read(t, filepath.Join(c.Dir, "url")))
 	r.admin = strings.TrimSpace(read(t, filepath.Join(c.Dir, "admin.token")))
 	r.namespace = fmt.Sprintf("orla-test-%d", time.Now().UnixNano())
@@ -84,7 +85,7 @@ func newReal(t *testing.T, c *kubetest.Cluster) *realCluster {
 	return r
 }
 
-var admin = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // a test's own server
+var admin = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // a test's own server
 
 func (r *realCluster) do(method, path string, body any) (int, object) {
 	raw, _ := json.Marshal(body)
@@ -148,21 +149,70 @@ func (r *realCluster) kubeconfig(addr string) string {
 }
 
 // act schedules pods, and plays their parts.
+// act follows the Pods of the namespace, and begins with each that comes.
 func (r *realCluster) act() {
-	seen := map[string]bool{}
 	for r.ctx.Err() == nil {
-		_, found := r.do("GET", r.in("pods"), nil)
-		items, _ := found["items"].([]any)
-		for _, item := range items {
-			pod := item.(object)
-			name := at(r.t, pod, "metadata")["name"].(string)
-			if !seen[name] {
-				seen[name] = true
-				r.acting.Go(func() { r.actOne(name) })
+		r.watch()
+		r.wait(20 * time.Millisecond) // it has ended or was refused
+	}
+}
+
+// watch follows the Pods until the API server ends that.
+func (r *realCluster) watch() {
+	req, err := http.NewRequestWithContext(r.ctx, http.MethodGet, r.url+r.in("pods")+"?watch=true", nil)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	req.Header.Set("Authorization", "Bearer "+r.admin)
+	resp, err := admin.Do(req)
+	if err != nil {
+		return // the test is over, or the server is away
+	}
+	defer func() { _ = resp.Body.Close() }()
+	for events := json.NewDecoder(resp.Body); ; {
+		var event struct {
+			Type   string
+			Object struct {
+				Metadata struct {
+					Name              string
+					DeletionTimestamp string
+				}
 			}
 		}
-		r.wait(20 * time.Millisecond)
+		if events.Decode(&event) != nil {
+			return
+		}
+		name := event.Object.Metadata.Name
+		if name == "" {
+			continue
+		}
+		ends, began := r.podOf(name)
+		if !began {
+			r.acting.Go(func() { r.actOne(name, ends) })
+		}
+		if event.Type == "DELETED" || event.Object.Metadata.DeletionTimestamp != "" {
+			r.mu.Lock()
+			select {
+			case <-ends:
+			default:
+				close(ends)
+			}
+			r.mu.Unlock()
+		}
 	}
+}
+
+// podOf returns what is closed when a Pod is being deleted, and whether it was known before.
+func (r *realCluster) podOf(name string) (ends chan struct{}, began bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ends, began = r.ends[name]
+	if !began {
+		ends = make(chan struct{})
+		r.ends[name] = ends
+	}
+	return ends, began
 }
 
 func (r *realCluster) wait(d time.Duration) {
@@ -172,7 +222,8 @@ func (r *realCluster) wait(d time.Duration) {
 	}
 }
 
-func (r *realCluster) actOne(name string) {
+// actOne is the scheduler and the node of one Pod, until ends is closed and it is to be deleted.
+func (r *realCluster) actOne(name string, ends <-chan struct{}) {
 	r.mu.Lock()
 	part := r.play
 	r.mu.Unlock()
@@ -184,18 +235,14 @@ func (r *realCluster) actOne(name string) {
 	r.do("POST", r.in("pods/"+name+"/binding"), object{"metadata": object{"name": name}, "target": object{"kind": "Node", "name": r.namespace}})
 	if part.waiting[0] != "" {
 		set(statusOf("Pending", object{"waiting": object{"reason": part.waiting[0], "message": part.waiting[1]}}))
-		for r.ctx.Err() == nil && !r.deleting(name) {
-			r.wait(20 * time.Millisecond)
-		}
+		r.until(ends)
 		r.do("DELETE", r.in("pods/"+name), object{"gracePeriodSeconds": 0})
 		return
 	}
 	set(statusOf("Pending", object{"waiting": object{"reason": "ContainerCreating"}}))
 	set(statusOf("Running", object{"running": object{"startedAt": "2026-01-01T00:00:00Z"}}))
-	for part.forever && r.ctx.Err() == nil && !r.deleting(name) {
-		r.wait(20 * time.Millisecond)
-	}
 	if part.forever {
+		r.until(ends)
 		part.code = 143
 	}
 	phase := map[bool]string{true: "Succeeded", false: "Failed"}[part.code == 0]
@@ -203,15 +250,15 @@ func (r *realCluster) actOne(name string) {
 	r.over[name] = true
 	r.mu.Unlock()
 	set(statusOf(phase, object{"terminated": object{"exitCode": part.code, "reason": part.reason}}))
-	for r.ctx.Err() == nil && !r.deleting(name) {
-		r.wait(20 * time.Millisecond)
-	}
+	r.until(ends)
 	r.do("DELETE", r.in("pods/"+name), object{"gracePeriodSeconds": 0})
 }
 
-func (r *realCluster) deleting(name string) bool {
-	code, pod := r.do("GET", r.in("pods/"+name), nil)
-	return code == 404 || code == 200 && at(r.t, pod, "metadata")["deletionTimestamp"] != nil
+func (r *realCluster) until(ends <-chan struct{}) {
+	select {
+	case <-ends:
+	case <-r.ctx.Done():
+	}
 }
 
 // serveLog is the kubelet's, which the API server asks.

@@ -21,6 +21,7 @@ import (
 	"github.com/orla-project/orla/internal/service/outbound"
 	"github.com/orla-project/orla/internal/testing/issuer"
 	"github.com/orla-project/orla/internal/testing/needs"
+	"github.com/orla-project/orla/internal/testing/testkit"
 )
 
 // real is the real authorization server with an MCP server, and a folder of logins.
@@ -297,7 +298,7 @@ func TestRealShortTokens(t *testing.T) {
 	r.login()
 	s := r.source()
 	seen := map[string]bool{}
-	for len(seen) < 3 {
+	testkit.Eventually(t, "three tokens have been used", func() bool {
 		if _, err := r.call(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +306,8 @@ func TestRealShortTokens(t *testing.T) {
 		if !r.find().Valid() {
 			t.Fatal("a call used a token that has ended")
 		}
-	}
+		return len(seen) == 3
+	})
 }
 
 // The file of a login is this user's alone, and nothing else is accepted.

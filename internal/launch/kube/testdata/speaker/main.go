@@ -54,7 +54,7 @@ func main() {
 			say(do.ID, strings.Repeat("x", do.N))
 		case "flood":
 			for i := range do.N {
-				say(do.ID, i)
+				say(do.ID, fmt.Sprint(do.Text, i))
 			}
 		case "later":
 			time.Sleep(time.Duration(do.N) * time.Millisecond)
