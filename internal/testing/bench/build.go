@@ -70,11 +70,17 @@ func (b *bench) build(ctx context.Context) error {
 	if err := goBuild(ctx, root, b.orla, "./cmd/orla"); err != nil {
 		return err
 	}
+	bin := filepath.Join(b.dir, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	var packages []string
 	for name, path := range map[string]*string{"hello": &b.hello, "capsule": &b.capsule, "relay": &b.relay, "sdk": &b.sdk, "flood": &b.flood, "services": &b.services} {
-		*path = filepath.Join(b.dir, "bin", name)
-		if err := goBuild(ctx, root, *path, "./internal/testing/bench/testdata/"+name); err != nil {
-			return err
-		}
+		*path = filepath.Join(bin, name)
+		packages = append(packages, "./internal/testing/bench/testdata/"+name)
+	}
+	if err := goBuild(ctx, root, bin, packages...); err != nil { // into that folder
+		return err
 	}
 	if err := b.buildEcho(ctx, root); err != nil {
 		return err
@@ -118,13 +124,13 @@ func (b *bench) buildEcho(ctx context.Context, root string) error {
 	return goBuild(ctx, root, b.path("echo"), "./internal/testing/bench/testdata/echo")
 }
 
-// goBuild builds a command as a release is built.
-func goBuild(ctx context.Context, root, to, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, pkg)
+// goBuild builds commands as a release is built.
+func goBuild(ctx context.Context, root, to string, packages ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", to}, packages...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+		return fmt.Errorf("build %s: %w\n%s", strings.Join(packages, " "), err, text)
 	}
 	return nil
 }
