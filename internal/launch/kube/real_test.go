@@ -148,7 +148,6 @@ func (r *realCluster) kubeconfig(addr string) string {
 		"clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]\nusers: [{name: u, user: {token: %q}}]\n", addr, token))
 }
 
-// act schedules pods, and plays their parts.
 // act follows the Pods of the namespace, and begins with each that comes.
 func (r *realCluster) act() {
 	for r.ctx.Err() == nil {
