@@ -198,9 +198,9 @@ func TestT88SIGHUPContinuesInANewFile(t *testing.T) {
 	}
 	o.mustCall("hello")
 	o.signal(syscall.SIGHUP)
-	testkit.Eventually(t, "there is a new file", func() bool {
-		_, err := os.Stat(path)
-		return err == nil
+	testkit.Eventually(t, "the new file is written", func() bool { // it is there before the last lines of the old one
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), `"event":"start"`)
 	})
 	o.mustCall("hello")
 	auditLines(t, path, 1)
