@@ -160,7 +160,7 @@ func (r *Replicas) list(ctx context.Context) (version string, err error) {
 			r.leases[name] = was
 			continue
 		}
-		r.leases[name] = &seen{record: item, at: asked}
+		r.leases[name] = before[name].next(item, asked)
 	}
 	r.heardLocked(asked)
 	return found.Metadata.Version, nil
@@ -225,10 +225,8 @@ func (r *Replicas) note(deleted bool, l record) {
 	case was != nil && !l.newer(&was.record): // the watch is behind
 	case deleted:
 		delete(r.leases, l.Metadata.Name)
-	case was == nil:
-		r.leases[l.Metadata.Name] = &seen{record: l, at: now}
 	default:
-		r.leases[l.Metadata.Name] = &seen{record: l, at: now, suspect: was.suspect}
+		r.leases[l.Metadata.Name] = was.next(l, now)
 	}
 	r.heardLocked(now)
 }

@@ -59,12 +59,55 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // dialTime bounds the making of a connection.
 const dialTime = 3 * time.Second
 
+// maxDials bounds the connections to one replica that are made at a time: until it knows whose they are, they are among the
+// strangers there, of which it closes the oldest (maxStrangers).
+const maxDials = 8
+
+// turnToDial waits until a connection with a replica may be made, after which give must be called. ok is false if the replica was
+// found to be out of reach meanwhile, or ctx has ended.
+func (r *Replicas) turnToDial(ctx context.Context, name string) (give func(), ok bool) {
+	r.mu.Lock()
+	l := r.leases[leaseOf(name)]
+	if l == nil {
+		r.mu.Unlock()
+		return nil, false
+	}
+	if l.dials == nil {
+		l.dials = make(chan struct{}, maxDials)
+	}
+	dials := l.dials
+	r.mu.Unlock()
+	give = func() { <-dials }
+	select {
+	case dials <- struct{}{}:
+		return give, true
+	default:
+	}
+	select {
+	case dials <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l = r.leases[leaseOf(name)]; l == nil || l.suspected() { // each of those that wait would wait for its time
+		give()
+		return nil, false
+	}
+	return give, true
+}
+
 // dial connects to the replica whose name is the host of an address, and checks that it is that one.
 func (r *Replicas) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
+	give, ok := r.turnToDial(ctx, name)
+	if !ok {
+		return nil, &UnreachableError{name, errors.New("there is no such replica, or it cannot be reached")}
+	}
+	defer give()
 	r.mu.Lock()
 	l := r.leases[leaseOf(name)]
 	r.mu.Unlock()
@@ -238,7 +281,10 @@ func (r *Replicas) Listen(on net.Listener, passed http.Handler) (end func(contex
 	mux.HandleFunc(capsulePath+"{capsule}", r.serveHeld)
 	mux.Handle("/", passed)
 	unknown := new(strangers)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true) // no replica speaks HTTP/2, by which one connection has many requests
 	server := &http.Server{
+		Protocols:   protocols,
 		ConnState:   unknown.follow,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

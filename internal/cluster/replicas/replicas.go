@@ -94,7 +94,16 @@ type Member struct {
 type seen struct {
 	record
 	at      time.Time
-	suspect time.Time // it could not be reached then
+	suspect time.Time     // it could not be reached then
+	dials   chan struct{} // places for connections that are made; see turnToDial
+}
+
+// next is what follows it: another version of the Lease, or none before it if l is nil.
+func (l *seen) next(version record, at time.Time) *seen {
+	if l == nil {
+		return &seen{record: version, at: at}
+	}
+	return &seen{record: version, at: at, suspect: l.suspect, dials: l.dials}
 }
 
 // New returns the Replicas of this process. It sends nothing; Serve does.
@@ -302,8 +311,10 @@ func (r *Replicas) answersLocked(l *seen) bool {
 }
 
 func (r *Replicas) reachesLocked(l *seen) bool {
-	return l.isReplica() && r.livesLocked(l) && time.Since(l.suspect) > lasts
+	return l.isReplica() && r.livesLocked(l) && !l.suspected()
 }
+
+func (l *seen) suspected() bool { return time.Since(l.suspect) <= lasts }
 
 // suspect notes that a replica cannot be reached. For a while others go on with its sessions, and nobody waits for it.
 func (r *Replicas) suspect(name string) {
