@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -226,6 +227,7 @@ func (r *Replicas) holdsLocked(l *seen) bool {
 func (r *Replicas) Hold(ctx context.Context, capsule string, run func(ctx context.Context, generation int64)) {
 	name := r.leaseOfCapsule(capsule)
 	var patience time.Time // until then, those may take it that come before this one
+	said := ""             // why the API server refuses that
 	for {
 		r.mu.Lock()
 		l, changed, alive, leaving := r.leases[name], r.changed, r.alive, r.leaving
@@ -246,9 +248,14 @@ func (r *Replicas) Hold(ctx context.Context, capsule string, run func(ctx contex
 		default:
 			taken, err := r.take(ctx, name, capsule, l)
 			if err == nil {
+				said = ""
 				r.keep(ctx, alive, taken, run)
 			} else if ctx.Err() == nil {
-				r.opts.Log.Debug("a capsule's lease is not taken", "tool", capsule, "err", err)
+				level := slog.LevelDebug // another replica was faster, or the API server is away
+				if refused, is := errors.AsType[*kubeapi.StatusError](err); is && refused.Code != http.StatusConflict && said != err.Error() {
+					said, level = err.Error(), slog.LevelWarn
+				}
+				r.opts.Log.Log(ctx, level, "a capsule's lease is not taken", "tool", capsule, "lease", name, "err", err)
 			}
 			patience = time.Now().Add(look / 2)
 			continue
