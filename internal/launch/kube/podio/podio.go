@@ -56,13 +56,23 @@ type run struct {
 	Options
 
 	tracks [2]track
-	sent   atomic.Int64 // when something was last sent, in nanoseconds
+	began  time.Time
+	sent   atomic.Int64 // when something was last sent, in nanoseconds since then: the time of day may jump
+}
+
+// isSent notes that something is sent.
+func (r *run) isSent() { r.sent.Store(max(1, int64(time.Since(r.began)))) }
+
+// justSent reports whether something that was sent may be on its way to the process.
+func (r *run) justSent() bool {
+	at := time.Duration(r.sent.Load())
+	return at > 0 && time.Since(r.began)-at < onItsWay
 }
 
 // Run carries the streams until they have ended, or ctx has. It returns nil if all that the process has said was
 // written.
 func Run(ctx context.Context, opts Options) error {
-	r := &run{Options: opts}
+	r := &run{Options: opts, began: time.Now()}
 	r.tracks[out].to, r.tracks[text].to = opts.Stdout, opts.Stderr
 	var away time.Time // since when there is no connection that lasts; zero if there is one
 	var broke error
@@ -76,7 +86,7 @@ func Run(ctx context.Context, opts Options) error {
 		if err != nil || !again {
 			return err
 		}
-		if time.Duration(time.Now().UnixNano()-r.sent.Load()) < onItsWay && !r.endsSoon(ctx) {
+		if r.justSent() && !r.endsSoon(ctx) {
 			return errors.New("the connection to the Pod broke while data was sent to the process, and it is not known whether the process received it")
 		}
 		if broke = s.broke; away.IsZero() || time.Since(began) > Patience/2 {
@@ -338,12 +348,12 @@ func (s *spell) forward(ctx context.Context) {
 	for {
 		n, err := s.Stdin.Read(buf)
 		if n > 0 {
-			s.sent.Store(time.Now().UnixNano())
+			s.isSent()
 			if err := s.links[out].Write(ctx, buf[:n]); err != nil {
 				s.breaks(err)
 				return
 			}
-			s.sent.Store(time.Now().UnixNano())
+			s.isSent()
 		}
 		if err != nil {
 			return // Orla has closed it, which ends the Pod too, or the spell is over
