@@ -28,6 +28,8 @@ import (
 const (
 	// lasts is how long a Lease of a replica lasts without a renewal.
 	lasts = 10 * time.Second
+	// longest is how long at most a Lease lasts that says another time: without that, one could be there for ever, with nobody behind it.
+	longest = time.Minute
 	// look is how often a replica looks which others are gone.
 	look = time.Second
 	// remembered is how long the Lease of a replica that is gone is kept: from it others know who may go on with
@@ -276,7 +278,7 @@ func (r *Replicas) countLocked() {
 
 // livesLocked reports whether the replica of a Lease lives, as far as this process can know.
 func (r *Replicas) livesLocked(l *seen) bool {
-	return l.Spec.Holder != "" && r.contact.Sub(l.at) < max(time.Duration(l.Spec.Seconds)*time.Second, look)
+	return l.Spec.Holder != "" && r.contact.Sub(l.at) < min(max(time.Duration(l.Spec.Seconds)*time.Second, look), longest)
 }
 
 // Live returns the replicas that live, sorted by their names.

@@ -110,6 +110,15 @@ func TestP4WhoIsGone(t *testing.T) {
 	if r.Lives("b") {
 		t.Error("b was not renewed for as long as its Lease lasts, and lives")
 	}
+	forever := there("e", now)
+	forever.Spec.Seconds = 1<<31 - 1
+	meet(now, r, forever)
+	for until := now.Add(longest + lasts); now.Before(until); {
+		now = hear(now, r)
+	}
+	if r.Lives("e") {
+		t.Error("e was not renewed for long, and lives since its Lease says so")
+	}
 	left := there("d", now)
 	left.Metadata.Annotations[noteLeaves] = now.UTC().Format(time.RFC3339)
 	meet(now, r, left)
