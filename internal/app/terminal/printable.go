@@ -55,14 +55,17 @@ func escapedBut(text, kept string) string {
 	return out.String()
 }
 
-// EscapedJSON escapes in a line of JSON what slog leaves as it is although a terminal
-// obeys it, or hides text by it: control characters from U+0080 on, and format
-// characters (Unicode's Cf) such as those that turn the direction of text.
+// EscapedJSON escapes in a line of JSON what may be in it although a terminal
+// obeys it, or hides text by it: control characters from U+0080 on, format
+// characters (Unicode's Cf) such as those that turn the direction of text, and
+// the two that some programs take for line ends.
 func EscapedJSON(line []byte) []byte {
 	if isASCII(line) {
 		return line
 	}
-	clean := func(c rune) bool { return c < utf8.RuneSelf || !unicode.In(c, unicode.Cc, unicode.Cf) }
+	clean := func(c rune) bool {
+		return c < utf8.RuneSelf || !unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	}
 	at := bytes.IndexFunc(line, func(c rune) bool { return !clean(c) })
 	if at < 0 {
 		return line

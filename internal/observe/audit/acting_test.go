@@ -1,6 +1,9 @@
 package audit
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"log/slog"
 	"strings"
@@ -78,6 +81,32 @@ func TestT88ALineDistinguishesWhatIsLongOrHalf(t *testing.T) {
 			t.Errorf("%s has the form %v", args, members["args_form"])
 		}
 		hashes[l.ArgsSHA256] = args
+	}
+}
+
+// SPEC-TOOLS 8.8: nothing in a line is hidden, or ends it for a program that takes more characters than \n for line ends. The arguments
+// still have the hash of their canonical form.
+func TestT88NothingIsHiddenInALine(t *testing.T) {
+	const odd = "é\u2028\u2029\u0085\u009b\u202e\u200b\U000e0041"
+	c := someCall()
+	c.Tool, c.Task, c.Args = odd, odd, []byte(`{"`+odd+`":"`+odd+`"}`)
+	line := c.appendTo([]byte(`{"seq":1`), time.Now(), true, &rawjson.Canonicalizer{})
+	const shown = `é\u2028\u2029\u0085\u009b\u202e\u200b\udb40\udc41`
+	for _, want := range []string{`"task":"` + shown + `"`, `"tool":"` + shown + `"`, `"args":{"` + shown + `":"` + shown + `"}`} {
+		if !bytes.Contains(line, []byte(want)) {
+			t.Errorf("the line %q has no %s", line, want)
+		}
+	}
+	var read struct {
+		Tool string
+		Args map[string]string
+		Sum  string `json:"args_sha256"`
+	}
+	if err := json.Unmarshal(line, &read); err != nil || read.Tool != odd || read.Args[odd] != odd {
+		t.Errorf("read are %+v, %v", read, err)
+	}
+	if sum := sha256.Sum256(c.Args); read.Sum != hex.EncodeToString(sum[:]) {
+		t.Errorf("the arguments have the hash %s", read.Sum)
 	}
 }
 

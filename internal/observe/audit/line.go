@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
@@ -159,7 +160,9 @@ func appendMillis(out []byte, us int64) []byte {
 func appendText[T string | []byte](out []byte, text T) []byte {
 	for i := range len(text) {
 		if !plain[text[i]] {
-			return rawjson.AppendQuote(out, string(text))
+			size := len(out)
+			out = rawjson.AppendQuote(out, string(text))
+			return append(out[:size], terminal.EscapedJSON(out[size:])...)
 		}
 	}
 	out = append(out, '"')
@@ -176,7 +179,9 @@ func appendArguments(out, args []byte, full bool, in *rawjson.Canonicalizer) []b
 	out, sum, isCanonical := sumOf(out, args, in)
 	var kept []byte
 	if form := out[size:]; full && isCanonical && len(form) <= maxArgs {
-		kept = append(kept, form...)
+		if form = terminal.EscapedJSON(form); len(form) <= maxArgs {
+			kept = append(kept, form...)
+		}
 	}
 	out = append(out[:size], `,"args_sha256":"`...)
 	out = append(appendHex(out, sum), '"')
