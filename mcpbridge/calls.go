@@ -34,7 +34,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 		if refused != nil {
 			return nil, refused
 		}
-		if _, there = l.tools.Find(name); !there && !b.catalog.Catalog().Withholds(name) {
+		if _, there = l.tools.Find(name); !there && b.catalog.Catalog().Withheld(name) == nil {
 			return nil, b.refuseCall(ctx, r, name, fault.New(fault.UnsupportedTool, "unknown tool %q", wire.BriefName(name)))
 		}
 	}

@@ -64,10 +64,12 @@ func served(f Follower) []*mcp.Tool {
 	return f.Tools()
 }
 
-// Withholds reports whether a tool is there, and must not be served. A call says why.
-func (c *Catalog) Withholds(tool string) bool {
-	e, ok := c.entries[tool]
-	return ok && e.withheld != nil
+// Withheld returns why a tool that is there must not be served, as a call does; nil for any other.
+func (c *Catalog) Withheld(tool string) error {
+	if e, ok := c.entries[tool]; ok {
+		return e.withheld
+	}
+	return nil
 }
 
 // refuse answers a request about a prompt that must not be served.

@@ -44,7 +44,7 @@ func TestN4WhatIsWithheldIsNotServed(t *testing.T) {
 		t.Errorf("what another serves under a withheld name gives %s", got)
 	}
 	for name, want := range map[string]bool{"p__b": true, "p__a": false, "q": false, "none": false} {
-		if c.Withholds(name) != want {
+		if got := c.Withheld(name); (got != nil) != want {
 			t.Errorf("%s: withheld %v, want %v", name, !want, want)
 		}
 	}

@@ -74,7 +74,7 @@ func (o operations) ApprovePins(ctx context.Context, who control.Peer, name stri
 	ctx, cancel := context.WithTimeout(ctx, servedWithin)
 	defer cancel()
 	held := func(c *supervisor.Catalog) bool {
-		return slices.ContainsFunc(v.Items, func(i pins.Item) bool { return i.Kind == pins.Tool && c.Withholds(i.Name) })
+		return slices.ContainsFunc(v.Items, func(i pins.Item) bool { return i.Kind == pins.Tool && c.Withheld(i.Name) != nil })
 	}
 	for c := o.Supervisor.Catalog(); held(c) && c.Wait(ctx) == nil; c = o.Supervisor.Catalog() {
 	}

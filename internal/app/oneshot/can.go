@@ -3,11 +3,13 @@ package oneshot
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/wiring"
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/manifest"
@@ -52,6 +54,13 @@ func Can(cfg *config.Loaded, home string, caller rules.Caller, tool string) (Per
 	said := Permission{
 		Caller: caller.Name, Groups: caller.Groups, Agent: caller.Agent, Task: caller.Task, Tool: tool,
 		Classes: classes, Verdict: d.Verdict, Rule: d.Rule, Why: d.Why, Steps: set.Explain(caller, target),
+	}
+	if held := fault.From(c.Withheld(tool)); held != nil { // whatever the rules say
+		why := strings.TrimPrefix(held.Reason, "tool_permission_denied: ")
+		said.Steps = append(said.Steps, rules.Step{Rule: "pin", Applies: true, Verdict: manifest.Deny, Why: why})
+		if d.Verdict != manifest.Deny {
+			said.Verdict, said.Rule, said.Why = manifest.Deny, "pin", why
+		}
 	}
 	unnamed := p.Governance.Unnamed(c, &found)
 	if c.Told() {

@@ -61,7 +61,7 @@ func (o Call) Make(ctx context.Context, cfg *config.Loaded, home string) error {
 	p.Supervisor.Settle(ctx)
 	listed := p.Supervisor.Catalog().Tools
 	i := slices.IndexFunc(listed, func(t *mcp.Tool) bool { return t.Name == o.Tool })
-	if i < 0 && p.Supervisor.Catalog().Withholds(o.Tool) {
+	if i < 0 && p.Supervisor.Catalog().Withheld(o.Tool) != nil {
 		_, err := p.Supervisor.Call(ctx, peer.Call{Tool: o.Tool, Caller: "cli"})
 		return &exit.Error{Code: exit.Failed, Err: err}
 	}
