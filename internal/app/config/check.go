@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/observe/logging"
 	"github.com/orla-project/orla/internal/service/address"
 	"github.com/orla-project/orla/internal/service/outbound"
@@ -180,6 +181,8 @@ func (v *verdict) tokens() {
 			v.doc.Faultf(key+".name", "is required")
 		case names[t.Name]:
 			v.doc.Faultf(key+".name", "%q is there twice", t.Name)
+		case terminal.Printable(t.Name) != t.Name || strings.TrimSpace(t.Name) != t.Name:
+			v.doc.Faultf(key+".name", "must not have characters that nobody sees, or a blank at an end")
 		case IsIssued(t.Name):
 			v.doc.Faultf(key+".name", "must not begin with %s, as the names of callers with access tokens do", httpfront.IssuedPrefix)
 		case isDecider(t.Name):

@@ -103,13 +103,13 @@ type TokenConfig struct {
 	Credential string `json:"credential,omitempty" jsonschema:"Name of a systemd credential (LoadCredential=) that holds the token."`
 }
 
-// OwnCallers are the callers that need no token: who uses stdio, the command line, the console, another part of the
-// control socket, or HTTP without authentication (SPEC-TOOLS 8.1).
-var OwnCallers = []string{"stdio", "cli", "console", "local", "anonymous"}
+// OwnCallers are the callers that need no token: who uses stdio, the command line, the console, or HTTP without
+// authentication (SPEC-TOOLS 8.1).
+var OwnCallers = []string{"stdio", "cli", "console", "anonymous"}
 
 // CallerConfig is what a caller, or each caller of a group, may do (SPEC N1).
 type CallerConfig struct {
-	Name        string       `json:"name,omitempty" jsonschema:"The caller: the name of a token, oauth: and the subject of an access token, or stdio, cli, console, local or anonymous."`
+	Name        string       `json:"name,omitempty" jsonschema:"The caller: the name of a token, oauth: and the subject of an access token, or stdio, cli, console or anonymous."`
 	Group       string       `json:"group,omitempty" jsonschema:"In place of name: a group of callers, as their access tokens name it."`
 	Roles       []string     `json:"roles,omitempty" jsonschema:"Names of AgentRoles, whose permissions the caller has."`
 	Toolsets    []string     `json:"toolsets,omitempty" jsonschema:"Names of toolsets. The caller may call no other tools. Default: all tools."`

@@ -82,7 +82,7 @@ func TestN3AuthenticationByAnIssuer(t *testing.T) {
 // such a caller may approve its own calls.
 func TestT87NoTokenIsNamedAsStdio(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orla.yaml")
-	for _, name := range append(OwnCallers, "STDIO") {
+	for _, name := range append(OwnCallers, "STDIO", "local") {
 		if err := os.WriteFile(path, []byte("auth:\n  tokens: [{name: "+name+", file: x}]\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -101,6 +101,19 @@ func TestT87NoTokenIsNamedAsADecider(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := (&Loader{Path: path}).Load(); taken != (err != nil) || err != nil && !strings.Contains(err.Error(), "must not begin with user: or client of") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// SPEC N1: the name of a token is what people read in rules, in the log and beside an approval, so nothing in it is unseen.
+func TestN1ANameOfATokenIsSeen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orla.yaml")
+	for name, taken := range map[string]bool{`a\nb`: true, `a\u202eb`: true, `a\u200b`: true, `a\u2028b`: true, " a": true, "a ": true, "a b": false, "josé": false, "名": false} {
+		if err := os.WriteFile(path, []byte("auth:\n  tokens: [{name: \""+name+"\", file: x}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (&Loader{Path: path}).Load(); taken != (err != nil) || err != nil && !strings.Contains(err.Error(), "must not have characters that nobody sees") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -169,6 +169,8 @@ func meant(name, alike string, issues bool) string {
 	switch {
 	case alike != "":
 		return fmt.Sprintf("; did you mean %q?", alike)
+	case name == "local":
+		return `; callers on this machine are "stdio", "cli" and "console"`
 	case issues:
 		return fmt.Sprintf("; callers with access tokens are oauth: and the subject, such as %q", "oauth:"+name)
 	}

@@ -249,7 +249,8 @@ func TestN1AnEntryForNobodyIsAWarning(t *testing.T) {
 		want    string // "" for no warning
 	}{
 		"a token":                         {[]config.CallerConfig{named("ann")}, config.OAuthConfig{}, ""},
-		"callers without a token":         {[]config.CallerConfig{named("stdio"), named("cli"), named("console"), named("local"), named("anonymous")}, config.OAuthConfig{}, ""},
+		"callers without a token":         {[]config.CallerConfig{named("stdio"), named("cli"), named("console"), named("anonymous")}, config.OAuthConfig{}, ""},
+		"all on this machine":             {[]config.CallerConfig{named("local")}, config.OAuthConfig{}, `callers[0]: no caller or agent has the name "local", so that the entry holds for nobody, and limits nobody; callers on this machine are "stdio", "cli" and "console"`},
 		"an agent":                        {[]config.CallerConfig{{Name: "ann", MaySpeakFor: []string{"bot"}}, named("bot")}, config.OAuthConfig{}, ""},
 		"a subject":                       {[]config.CallerConfig{named("oauth:bob")}, oauth, ""},
 		"a group":                         {[]config.CallerConfig{group}, oauth, ""},
