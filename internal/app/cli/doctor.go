@@ -169,7 +169,7 @@ func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 			Text: "there is none, as this user has no home; what capsules offered is forgotten when Orla stops",
 		})
 	} else {
-		findings = append(findings, doctor.Writable("state_dir", config.Absolute(cfg.StateDir)))
+		findings = append(findings, doctor.Kept("state_dir", config.Absolute(cfg.StateDir)))
 	}
 	if cfg.SecretsDir != "" {
 		findings = append(findings, doctor.Secrets("secrets_dir", config.Absolute(cfg.SecretsDir)))

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -103,6 +104,23 @@ func Writable(check, dir string) Finding {
 		fix := fmt.Sprintf("sudo install -d -o %d -g %d %s", os.Geteuid(), os.Getegid(), Quote(dir))
 		return fail(check, fix, "%s may not be written by this user", at)
 	}
+}
+
+// Kept looks at a folder in which Orla keeps what it goes by after the next start, such as approvals: who else may write there decides, too.
+func Kept(check, dir string) Finding {
+	f := Writable(check, dir)
+	info, err := os.Stat(dir)
+	if f.Level != OK || err != nil {
+		return f
+	}
+	owner, me := int(info.Sys().(*syscall.Stat_t).Uid), os.Geteuid()
+	switch {
+	case info.Mode().Perm()&0o002 != 0:
+		return warn(check, "chmod o-w "+Quote(dir), "every user may write to %s, and so decide about approvals and pins", dir)
+	case me != 0 && owner != 0 && owner != me: // root may look at the folder of a service
+		return warn(check, fmt.Sprintf("sudo chown %d %s", me, Quote(dir)), "%s belongs to another user (%d), who may so decide about approvals and pins", dir, owner)
+	}
+	return f
 }
 
 // Secrets looks at a folder that holds secrets, each a file or a folder of files.

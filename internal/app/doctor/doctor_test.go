@@ -266,6 +266,22 @@ func TestFolders(t *testing.T) {
 	check(t, doctor.File("x", dir), doctor.Fail, "is a folder", "")
 }
 
+// SPEC-TOOLS 8.7: approvals that Orla goes by after the next start are written by nobody else.
+func TestT87AFolderThatOthersMayWrite(t *testing.T) {
+	dir := t.TempDir()
+	open := filepath.Join(dir, "open")
+	if err := os.Mkdir(open, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check(t, doctor.Kept("x", open), doctor.OK, "can be written", "")
+	check(t, doctor.Kept("x", filepath.Join(dir, "gone")), doctor.OK, "will be made", "")
+	if err := os.Chmod(open, 0o777); err != nil { //nolint:gosec // that is what is told
+		t.Fatal(err)
+	}
+	check(t, doctor.Kept("x", open), doctor.Warn, "every user may write to .*, and so decide about approvals", "chmod o-w .*open")
+	check(t, doctor.Kept("x", filepath.Join(dir, "open", "x", "y")), doctor.OK, "will be made", "")
+}
+
 // SPEC-TOOLS 5.1: secrets are for Orla's user alone.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
