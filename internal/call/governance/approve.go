@@ -40,9 +40,8 @@ type desk struct {
 
 // flight is what a call has while it does not wait.
 type flight struct {
-	placed  bool   // it has its place
-	counted bool   // it was counted for the limits of its caller
-	done    func() // gives back what these allow; nil for nothing
+	placed bool   // it has its place
+	done   func() // gives back what the limits of its caller allow; nil for nothing
 }
 
 // asking is a call that needs an approval.
@@ -272,7 +271,7 @@ func (a *asking) step(ctx context.Context, call *peer.Call, back supervisor.Agai
 	}
 }
 
-// proceed takes back the place of a call, and counts it.
+// proceed takes back the place of a call. It is one of its minute since it was made.
 func (a *asking) proceed(s *state, back supervisor.Again) error {
 	if a.placed {
 		return nil
@@ -281,8 +280,8 @@ func (a *asking) proceed(s *state, back supervisor.Again) error {
 		return err
 	}
 	a.placed = true
-	done, err := a.judge.gate.limits.enter(s, a.caller.Name, a.caller.Groups, !a.counted)
-	a.done, a.counted = done, true
+	done, err := a.judge.gate.limits.enter(s, a.caller.Name, a.caller.Groups, counted)
+	a.done = done
 	return err
 }
 

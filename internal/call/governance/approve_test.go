@@ -303,10 +303,11 @@ func TestT87OneApprovalIsForOneOfTwoCalls(t *testing.T) {
 	})
 }
 
-// SPEC-TOOLS 8.7: the one of two equal calls that comes too late for their approval waits without its place.
+// SPEC-TOOLS 8.7: the one of two equal calls that comes too late for their approval waits without its place. It is one call of its
+// minute all the same (SPEC N1).
 func TestT87WhoWaitsOnceMoreHasNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, wants())
+		d := newDesk(t, wants(), config.CallerConfig{Name: "ann", Limits: config.LimitsConfig{CallsPerMinute: 2}})
 		target := rules.NewTarget([]string{"a"}, nil, []manifest.OperationClass{manifest.ClassRead}, nil)
 		var places, taken, ended atomic.Int32
 		both := make(chan struct{})
