@@ -32,8 +32,9 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	asked.Task = client.TaskOf(asked.Meta, &c.from)
 	asked.Owner, asked.Began = from.Owner(), began
 	ctx, ended := b.observe(ctx, c.id, asked, &c.from)
+	ctx = callid.With(ctx, c.id)
 	c.trace = trace.From(ctx)
-	got, err := b.ask(callid.With(ctx, c.id), asked)
+	got, err := b.ask(ctx, asked)
 	result := string(fault.ExecutionFailed) // if what follows panics
 	if got.Ended != nil {
 		defer func() { got.Ended(result) }()

@@ -41,7 +41,7 @@ type desk struct {
 // flight is what a call has while it does not wait.
 type flight struct {
 	placed bool   // it has its place
-	done   func() // gives back what the limits of its caller allow; nil for nothing
+	use    *usage // what the limits of its caller count; nil while they do not
 }
 
 // asking is a call that needs an approval.
@@ -102,13 +102,11 @@ func (g *Gate) asking(s *state, caller rules.Caller, call *peer.Call, target *ru
 		return supervisor.Admitted{}, fault.New(fault.PermissionDenied,
 			"tool_permission_denied: a call of %s by %s needs an approval, and nobody can be asked here: that needs orla serve and a state_dir that can be written", call.Tool, caller.Name)
 	}
-	done, err := g.limits.enter(s, caller.Name, caller.Groups, uncounted)
+	use, err := g.limits.enter(s, caller.Name, caller.Groups, uncounted)
 	if err != nil {
 		return supervisor.Admitted{}, err
 	}
-	if done != nil {
-		done() // it is not in flight while it waits
-	}
+	g.limits.leave(use) // it is not in flight while it waits
 	judge := &rejudged{gate: g, decided: call.Decided, caller: caller, tool: call.Tool}
 	a := &asking{desk: at, caller: caller, task: namedTask(call), target: target, judge: judge, replies: make(chan reply, 1), asked: map[string]bool{}}
 	return supervisor.Admitted{Approve: a.wait, Done: a.end, Judge: judge}, nil
@@ -125,8 +123,8 @@ func namedTask(call *peer.Call) string {
 
 // end gives back what the call has, and its approval too if it has not reached its tool.
 func (a *asking) end(sent bool) {
-	if a.done != nil {
-		a.done()
+	if a.use != nil {
+		a.judge.gate.limits.leave(a.use)
 	}
 	if a.used != "" && !sent {
 		a.store.GiveBack(a.used)
@@ -280,8 +278,8 @@ func (a *asking) proceed(s *state, back supervisor.Again) error {
 		return err
 	}
 	a.placed = true
-	done, err := a.judge.gate.limits.enter(s, a.caller.Name, a.caller.Groups, counted)
-	a.done = done
+	use, err := a.judge.gate.limits.enter(s, a.caller.Name, a.caller.Groups, counted)
+	a.use = use
 	return err
 }
 
@@ -290,10 +288,10 @@ func (a *asking) leave(back supervisor.Again) error {
 	if !a.placed {
 		return nil
 	}
-	if a.done != nil {
-		a.done()
+	if a.use != nil {
+		a.judge.gate.limits.leave(a.use)
 	}
-	a.placed, a.done = false, nil
+	a.placed, a.use = false, nil
 	return back.Leave()
 }
 

@@ -273,7 +273,9 @@ func (g *Gate) Admit(_ context.Context, call peer.Call, target *rules.Target) (s
 		return supervisor.Admitted{Judge: judge}, nil
 	}
 	d := s.set.Decide(caller, target)
-	call.Decided.Set(peer.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(d.Verdict)})
+	if call.Decided != nil {
+		*call.Decided = peer.Decision{Class: classOf(d, target), Rule: d.Rule, Verdict: string(d.Verdict)}
+	}
 	switch d.Verdict {
 	case manifest.Deny:
 		return supervisor.Admitted{}, refusal(call.Caller, call.Tool)
@@ -281,11 +283,11 @@ func (g *Gate) Admit(_ context.Context, call peer.Call, target *rules.Target) (s
 		return g.asking(s, caller, &call, target)
 	case manifest.Allow:
 	}
-	done, err := g.limits.enter(s, call.Caller, call.Groups, uncounted)
+	use, err := g.limits.enter(s, call.Caller, call.Groups, uncounted)
 	if err != nil {
 		return supervisor.Admitted{}, err
 	}
-	return supervisor.Admitted{Done: func(bool) { done() }, Judge: judge}, nil
+	return supervisor.Admitted{Done: func(bool) { g.limits.leave(use) }, Judge: judge}, nil
 }
 
 // classOf is the class that a decision is about: that of its rule, or else what a call of the target does.

@@ -17,8 +17,13 @@ type limiter struct {
 	swept time.Time
 }
 
+// maxIdle is how many callers without a limit a minute are remembered while they make no call: each of them would cost
+// an entry again and again.
+const maxIdle = 1024
+
 // usage is what a caller has used.
 type usage struct {
+	name     string
 	inFlight int
 	tokens   float64 // calls that it may make now; more come with time
 	per      int     // calls a minute, when it called last; 0 for no limit
@@ -81,25 +86,25 @@ func (g *Gate) Limits(caller string, groups []string) rules.Limits {
 	return rules.Limits{Sessions: l.Sessions, Subscriptions: l.Subscriptions, KeptMemory: int64(l.KeptMemory)}
 }
 
-// enter counts a call, or refuses it.
-func (l *limiter) enter(s *state, caller string, groups []string, already bool) (done func(), err error) {
-	name, limit := caller, config.LimitsConfig{}
+// enter counts a call, or refuses it. leave counts it out.
+func (l *limiter) enter(s *state, caller string, groups []string, already bool) (*usage, error) {
+	limit := config.LimitsConfig{}
 	if len(s.limits)+len(s.groups) > 0 {
-		limit = s.limitOf(name, groups)
+		limit = s.limitOf(caller, groups)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	l.sweep(now)
-	u := l.usage[name]
+	u := l.usage[caller]
 	if u == nil {
-		u = &usage{at: now}
-		l.usage[name] = u
+		u = &usage{name: caller, at: time.Now()}
+		l.sweep(u.at)
+		l.usage[caller] = u
 	}
 	if limit.CallsInFlight > 0 && u.inFlight >= limit.CallsInFlight {
 		return nil, fault.Unsent(fault.New(fault.RateLimited, "too many calls: %s may make %d at one time; wait for answers and try again", caller, limit.CallsInFlight))
 	}
 	if per := float64(limit.CallsPerMinute); per > 0 && !already {
+		now := time.Now()
 		if u.per == 0 {
 			u.tokens = per
 		}
@@ -114,13 +119,16 @@ func (l *limiter) enter(s *state, caller string, groups []string, already bool) 
 		u.tokens--
 	}
 	u.inFlight++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if u.inFlight--; u.inFlight == 0 && u.per == 0 {
-			delete(l.usage, name)
-		}
-	}, nil
+	return u, nil
+}
+
+// leave counts a call out.
+func (l *limiter) leave(u *usage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if u.inFlight--; u.inFlight == 0 && u.per == 0 && len(l.usage) > maxIdle {
+		delete(l.usage, u.name)
+	}
 }
 
 // InFlight returns how many calls in flight each caller has, by its name, while there are rules.

@@ -39,17 +39,39 @@ type call struct {
 	target *rules.Target
 }
 
+// carrier is a context that carries a call.
+type carrier struct {
+	context.Context
+	call
+}
+
+// Value implements context.Context.
+func (c *carrier) Value(k any) any {
+	if _, ok := k.(key); ok {
+		return c
+	}
+	return c.Context.Value(k)
+}
+
+// callIn returns the call that ctx carries.
+func callIn(ctx context.Context) (c call, ok bool) {
+	if in, ok := ctx.Value(key{}).(*carrier); ok {
+		return in.call, true
+	}
+	return call{}, false
+}
+
 // With returns a context with which a call of a target waits. A nil Judge returns ctx.
 func With(ctx context.Context, j Judge, target *rules.Target) context.Context {
 	if j == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, key{}, call{j, target})
+	return &carrier{ctx, call{j, target}}
 }
 
 // Of judges a call again whose target is another one now.
 func Of(ctx context.Context, target *rules.Target) (context.Context, error) {
-	c, ok := ctx.Value(key{}).(call)
+	c, ok := callIn(ctx)
 	if !ok {
 		return ctx, nil
 	}
@@ -63,7 +85,7 @@ func Of(ctx context.Context, target *rules.Target) (context.Context, error) {
 
 // Sent returns a context for a call of which something was sent, so that it is not judged again.
 func Sent(ctx context.Context) context.Context {
-	if _, ok := ctx.Value(key{}).(call); !ok {
+	if _, ok := callIn(ctx); !ok {
 		return ctx
 	}
 	return context.WithValue(ctx, key{}, nil)
@@ -72,7 +94,7 @@ func Sent(ctx context.Context) context.Context {
 // While returns a context for a wait, which ends also when the call may not be made any more. Its cause is the reason
 // then. end must be called when the wait is over.
 func While(ctx context.Context) (_ context.Context, end func()) {
-	c, ok := ctx.Value(key{}).(call)
+	c, ok := callIn(ctx)
 	if !ok {
 		return ctx, func() {}
 	}

@@ -172,7 +172,7 @@ func (s *Set) named(who *identity, t *Target, name string) (d Decision, decides 
 	each := func(p ruling) (more bool) {
 		one := p.judge(who, t, name)
 		if one.Rule == "" {
-			one.Rule = ruleOf("ToolPermission", p.Reference)
+			one.Rule = p.rule
 		}
 		decides = decides || p.decides && p.decidesFor(who)
 		d = stricter(d, one)
@@ -244,13 +244,23 @@ func (p *permission) missing(who *identity, t *Target) (what string, lacks bool)
 
 func ruleOf(kind string, r manifest.Reference) string { return kind + " " + r.Name + ", " + r.At }
 
-var severity = map[manifest.Verdict]int{manifest.Allow: 0, manifest.ApprovalRequired: 1, manifest.Deny: 2}
+// severity is how strict a verdict is.
+func severity(v manifest.Verdict) int {
+	switch v {
+	case manifest.Deny:
+		return 2
+	case manifest.ApprovalRequired:
+		return 1
+	case manifest.Allow:
+	}
+	return 0
+}
 
 // stricter returns the stricter of two decisions, and the first of two that are equal. That a ToolPermission
 // applies is not forgotten. Of two that ask for approval, only who may decide for both may.
 func stricter(a, b Decision) Decision {
 	switch {
-	case severity[b.Verdict] > severity[a.Verdict]:
+	case severity(b.Verdict) > severity(a.Verdict):
 		return b
 	case a.Verdict == manifest.ApprovalRequired && b.Verdict == manifest.ApprovalRequired:
 		a.Approvers = common(a.Approvers, b.Approvers)

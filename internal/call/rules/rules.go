@@ -90,6 +90,7 @@ type permission struct {
 	exact    map[string]bool // the same with their case
 	tool     string          // folded
 	required []manifest.Right
+	rule     string // its Decision.Rule
 	order    int
 }
 
@@ -146,7 +147,7 @@ func (s *Set) addPolicy(p manifest.Policy, order int) {
 }
 
 func (s *Set) addPermission(p manifest.Permission, order int) {
-	one := &permission{Permission: p, agents: s.mention(p.Agents), exact: map[string]bool{}, tool: fold(p.Tool.Name), required: folded(p.Required), order: order}
+	one := &permission{Permission: p, agents: s.mention(p.Agents), exact: map[string]bool{}, tool: fold(p.Tool.Name), required: folded(p.Required), rule: ruleOf("ToolPermission", p.Reference), order: order}
 	s.scoped.addPermission(one)
 	s.asks = s.asks || one.wantsApproval()
 	s.references = append(s.references, reference{p.Tool, aTool, "the ToolPermission " + p.Name})

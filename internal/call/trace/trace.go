@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/hex"
 	"strings"
+
+	"github.com/orla-project/orla/internal/call/callid"
 )
 
 // Names under which a trace context travels.
@@ -115,12 +117,25 @@ func (c Context) SpanID() string {
 	return c.parent[spanAt : flagsAt-1]
 }
 
-type key struct{}
-
-// carried is what a context carries.
-type carried struct {
+// carrier is a context that carries a trace context.
+type carrier struct {
+	context.Context
 	at   Context
 	work Work
+}
+
+// Value implements context.Context.
+func (c *carrier) Value(k any) any {
+	if _, ok := k.(callid.TraceKey); ok {
+		return c
+	}
+	return c.Context.Value(k)
+}
+
+// carrierOf returns what carries the trace context in ctx; nil if nothing does.
+func carrierOf(ctx context.Context) *carrier {
+	c, _ := ctx.Value(callid.TraceKey{}).(*carrier)
+	return c
 }
 
 // Work begins a part of a call that gets its own span. It returns a context with the new trace context, and
@@ -132,24 +147,26 @@ func With(ctx context.Context, c Context) context.Context {
 	if c.IsZero() {
 		return ctx
 	}
-	return context.WithValue(ctx, key{}, carried{at: c})
+	return &carrier{ctx, c, nil}
 }
 
 // WithWork returns a context that carries c, and begins parts of the call by work.
 func WithWork(ctx context.Context, c Context, work Work) context.Context {
-	return context.WithValue(ctx, key{}, carried{c, work})
+	return &carrier{ctx, c, work}
 }
 
 // From returns what ctx carries; zero if that is nothing.
 func From(ctx context.Context) Context {
-	c, _ := ctx.Value(key{}).(carried)
-	return c.at
+	if c := carrierOf(ctx); c != nil {
+		return c.at
+	}
+	return Context{}
 }
 
 // Begin is called by a provider when the waiting is over and its tool begins to work. The function that it
 // returns must be called when the work has ended.
 func Begin(ctx context.Context) (context.Context, func()) {
-	if c, _ := ctx.Value(key{}).(carried); c.work != nil {
+	if c := carrierOf(ctx); c != nil && c.work != nil {
 		return c.work(ctx)
 	}
 	return ctx, over

@@ -66,11 +66,25 @@ type Account struct {
 // roomKey is the key of an *Account.
 type roomKey struct{}
 
+// opened is a context with an Account.
+type opened struct {
+	context.Context
+	account Account
+}
+
+// Value implements context.Context.
+func (o *opened) Value(k any) any {
+	if _, ok := k.(roomKey); ok {
+		return &o.account
+	}
+	return o.Context.Value(k)
+}
+
 // Open returns a context for one call of an owner, in which AccountOf finds the account of the call. The function
 // that it returns gives back everything.
 func (r *Room) Open(ctx context.Context, owner Owner) (context.Context, func()) {
-	a := &Account{room: r, owner: owner}
-	return context.WithValue(ctx, roomKey{}, a), a.close
+	o := &opened{ctx, Account{room: r, owner: owner}}
+	return o, o.account.close
 }
 
 // AccountOf returns the account of the call of a context; nil if nothing is counted.

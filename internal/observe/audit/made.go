@@ -62,38 +62,22 @@ func (m *maker) append(out []byte, c *Call) []byte {
 
 // alike is what a line has in common with the one before.
 type alike struct {
-	sizes [whats]int // of its texts
-	texts []byte
+	texts [whats]string
 	made  []byte // their members
 }
 
 // append appends the members of Call.what.
 func (a *alike) append(out []byte, c *Call) []byte {
 	texts := c.what()
-	if a.has(&texts) {
+	if texts == a.texts { // most are the same strings, whose bytes are not compared
 		return append(out, a.made...)
 	}
 	start := len(out)
-	a.texts = a.texts[:0]
 	for i, text := range texts {
 		out = appendMember(out, whatKeys[i], text)
-		a.sizes[i], a.texts = len(text), append(a.texts, text...)
 	}
-	a.made = append(a.made[:0], out[start:]...)
+	a.texts, a.made = texts, append(a.made[:0], out[start:]...)
 	return out
-}
-
-// has reports whether the texts are those that it has.
-func (a *alike) has(texts *[whats]string) bool {
-	rest := a.texts
-	for i, text := range texts {
-		size := a.sizes[i]
-		if len(text) != size || string(rest[:size]) != text {
-			return false
-		}
-		rest = rest[size:]
-	}
-	return true
 }
 
 // clock writes times.
