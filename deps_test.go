@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"internal/observe/linefilter": {},
 	"internal/observe/history":    {"internal/observe/tail"}, // what the log said last, in a ring of lines
 	"internal/app/systemd":        {},                        // notifications, sockets, the journal
-	"internal/call/trace":         {},                        // the W3C trace context of a call, without OpenTelemetry
+	"internal/call/trace":         {"internal/call/callid"},  // the W3C trace context of a call, without OpenTelemetry
 	"internal/launch/cgroup":      {},
 	"internal/app/doctor":         {}, // what a machine has and lacks; internal/app/cli says what matters
 	"internal/file/yamldoc":       {"internal/observe/brief"},

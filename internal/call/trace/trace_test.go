@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/trace"
 )
 
@@ -110,4 +111,35 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q, %q is not safe to pass on", c.Parent(), c.State())
 		}
 	})
+}
+
+// SPEC L1: a context with an id finds the trace context of the call without those before it, and what comes after counts.
+func TestL1AnIDKnowsTheTrace(t *testing.T) {
+	before := &counting{Context: t.Context()}
+	ctx := callid.With(before, "x")
+	looked := before.looked
+	if got := trace.From(ctx); !got.IsZero() || before.looked != looked {
+		t.Errorf("got %+v, and looked further %d times", got, before.looked-looked)
+	}
+	one, ok := trace.Parse(good, "")
+	if !ok {
+		t.Fatal("it is not parsed")
+	}
+	if got := trace.From(trace.With(ctx, one)); got != one {
+		t.Errorf("got %+v from a trace context after the id", got)
+	}
+	if got := trace.From(callid.With(trace.With(ctx, one), "y")); got != one {
+		t.Errorf("got %+v from a trace context before the id", got)
+	}
+}
+
+// counting counts how often something is looked up in it.
+type counting struct {
+	context.Context
+	looked int
+}
+
+func (c *counting) Value(key any) any {
+	c.looked++
+	return c.Context.Value(key)
 }
