@@ -27,7 +27,7 @@ func TestL1ACallIsNotOnTheHeap(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if got > 7 {
+	if got > 5 {
 		t.Errorf("a call allocates %.0f times", got)
 	}
 }

@@ -3,7 +3,6 @@
 package inflight
 
 import (
-	"container/list"
 	"context"
 	"sync"
 	"time"
@@ -30,7 +29,7 @@ type Calls struct {
 
 	mu      sync.Mutex // guards the fields that follow
 	refuses bool       // stopping is closed
-	all     list.List  // *Call, the oldest first
+	all     calls
 }
 
 // New returns Calls without any.
@@ -46,9 +45,42 @@ type Call struct {
 	began time.Time
 
 	// The fields that follow are guarded by Calls.mu.
-	at     *list.Element // in Calls.all
-	waits  bool          // nothing has been asked of a provider; see Waiting
-	parked bool          // it has no place in Calls.shares; see Park
+	before, after *Call // in Calls.all
+	waits         bool  // nothing has been asked of a provider; see Waiting
+	parked        bool  // it has no place in Calls.shares; see Park
+}
+
+// calls is a list, whose links are in the calls themselves.
+type calls struct {
+	oldest, newest *Call
+	n              int
+}
+
+// add appends a call.
+func (l *calls) add(one *Call) {
+	if one.before = l.newest; one.before != nil {
+		one.before.after = one
+	} else {
+		l.oldest = one
+	}
+	l.newest = one
+	l.n++
+}
+
+// remove removes a call that is there.
+func (l *calls) remove(one *Call) {
+	if one.before != nil {
+		one.before.after = one.after
+	} else {
+		l.oldest = one.after
+	}
+	if one.after != nil {
+		one.after.before = one.before
+	} else {
+		l.newest = one.before
+	}
+	one.before, one.after = nil, nil
+	l.n--
 }
 
 // Enter counts a call in, unless Orla is stopping or there are too many. The context that it returns ends, in addition
@@ -81,7 +113,7 @@ func (c *Calls) enter(ctx context.Context, one *Call) (context.Context, *Call, e
 		c.shares.Give(one.owner, 1)
 		return nil, nil, errStopping
 	}
-	one.at = c.all.PushBack(one)
+	c.all.add(one)
 	return ctx, one, nil
 }
 
@@ -104,8 +136,8 @@ func (one *Call) Leave() {
 	if !one.parked {
 		c.shares.Give(one.owner, 1)
 	}
-	c.all.Remove(one.at)
-	if c.refuses && c.all.Len() == 0 {
+	c.all.remove(one)
+	if c.refuses && c.all.n == 0 {
 		close(c.idle)
 	}
 }
@@ -149,7 +181,7 @@ func (c *Calls) End(of func(turns.Owner) bool) { c.cancel(of, context.Canceled) 
 // cancel ends the calls in flight of some owners, with a cause.
 func (c *Calls) cancel(of func(turns.Owner) bool, cause error) {
 	c.mu.Lock()
-	all := make([]*Call, 0, c.all.Len())
+	all := make([]*Call, 0, c.all.n)
 	for one := range c.eachLocked {
 		all = append(all, one)
 	}
@@ -163,8 +195,8 @@ func (c *Calls) cancel(of func(turns.Owner) bool, cause error) {
 
 // eachLocked yields the calls in flight, the oldest first.
 func (c *Calls) eachLocked(yield func(*Call) bool) {
-	for at := c.all.Front(); at != nil; at = at.Next() {
-		if !yield(at.Value.(*Call)) {
+	for one := c.all.oldest; one != nil; one = one.after {
+		if !yield(one) {
 			return
 		}
 	}
@@ -181,7 +213,7 @@ func (c *Calls) Refuse() int {
 	if !c.refuses {
 		c.refuses = true
 		close(c.stopping)
-		if c.all.Len() == 0 {
+		if c.all.n == 0 {
 			close(c.idle)
 		}
 		for one := range c.eachLocked {
@@ -190,7 +222,7 @@ func (c *Calls) Refuse() int {
 			}
 		}
 	}
-	return c.all.Len()
+	return c.all.n
 }
 
 // Drain refuses new calls and waits until those in flight have ended. When ctx ends first, it cancels them and waits
@@ -210,7 +242,7 @@ func (c *Calls) Drain(ctx context.Context) {
 func (c *Calls) InFlight() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.all.Len()
+	return c.all.n
 }
 
 // Parked returns how many of the calls in flight wait for an approval. They end when calls are refused.
