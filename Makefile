@@ -42,7 +42,7 @@ SLOW := ./internal/testing/program ./internal/launch/kube ./deploy/package ./dep
 
 # The race detector makes some tests many times as slow that compute much and start no goroutine, so that it has nothing
 # to look for. Their files have "//go:build !race", and test runs these tests of these packages without it.
-PLAIN := ./internal/call/pins ./internal/call/turns ./internal/deps ./internal/deps/declared ./internal/mcp/schema ./internal/observe/audit ./internal/observe/history \
+PLAIN := ./internal/call/callid ./internal/call/governance ./internal/call/pins ./internal/call/turns ./internal/deps ./internal/deps/declared ./internal/mcp/schema ./internal/observe/audit ./internal/observe/history \
 	./internal/observe/logging ./internal/service/remote ./internal/service/secret ./internal/testing/scale ./manifest/discover ./simple ./supervisor
 COMPUTED = -run "^($$(grep -rl --include='*_test.go' '^//go:build !race' $(PLAIN) | xargs sed -n 's/^func \([TFE][A-Za-z0-9_]*\).*/\1/p' | paste -sd '|' -))\$$"
 
