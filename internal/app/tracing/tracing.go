@@ -64,8 +64,9 @@ func destination(cfg *config.Loaded, environ []string) (endpoint, from string, e
 	if err != nil {
 		return base, from, err
 	}
-	if above, whole := strings.CutSuffix(strings.TrimRight(u.Path, "/"), tracesPath); whole && from != otelEndpoint { // the variable's never is
-		u.Path, u.RawPath = above, ""
+	whole := strings.HasSuffix(strings.TrimRight(u.Path, "/"), tracesPath)
+	if whole && from != otelEndpoint { // the variable's never is
+		u = u.JoinPath("../..")
 	}
 	return u.JoinPath(tracesPath).String(), from, nil
 }

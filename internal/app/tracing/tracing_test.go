@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,21 @@ func TestWhereTracesGo(t *testing.T) {
 			file: config.TracingConfig{Endpoint: file + "/otlp/v1/traces/?key=x"},
 			want: telemetry.Tracing{Endpoint: file + "/otlp/v1/traces?key=x", Sampled: true},
 		},
+		"in full, with a path that is escaped": {
+			file: config.TracingConfig{Endpoint: file + "/a%2Fb/v1/traces"},
+			want: telemetry.Tracing{Endpoint: file + "/a%2Fb/v1/traces", Sampled: true},
+		},
+		"as the environment says, never in full": {
+			environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT= https://env/v1/traces ", "OTEL_SDK_DISABLED=false", "OTEL_EXPORTER_OTLP_TIMEOUT=-5"},
+			want:    telemetry.Tracing{Endpoint: "https://env/v1/traces/v1/traces", Sampled: true},
+		},
+		"with headers of the environment alone": {
+			environ: []string{"OTEL_EXPORTER_OTLP_HEADERS=a=b+c,, d = e\tf ,", "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"},
+			file:    config.TracingConfig{Endpoint: file, HeadersFile: "/there is none"},
+			want:    telemetry.Tracing{Endpoint: file + "/v1/traces", Sampled: true},
+			headers: "map[a:b+c d:e\tf]",
+		},
+		"by JSON":                             {environ: []string{"OTEL_EXPORTER_OTLP_PROTOCOL=http/json"}, file: config.TracingConfig{Endpoint: file}, warning: "only http/protobuf"},
 		"to a fragment":                       {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://env#x"}, warning: "OTEL_EXPORTER_OTLP_ENDPOINT: must not have a fragment"},
 		"to a blank":                          {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://env/ x"}, warning: "OTEL_EXPORTER_OTLP_ENDPOINT: wants an http"},
 		"for traces to no address":            {environ: []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=env:4318"}, warning: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: wants an http"},
@@ -59,7 +75,7 @@ func TestWhereTracesGo(t *testing.T) {
 		"by another exporter":                 {environ: []string{"OTEL_TRACES_EXPORTER=zipkin"}, file: config.TracingConfig{Endpoint: file}, warning: "only otlp"},
 		"by another protocol":                 {environ: []string{"OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, file: config.TracingConfig{Endpoint: file}, warning: "only http/protobuf"},
 		"to something that is not an address": {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318"}, warning: "wants an http or https address"},
-		"to a port that is none":              {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:99999"}, warning: "has an invalid port"},
+		"to a port that is out of range":      {environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:99999"}, warning: "has an invalid port"},
 		"in batches of less than none":        {environ: []string{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=-1"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},
 		"from a queue without an end":         {environ: []string{"OTEL_BSP_MAX_QUEUE_SIZE=99999999999999"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},
 		"without a pause":                     {environ: []string{"OTEL_BSP_SCHEDULE_DELAY=0"}, file: config.TracingConfig{Endpoint: file}, warning: "between 1 and"},
@@ -76,10 +92,23 @@ func TestWhereTracesGo(t *testing.T) {
 			t.Errorf("%s: warning %v, want %q", name, warning, c.warning)
 		}
 	}
-	for _, bad := range []string{"s3cret", "a=b,=s3cret", "a=%zzs3cret", "a=s3cret%0a"} {
+	for _, bad := range []string{"s3cret", "a=b,=s3cret", "a=%zzs3cret", "a=s3cret%0a", "a=s3cret%7f", "a:b=s3cret", "\u00e4=s3cret", "a b=s3cret"} {
 		to, warning, err := Settings(&config.Loaded{}, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://env", "OTEL_EXPORTER_OTLP_HEADERS=" + bad})
 		if err != nil || to.Endpoint != "" || warning == nil || strings.Contains(warning.Error(), "s3cret") {
 			t.Errorf("headers %q gave %+v, %v, %v", bad, to, warning, err)
+		}
+	}
+}
+
+// headers_file has a header in each line, but for comments and blank lines. It is found next to the configuration.
+func TestTheFileOfHeaders(t *testing.T) {
+	dir := t.TempDir()
+	path := testkit.WriteTool(t, dir, "headers", "# a comment\n\n  Api-Key :  a: b\t# c \r\nx:\n")
+	for _, file := range []string{"headers", path} {
+		cfg := &config.Loaded{File: dir + "/orla.yaml", Config: config.Config{Tracing: config.TracingConfig{Endpoint: "http://x", HeadersFile: file}}}
+		to, warning, err := Settings(cfg, nil)
+		if err != nil || warning != nil || !maps.Equal(to.Headers, map[string]string{"Api-Key": "a: b\t# c", "x": ""}) {
+			t.Errorf("%s: %q, %v, %v", file, to.Headers, warning, err)
 		}
 	}
 }
