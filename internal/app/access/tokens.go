@@ -74,8 +74,8 @@ func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string
 	}, callers, nil
 }
 
-// Unchanged returns an error if a file does not hold the token that is accepted: that one cannot be hidden. accepted is what Tokens
-// returned for those that are.
+// Unchanged returns an error if the file of a caller has another token than the one that is accepted: Orla removes from what it
+// keeps the tokens that it finds in the files, and would not find that one. accepted is what Tokens returned as callers.
 func Unchanged(cfg *config.Loaded, accepted map[string]string) error {
 	_, now, err := Tokens(cfg)
 	if err != nil {
