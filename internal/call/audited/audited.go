@@ -1,4 +1,4 @@
-// Package audited records calls in the audit log: each has one line, or is not made (SPEC-TOOLS 8.8).
+// Package audited records calls in the audit log: each call that is made has one line (SPEC-TOOLS 8.8).
 package audited
 
 import (
@@ -36,7 +36,8 @@ func (r Recorder) Begin() (*peer.Decision, supervisor.Ended, error) {
 	return &e.call.Decision, e.ended, nil
 }
 
-// Refused records a call that is refused before it reaches a tool, such as one that does not exist.
+// Refused records a call that is refused before Begin, such as one of a tool that does not exist. If that cannot be recorded, it
+// only counts.
 func (r Recorder) Refused(ctx context.Context, call peer.Call, err error) {
 	if r.Log.Err() != nil {
 		r.Log.Refused()
@@ -48,7 +49,8 @@ func (r Recorder) Refused(ctx context.Context, call peer.Call, err error) {
 	r.line().end(ctx, call, "", peer.Answer{}, err)
 }
 
-// auditLine is a call on its way to the audit log. It is used again after its line was made, so nothing keeps it longer.
+// auditLine is a call on its way to the audit log. It is used again for another call after its line was made, so that nobody may
+// keep it longer.
 type auditLine struct {
 	ctx  context.Context //nolint:containedctx // of the call
 	to   *audit.Log
@@ -70,7 +72,7 @@ func (r Recorder) line() *auditLine {
 	return e
 }
 
-// end records the call. Who reads what a peer has answered says later how it ended, to what end returns then.
+// end records the call. If the answer is a Raw, only who reads it knows how the call ended: end returns what they must call with that.
 func (e *auditLine) end(ctx context.Context, call peer.Call, target string, got peer.Answer, err error) func(outcome string) {
 	c := &e.call
 	e.to.End(c, call.Began)
@@ -97,7 +99,7 @@ func (e *auditLine) write(outcome string) {
 	entries.Put(e)
 }
 
-// Admit returns an Admit that notes what another one has decided, unless that one has noted it.
+// Admit returns an admission that notes what admit has decided, unless admit notes it.
 func (r Recorder) Admit(admit admission) admission {
 	return func(ctx context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
 		admitted, err := admit(ctx, call, target)

@@ -53,7 +53,15 @@ func supervised(tb testing.TB, p supervisor.Provider, to *audit.Log, admit error
 	return s
 }
 
+// openedAudit returns a log that is closed after the test.
 func openedAudit(tb testing.TB) (*audit.Log, string) {
+	tb.Helper()
+	l, path := openAudit(tb)
+	tb.Cleanup(l.Close)
+	return l, path
+}
+
+func openAudit(tb testing.TB) (*audit.Log, string) {
 	tb.Helper()
 	dir := tb.TempDir()
 	path := filepath.Join(dir, "audit.log")
@@ -61,7 +69,6 @@ func openedAudit(tb testing.TB) (*audit.Log, string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(l.Close)
 	return l, path
 }
 
@@ -114,12 +121,7 @@ func TestT88OutcomeIsWhatTheClientGets(t *testing.T) {
 		"unknown":               {fixed{}, nil, "other", "none unsupported_tool"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, "audit.log")
-			l, err := audit.Open(audit.Options{Path: path, StateDir: filepath.Join(dir, "state"), Log: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l, path := openAudit(t)
 			s := supervised(t, test.provider, l, test.admit)
 			func() {
 				defer func() { _ = recover() }() // as the bridge does
@@ -130,7 +132,7 @@ func TestT88OutcomeIsWhatTheClientGets(t *testing.T) {
 			}()
 			l.Close()
 			var lines []string
-			_, err = audit.Selection{Caller: "ada"}.Show(t.Context(), strings.NewReader(testkit.ReadFile(t, path)), func(l *audit.Line, _ []byte) error {
+			_, err := audit.Selection{Caller: "ada"}.Show(t.Context(), strings.NewReader(testkit.ReadFile(t, path)), func(l *audit.Line, _ []byte) error {
 				lines = append(lines, l.Verdict+" "+l.Outcome)
 				return nil
 			})
