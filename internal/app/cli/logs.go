@@ -37,7 +37,7 @@ func newLogs(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			"memory. With --since, older ones come from log_file, if it is set and has JSON,\n" +
 			"and from what logrotate has made of it (.1, .2.gz, -20261126); or from\n" +
 			"the journal, if the log goes there and Orla may read it.",
-		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes mail --grep timeout\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n 0 | jq -r .msg",
+		Example:           "  orla logs notes\n  orla logs notes -f\n  orla logs notes mail --grep timeout\n  orla logs notes --stream stderr\n  orla logs --level warn\n  orla logs --since 10m\n  orla logs notes --json -n -1 | jq -r .msg",
 		ValidArgsFunction: completeManifests(flags, 0, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return showLines(cmd, flags, args, f, std)
@@ -109,6 +109,7 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 	if err != nil {
 		return err
 	}
+	shown := false
 	people := &lineWriter{colours: terminal.Colourful(std.Out), onlySome: q.Level != "" || q.Grep != "" || len(q.Events) > 0}
 	for line, err := range client.Logs(cmd.Context(), q) {
 		if err != nil {
@@ -120,6 +121,10 @@ func showLines(cmd *cobra.Command, flags *config.Flags, names []string, f logFla
 		if _, err := std.Out.Write(append(line, '\n')); err != nil {
 			return err
 		}
+		shown = true
+	}
+	if !shown && cmd.Context().Err() == nil {
+		fmt.Fprintln(std.Err, "no line of the log fits")
 	}
 	return nil
 }

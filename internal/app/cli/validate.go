@@ -103,6 +103,9 @@ func check(cfg *config.Loaded, home string, path []string, notLoaded error) mani
 	if _, err := wiring.Webhook(cfg); err != nil {
 		found.Problems = append(fault(err).Problems, found.Problems...)
 	}
+	if _, err := wiring.ConsoleSecret(cfg); err != nil {
+		found.Problems = append(fault(err).Problems, found.Problems...)
+	}
 	return found
 }
 

@@ -149,6 +149,9 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	}
 	s.trace(ctx, traces)
 	webhook, err := wiring.Webhook(cfg)
+	if err == nil {
+		_, err = wiring.ConsoleSecret(cfg)
+	}
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -104,6 +105,10 @@ func (u *Upgrades) check(ctx context.Context, l launch.Launcher, binary string, 
 		return nil, Answer{}, cannot
 	case binary != "" && !filepath.IsAbs(binary):
 		return nil, Answer{}, fmt.Errorf("%s is not an absolute path", binary)
+	case binary != "":
+		if _, err := os.Stat(binary); err != nil {
+			return nil, Answer{}, err
+		}
 	}
 	number, _ := u.Last()
 	next := New(number+1, u.Program, binary)

@@ -47,7 +47,7 @@ func newShared(cfg *config.Loaded, log *slog.Logger) (*Shared, error) {
 	}
 	reach, err := kubeapi.Load(cfg.K8sKubeconfig, cfg.K8sContext)
 	if err != nil {
-		return nil, cfg.At("replica_listen", fmt.Errorf("replicas know each other through Kubernetes, and %w", whichCluster(err)))
+		return nil, whichCluster(cfg, "replica_listen", err)
 	}
 	clock := new(documents.Clock)
 	api, err := kubeapi.New(reach, "orla/"+version.Version(), clock.Wrap)

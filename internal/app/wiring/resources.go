@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -23,7 +24,7 @@ func openCluster(cfg *config.Loaded, serves bool, log *slog.Logger) (*resources.
 	}
 	reach, err := kubeapi.Load(cfg.K8sKubeconfig, cfg.K8sContext)
 	if err != nil {
-		return nil, cfg.At("kubernetes", whichCluster(err))
+		return nil, whichCluster(cfg, "kubernetes", err)
 	}
 	client, err := kubeapi.New(reach, "orla/"+version.Version(), func(next http.RoundTripper) http.RoundTripper { return next })
 	if err != nil {
@@ -40,12 +41,15 @@ func openCluster(cfg *config.Loaded, serves bool, log *slog.Logger) (*resources.
 	}), nil
 }
 
-// whichCluster returns what to do about an error of kubeapi.Load.
-func whichCluster(err error) error {
-	if errors.Is(err, kubeapi.ErrNone) {
-		return errors.New("no cluster is configured: name a kubeconfig with tool_k8s_kubeconfig or $KUBECONFIG, write ~/.kube/config, or run Orla in a pod")
+// whichCluster returns what to do about an error of kubeapi.Load, for a key that needs a cluster.
+func whichCluster(cfg *config.Loaded, key string, err error) error {
+	switch {
+	case errors.Is(err, kubeapi.ErrNone):
+		err = errors.New("no cluster is configured: name a kubeconfig with tool_k8s_kubeconfig or $KUBECONFIG, write ~/.kube/config, or run Orla in a pod")
+	case cfg.K8sKubeconfig != "" && errors.Is(err, fs.ErrNotExist):
+		key = "tool_k8s_kubeconfig"
 	}
-	return err
+	return cfg.At(key, err)
 }
 
 // resourcesDir returns the folder that paths in resources are relative to: the tools folder, or an empty one.

@@ -14,6 +14,23 @@ import (
 	"github.com/orla-project/orla/internal/service/login"
 )
 
+// ConsoleSecret reads the secret of the console's client; "" for one that has none.
+func ConsoleSecret(cfg *config.Loaded) (string, error) {
+	path := cfg.ConsoleSecretFile()
+	if path == "" {
+		return "", nil
+	}
+	data, err := config.ReadSmall(path)
+	text := strings.TrimSpace(string(data))
+	if err == nil && text == "" {
+		err = fmt.Errorf("%s has no secret", path)
+	}
+	if err != nil {
+		return "", cfg.At("auth.oauth.console_client_secret_file", err)
+	}
+	return text, nil
+}
+
 // ConsoleLogin returns where people log in to the page of the console; nil for nowhere (SPEC O3, docs/decisions/0057). owns
 // returns why a page may be one of another program. Such a page gets no login, unless allowed_hosts has its host and port.
 func (s *Services) ConsoleLogin(cfg *config.Loaded, owns func(ctx context.Context, page string) error) *console.Login {
@@ -27,14 +44,8 @@ func (s *Services) ConsoleLogin(cfg *config.Loaded, owns func(ctx context.Contex
 		Client: s.issuers, Issuer: o.Issuer, ClientID: o.ClientID,
 		Resource: settings.Resource(), Audience: settings.Audience, Scopes: settings.Scopes,
 	}
-	if path := cfg.ConsoleSecretFile(); path != "" {
-		web.Secret = func() (string, error) {
-			data, err := config.ReadSmall(path)
-			if text := strings.TrimSpace(string(data)); err == nil && text != "" {
-				return text, nil
-			}
-			return "", fmt.Errorf("auth.oauth.console_client_secret_file: %w", errors.Join(err, errors.New("there is no secret")))
-		}
+	if cfg.ConsoleSecretFile() != "" {
+		web.Secret = func() (string, error) { return ConsoleSecret(cfg) }
 	}
 	ours := func(ctx context.Context, redirect string) error {
 		page, err := url.Parse(redirect)

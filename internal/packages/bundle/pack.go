@@ -118,7 +118,7 @@ func packed(root *os.Root, dir string, w io.Writer) (names []string, err error) 
 	})
 	slices.Sort(names)
 	if err == nil && !slices.Contains(names, "tool.yaml") {
-		err = errors.New("the folder has no tool.yaml, or it is ignored")
+		err = fmt.Errorf("%s has no tool.yaml, or ignores it; name the folder of a package", dir)
 	}
 	return names, err
 }

@@ -165,15 +165,19 @@ func (s *Store) resolve(ref Ref, from given) (Value, error) {
 		}
 		looked = append(looked, "the environment variable "+variable)
 	}
-	return Value{}, failed(ref, "it is not there; looked for it in %s; %s", list(looked), remedy(ref, from))
+	return Value{}, failed(ref, "it is not there; looked for it in %s; %s", list(looked), remedy(ref, from, s.cluster != nil))
 }
 
 // remedy says how to give Orla a secret that it has not found.
-func remedy(ref Ref, from given) string {
+func remedy(ref Ref, from given, inCluster bool) string {
 	if from.isDeclared {
 		return fmt.Sprintf("add the key %s to that resource", ref.Key)
 	}
-	text := fmt.Sprintf("add a resource of kind Secret with the namespace %s, the name %s and the key %s", ref.Namespace, ref.Name, ref.Key)
+	what := "resource of kind Secret"
+	if inCluster {
+		what = "Secret of the cluster"
+	}
+	text := fmt.Sprintf("add a %s with the namespace %s, the name %s and the key %s", what, ref.Namespace, ref.Name, ref.Key)
 	if from.dir == "" {
 		text += ", or set secrets_dir"
 	}

@@ -420,7 +420,7 @@ func TestP2SecretsOfACluster(t *testing.T) {
 	if _, err := store.Resolve(secret.Ref{Name: "broken"}); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("broken: %v", err)
 	}
-	if _, err := store.Resolve(secret.Ref{Name: "none"}); err == nil || !strings.Contains(err.Error(), "the Secrets of the cluster") {
+	if _, err := store.Resolve(secret.Ref{Name: "none"}); err == nil || !strings.Contains(err.Error(), "the Secrets of the cluster") || !strings.Contains(err.Error(), "add a Secret of the cluster with") {
 		t.Errorf("none: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func (h *Front) serveMCP(w http.ResponseWriter, r *http.Request) {
 		h.servePost(under(w), r)
 	case http.MethodGet, http.MethodDelete:
 		if header(r, wire.SessionHeader) == "" {
-			refuse(w, http.StatusBadRequest, r.Method+" needs an Mcp-Session-Id header")
+			refuse(w, http.StatusBadRequest, r.Method+" needs an Mcp-Session-Id header, which MCP clients send; for browsers there is the command orla console")
 			return
 		}
 		if r.Method == http.MethodDelete && h.endEarlier(r) {

@@ -117,7 +117,7 @@ func (c command) printUpdates(list []updated) error {
 func (c command) updateOne(ctx context.Context, p *place, s *packages.Session, name string, w wanted, dryRun bool) (updated, error) {
 	before := s.Lock.Serving(name)
 	if before == nil {
-		return updated{Name: name}, fmt.Errorf("%s %w", name, packages.ErrNotInstalled)
+		return updated{Name: name}, packages.ErrNotInstalled // with the name before it
 	}
 	u := updated{Name: name, From: before.Version, State: "newest"}
 	candidate, err := c.newer(ctx, p, s, *before, w)
