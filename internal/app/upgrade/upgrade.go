@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -22,7 +21,6 @@ import (
 	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/listen"
 	"github.com/orla-project/orla/internal/app/version"
-	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/internal/launch"
 	"github.com/orla-project/orla/internal/launch/carry"
@@ -204,7 +202,7 @@ func (d *Document) Ask(ctx context.Context, l launch.Launcher) (said Answer, err
 		Env: os.Environ(), Input: []byte{}, Whole: true, Grace: time.Second, Files: []*os.File{head},
 	}, take(&out), take(&problem))
 	if err != nil {
-		return said, errors.New(fault.From(err).Reason) // its code is for calls
+		return said, err
 	}
 	const most = 1 << 10
 	text := brief.Cut(strings.TrimSpace(problem.String()), most)

@@ -106,8 +106,12 @@ func (u *Upgrades) check(ctx context.Context, l launch.Launcher, binary string, 
 	case binary != "" && !filepath.IsAbs(binary):
 		return nil, Answer{}, fmt.Errorf("%s is not an absolute path", binary)
 	case binary != "":
-		if _, err := os.Stat(binary); err != nil {
+		info, err := os.Stat(binary)
+		if err != nil {
 			return nil, Answer{}, err
+		}
+		if info.Mode()&0o111 == 0 {
+			return nil, Answer{}, fmt.Errorf("%s is not executable; chmod +x %s", binary, binary)
 		}
 	}
 	number, _ := u.Last()
