@@ -32,7 +32,7 @@ func TestH2WhatCannotBeAppliedChangesNothing(t *testing.T) {
 	o.url, _ = o.waitLog("serving", nil)["url"].(string)
 	for text, want := range map[string]string{
 		"log_file: " + dir + "/absent/orla.log\n":           "orla.yaml:4:11: log_file: open ",
-		"auth: {tokens: [{name: a, file: " + dir + "/no}]}": "orla.yaml:4:34: auth.tokens[0].file: ",
+		"auth: {tokens: [{name: a, file: " + dir + "/no}]}": "orla.yaml:4:33: auth.tokens[0].file: ",
 	} {
 		if err := os.WriteFile(config, []byte("tools_dir: other\nport: 0\nlog_level: debug\n"+text), 0o644); err != nil {
 			t.Fatal(err)
