@@ -199,20 +199,22 @@ func (r *Replicas) tellLocked() {
 
 // watchTime looks which replicas are gone.
 func (r *Replicas) watchTime(ctx context.Context) {
+	var told []Member // that is in the log: what the API server says changes r.live between two looks
 	for pace.Sleep(ctx, look) {
 		r.mu.Lock()
 		before := r.live
 		r.countLocked()
 		for _, m := range r.live {
-			if !slices.ContainsFunc(before, m.is) {
+			if !slices.ContainsFunc(told, m.is) {
 				r.opts.Log.Info("a replica is there", "replica", m.Name, "address", m.Address)
 			}
 		}
-		for _, m := range before {
+		for _, m := range told {
 			if !slices.ContainsFunc(r.live, m.is) {
 				r.opts.Log.Warn("a replica is gone", "replica", m.Name, "address", m.Address)
 			}
 		}
+		told = r.live
 		if !slices.Equal(before, r.live) {
 			r.tellLocked()
 		}
