@@ -163,6 +163,7 @@ func (c *Client) send(req *http.Request, h2c bool) (*http.Response, error) {
 		connected := h.seen.Load()
 		if connected {
 			err = own(req, err)
+			h.conn.Load().closeBlocked()
 		}
 		return nil, transportFault(req, err, connected)
 	}
@@ -177,7 +178,15 @@ func (c *Client) send(req *http.Request, h2c bool) (*http.Response, error) {
 		giveUp()
 		return nil, tooManyFields(req, "header")
 	}
-	resp.Body = &body{ReadCloser: resp.Body, req: req, trailer: &resp.Trailer, conn: h.conn.Load(), over: giveUp}
+	over := giveUp
+	if conn := h.conn.Load(); conn != nil && resp.ProtoMajor == 2 {
+		stop := conn.watch(req.Context())
+		over = func() {
+			stop()
+			giveUp()
+		}
+	}
+	resp.Body = &body{ReadCloser: resp.Body, req: req, trailer: &resp.Trailer, conn: h.conn.Load(), over: over}
 	return resp, nil
 }
 

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"sync"
@@ -26,9 +27,14 @@ type floods struct{ pausing atomic.Int64 }
 // rate returns how many bytes each of them may read in a second.
 func (f *floods) rate() int64 { return unaskedRate * mostFloods / max(mostFloods, f.pausing.Load()) }
 
+// blocks is for how long a service may let data wait to be sent when a call to it has ended.
+const blocks = time.Second
+
 // paced is a connection that reads unsolicited data slowly.
 type paced struct {
 	net.Conn
+	made      time.Time
+	writing   atomic.Int64 // how long after made the Write that is under way began; 0 if there is none
 	closed    chan struct{}
 	closeOnce sync.Once
 	over      func() // called once, when it is closed
@@ -40,7 +46,8 @@ type paced struct {
 }
 
 func newPaced(conn net.Conn, over func(), all *floods) *paced {
-	return &paced{Conn: conn, closed: make(chan struct{}), over: over, all: all, left: perRequest, at: time.Now()}
+	now := time.Now()
+	return &paced{Conn: conn, made: now, closed: make(chan struct{}), over: over, all: all, left: perRequest, at: now}
 }
 
 // pacedOf returns the paced connection of a request; nil if there is none.
@@ -64,6 +71,34 @@ func (p *paced) Read(b []byte) (int, error) {
 		p.all.pausing.Add(-1)
 	}
 	return n, err
+}
+
+// Write implements net.Conn. The next one begins when it has returned.
+func (p *paced) Write(b []byte) (int, error) {
+	p.writing.Store(max(1, int64(time.Since(p.made))))
+	defer p.writing.Store(0)
+	return p.Conn.Write(b)
+}
+
+// closeBlocked closes the connection if a Write waits now and still does a while later. It is for HTTP/2: a service that hardly reads
+// would keep the calls that have ended, which wait to say so, whatever their contexts are.
+func (p *paced) closeBlocked() {
+	if p == nil {
+		return
+	}
+	time.AfterFunc(blocks, func() {
+		if began := p.writing.Load(); began > 0 && time.Since(p.made)-time.Duration(began) > blocks/2 {
+			if tcp, ok := p.Conn.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // else the kernel keeps what was not sent, for as long as the service likes
+			}
+			_ = p.Close() // nothing waits for its error
+		}
+	})
+}
+
+// watch calls closeBlocked when ctx ends, unless stop is called before.
+func (p *paced) watch(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, p.closeBlocked)
 }
 
 // Close implements net.Conn.
