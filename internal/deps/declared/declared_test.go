@@ -75,3 +75,25 @@ func TestR2TablesForTheInstaller(t *testing.T) {
 		t.Errorf("it requires %q", got)
 	}
 }
+
+// SPEC R6: what is not known to be harmless does not get to the installer.
+func TestR6NothingElseOfALockIsHandedOn(t *testing.T) {
+	const lock = "lockfileVersion: '9.0'\nsettings: {autoInstallPeers: true, evil: x}\nimporters: {.: {dependencies: {x: {specifier: ^1.0.0, version: 1.0.0, evil: x}}, evil: {}}}\npackages: {}\n"
+	made, err := lockOfPNPM([]byte(lock), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range made {
+		if strings.Contains(string(value), "evil") {
+			t.Errorf("%s is %s", key, value)
+		}
+	}
+	dir := t.TempDir()
+	f := Files{Root: dir, File: filepath.Join(dir, "package.json"), Lock: filepath.Join(dir, "package-lock.json")}
+	for _, key := range []string{"workspaces", "overrides", "resolutions", "pnpm"} {
+		put(t, f.File, `{"`+key+`": {}}`)
+		if _, err := f.Node(); err == nil || !strings.Contains(err.Error(), "package.json has "+key) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
