@@ -142,14 +142,14 @@ func TestT88ADecisionIsNotedOnce(t *testing.T) {
 			}
 			return supervisor.Admitted{}, c.err
 		})
-		if _, err := admit(t.Context(), peer.Call{Decided: made}, nil); made.Verdict != c.want || err != c.err {
+		if _, err := admit(t.Context(), peer.Call{Decided: made}, nil); made.Verdict != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%+v: %s, %v", c, made.Verdict, err)
 		}
 	}
 	admit := Recorder{}.Admit(func(context.Context, peer.Call, *rules.Target) (supervisor.Admitted, error) {
 		return supervisor.Admitted{}, refuses
 	})
-	if _, err := admit(t.Context(), peer.Call{}, nil); err != refuses {
+	if _, err := admit(t.Context(), peer.Call{}, nil); !errors.Is(err, refuses) {
 		t.Errorf("without a place for it: %v", err)
 	}
 }
