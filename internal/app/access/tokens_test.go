@@ -72,7 +72,7 @@ func TestG8TokensAreReadFromFiles(t *testing.T) {
 		cfg.Auth.Tokens = []config.TokenConfig{c.token}
 		verify, callers, err := Tokens(cfg)
 		if c.want != "" {
-			if err == nil || !strings.Contains(err.Error(), `auth.tokens "ann": `) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "0123456789") {
+			if err == nil || !strings.Contains(err.Error(), "auth.tokens[0].") || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "0123456789") {
 				t.Errorf("%+v: %v; want %s", c.token, err, c.want)
 			}
 			continue

@@ -124,12 +124,9 @@ func scalarText(n *yaml.Node) string {
 }
 
 // Faultf adds a fault at the position of key, or of its nearest parent in the file. It does nothing
-// if Decode has already found a fault at the key itself, or at what it is in: there is nothing below a value that is refused.
+// if Decode has already found a fault at the key itself, or at what it would be in, which is not a mapping.
 func (d *Doc) Faultf(key, format string, args ...any) {
-	if slices.ContainsFunc(d.faults[:d.decoded], func(f Fault) bool {
-		below, in := strings.CutPrefix(key, f.Key)
-		return in && f.Key != "" && (below == "" || below[0] == '.' || below[0] == '[')
-	}) {
+	if slices.ContainsFunc(d.faults[:d.decoded], func(f Fault) bool { return f.Key == key || d.refuses(f.Key, key) }) {
 		return
 	}
 	if d.full() {
@@ -137,6 +134,16 @@ func (d *Doc) Faultf(key, format string, args ...any) {
 		return
 	}
 	d.add(d.At(key, format, args...))
+}
+
+// refuses reports whether a key is below another one whose value is not a mapping.
+func (d *Doc) refuses(above, key string) bool {
+	below, in := strings.CutPrefix(key, above)
+	if !in || above == "" || below[0] != '.' && below[0] != '[' {
+		return false
+	}
+	_, value := d.find(above)
+	return value != nil && value.Kind != yaml.MappingNode
 }
 
 // FaultAt adds a fault at a position in the decoded data. Lines and columns count from 1.
