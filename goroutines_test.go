@@ -74,7 +74,7 @@ var uncontained = map[string]struct {
 	"internal/cluster/replicas.Replicas.Listen":        {3, below},
 	"internal/cluster/replicas.Replicas.keep":          {1, own},
 	"internal/service/outbound.sendBy":                 {1, own},
-	"internal/service/outbound.paced.closeBlocked":     {1, own},
+	"internal/service/outbound.paced.closeUnlessTaken": {1, own},
 	"internal/service/outbound.paced.watch":            {1, own},
 	"internal/launch/trees.Tagger.Begin":               {1, own},
 	"internal/app/daemon.server.leave":                 {1, waits},

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"net"
 	"syscall"
 	"time"
 
@@ -22,4 +23,22 @@ func giveUpDead(raw syscall.RawConn) error {
 		return control
 	}
 	return err
+}
+
+// taken returns how many bytes the other end of a connection has taken; 0 if nobody knows.
+func taken(conn net.Conn) (n uint64) {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return 0
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) { // it fails if the connection is closed
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Bytes_acked
+		}
+	})
+	return n
 }

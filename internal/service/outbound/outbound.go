@@ -167,26 +167,24 @@ func (c *Client) send(req *http.Request, h2c bool) (*http.Response, error) {
 		}
 		return nil, transportFault(req, err, connected)
 	}
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		// After a protocol switch the body is a connection, which would outlive the request's context.
-		_ = resp.Body.Close()
-		giveUp()
-		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol without being asked to", Origin(req.URL))
-	}
-	if fields(resp.Header) > maxFields {
-		_ = resp.Body.Close() // the body is not needed
-		giveUp()
-		return nil, tooManyFields(req, "header")
-	}
-	over := giveUp
-	if conn := h.conn.Load(); conn != nil && resp.ProtoMajor == 2 {
+	over, conn := giveUp, h.conn.Load()
+	if conn != nil && resp.ProtoMajor == 2 {
 		stop := conn.watch(req.Context())
 		over = func() {
 			stop()
 			giveUp()
 		}
 	}
-	resp.Body = &body{ReadCloser: resp.Body, req: req, trailer: &resp.Trailer, conn: h.conn.Load(), over: over}
+	resp.Body = &body{ReadCloser: resp.Body, req: req, trailer: &resp.Trailer, conn: conn, over: over}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// After a protocol switch the body is a connection, which would outlive the request's context.
+		_ = resp.Body.Close()
+		return nil, fault.New(fault.ExecutionFailed, "%s switches to another protocol without being asked to", Origin(req.URL))
+	}
+	if fields(resp.Header) > maxFields {
+		_ = resp.Body.Close() // the body is not needed
+		return nil, tooManyFields(req, "header")
+	}
 	return resp, nil
 }
 

@@ -27,8 +27,14 @@ type floods struct{ pausing atomic.Int64 }
 // rate returns how many bytes each of them may read in a second.
 func (f *floods) rate() int64 { return unaskedRate * mostFloods / max(mostFloods, f.pausing.Load()) }
 
-// blocks is for how long a service may let data wait to be sent when a call to it has ended.
-const blocks = time.Second
+// When a call has ended, its service has to take what waits to be sent to it: some of it in each blocks, and what one Write sends
+// within blocksMost. A Write waits for long also if a large body is sent to a slow service: the kernel goes on with it only when a third
+// of a buffer is free, which may have megabytes.
+const (
+	blocks     = 2 * time.Second
+	blocksMost = 10 * time.Second
+	takesLeast = 32 << 10 // bytes in each blocks
+)
 
 // paced is a connection that reads unsolicited data slowly.
 type paced struct {
@@ -80,19 +86,31 @@ func (p *paced) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// closeBlocked closes the connection if a Write waits now and still does a while later. It is for HTTP/2: a service that hardly reads
-// would keep the calls that have ended, which wait to say so, whatever their contexts are.
+// closeBlocked closes the connection if a Write waits a while later, and the service takes hardly anything. It is for HTTP/2: such a
+// service would keep the calls that have ended, which wait to say so, whatever their contexts are. A service that is merely slow keeps
+// the connection, for the sake of the other calls on it.
 func (p *paced) closeBlocked() {
-	if p == nil {
-		return
+	if p != nil {
+		p.closeUnlessTaken(taken(p.Conn))
 	}
+}
+
+// closeUnlessTaken is closeBlocked. before is what the service has taken so far.
+func (p *paced) closeUnlessTaken(before uint64) {
 	time.AfterFunc(blocks, func() {
-		if began := p.writing.Load(); began > 0 && time.Since(p.made)-time.Duration(began) > blocks/2 {
-			if tcp, ok := p.Conn.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0) // else the kernel keeps what was not sent, for as long as the service likes
-			}
-			_ = p.Close() // nothing waits for its error
+		began := p.writing.Load()
+		waits := time.Since(p.made) - time.Duration(began)
+		if began == 0 || waits < blocks/2 {
+			return
 		}
+		if now := taken(p.Conn); now-before >= takesLeast && waits < blocksMost {
+			p.closeUnlessTaken(now)
+			return
+		}
+		if tcp, ok := p.Conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // else the kernel keeps what was not sent, for as long as the service likes
+		}
+		_ = p.Close() // nothing waits for its error
 	})
 }
 
