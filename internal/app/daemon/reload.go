@@ -133,9 +133,6 @@ func (s *server) reload(ctx context.Context, reason, noRules string) (applied, e
 	if err == nil {
 		announced, err = wiring.Webhook(cfg)
 	}
-	if err == nil {
-		_, err = wiring.ConsoleSecret(cfg)
-	}
 	var logTo *os.File
 	if err == nil {
 		if logTo, err = logging.OpenFile(cfg.LogFile); err != nil {

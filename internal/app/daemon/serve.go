@@ -149,9 +149,6 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	}
 	s.trace(ctx, traces)
 	webhook, err := wiring.Webhook(cfg)
-	if err == nil {
-		_, err = wiring.ConsoleSecret(cfg)
-	}
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
@@ -459,6 +456,9 @@ func (s *server) endAtOnce(ctx context.Context, signals *signals) {
 // to use when the settings are in force.
 func (s *server) httpSettings(cfg *config.Loaded) (httpfront.Settings, *access.Issued, error) {
 	verify, callers, err := access.Tokens(cfg)
+	if err == nil {
+		_, err = wiring.ConsoleSecret(cfg)
+	}
 	if err != nil {
 		return httpfront.Settings{}, nil, err
 	}
