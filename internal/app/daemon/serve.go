@@ -81,7 +81,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		return nil, config.NotLoaded(err)
 	}
 	if upgrade.IsCheck(ctx) {
-		return nil, nil
+		return nil, checkFiles(cfg, from.Environ)
 	}
 	logTo, err := logging.OpenFile(cfg.LogFile)
 	if err != nil {

@@ -5,10 +5,34 @@ import (
 	"errors"
 	"time"
 
+	"github.com/orla-project/orla/internal/app/access"
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/exit"
+	"github.com/orla-project/orla/internal/app/tracing"
 	"github.com/orla-project/orla/internal/app/upgrade"
+	"github.com/orla-project/orla/internal/app/wiring"
 	"github.com/orla-project/orla/mcpbridge/conversation"
 )
+
+// checkFiles returns why a program would end after an upgrade, once the one before is gone: a file that the configuration names
+// cannot be used.
+func checkFiles(cfg *config.Loaded, environ []string) error {
+	_, _, err := access.Tokens(cfg)
+	if err == nil {
+		_, err = wiring.ConsoleSecret(cfg)
+	}
+	if err == nil {
+		_, err = wiring.Webhook(cfg)
+	}
+	if err == nil {
+		_, _, err = tracing.Settings(cfg, environ)
+	}
+	if err != nil {
+		return &exit.Error{Code: exit.Invalid, Err: err}
+	}
+	return nil
+}
 
 // Upgrade implements control.Backend.
 func (o operations) Upgrade(ctx context.Context, binary string) (control.Upgrade, error) {
