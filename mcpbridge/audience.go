@@ -90,8 +90,8 @@ func (b *Bridge) listen(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.E
 	slices.Sort(allowed.ResourceSubscriptions)
 	allowed.ResourceSubscriptions = slices.Compact(allowed.ResourceSubscriptions)
 	for _, uri := range allowed.ResourceSubscriptions {
-		if err := b.followFor(ctx, r, in, uri); err != nil {
-			return nil, b.rpcError(r, err)
+		if refused := b.followFor(ctx, r, in, uri); refused != nil {
+			return nil, refused
 		}
 	}
 	meta := slices.Concat([]byte(`{"`+mcp.MetaKeySubscriptionID+`":`), r.ID, wire.Closing)

@@ -84,6 +84,10 @@ type Options struct {
 	Refusing func() string
 	// Refused, if not nil, is called for each call that is refused before it reaches a tool.
 	Refused func(ctx context.Context, call peer.Call, err error)
+	// Audit, if not nil, is called before each request other than a call that reads something, completes something or follows a resource, and after
+	// one that was refused before that. An error refuses it. Otherwise it is noted in Noted what becomes of it, and ended is called once with what was asked
+	// for, and "ok", "input_required" or a code.
+	Audit func() (_ *peer.Noted, ended func(ctx context.Context, asked *peer.Request, outcome string), _ error)
 	// Rules say what callers may use. If nil, they may use everything.
 	Rules Rules
 	// Admitted, if not nil, is called for each HTTP request that may call tools, with its

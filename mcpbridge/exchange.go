@@ -38,6 +38,7 @@ func (b *Bridge) respond(ctx context.Context, r *Request) (response wire.Parts, 
 	}()
 	result, refused := methods[r.Method].serve(b, ctx, r)
 	if refused != nil {
+		b.noteRefused(ctx, r, refused)
 		return refusalOf(r, refused)
 	}
 	response = append(make(wire.Parts, 0, len(result)+4), wire.ResponseHead, r.ID, wire.ResultKey)

@@ -31,6 +31,7 @@ type method struct {
 	serve serve // nil for a notification
 	era   era
 	bare  bool // params may be missing
+	noted bool // it has a line in the audit log, if there is one; tools/call has another one
 }
 
 // methods are all requests and notifications of clients.
@@ -47,14 +48,14 @@ var methods = map[string]method{
 	}), bare: true},
 	"prompts/list": {serve: list("prompts", func(l *listed, after string) (wire.Parts, string, int) { return l.prompts.Page(after) }), bare: true},
 
-	wire.MethodRead:      {serve: (*Bridge).read},
-	wire.MethodGetPrompt: {serve: (*Bridge).get},
-	wire.MethodComplete:  {serve: (*Bridge).complete},
+	wire.MethodRead:      {serve: (*Bridge).read, noted: true},
+	wire.MethodGetPrompt: {serve: (*Bridge).get, noted: true},
+	wire.MethodComplete:  {serve: (*Bridge).complete, noted: true},
 
 	wire.MethodSetLevel:    {serve: (*Bridge).setLevel, era: stateful},
-	wire.MethodSubscribe:   {serve: (*Bridge).subscribe, era: stateful},
+	wire.MethodSubscribe:   {serve: (*Bridge).subscribe, era: stateful, noted: true},
 	wire.MethodUnsubscribe: {serve: (*Bridge).unsubscribe, era: stateful},
-	wire.MethodListen:      {serve: (*Bridge).listen, era: newestOnly},
+	wire.MethodListen:      {serve: (*Bridge).listen, era: newestOnly, noted: true},
 
 	wire.MethodCancelled:               {bare: true},
 	"notifications/initialized":        {bare: true},

@@ -2,6 +2,7 @@ package mcpbridge
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -23,8 +24,7 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	b.asksLevel(ctx, r)
 	params := wire.OwnParams(r.Params)
 	of := results.Asking{Client: r.Session(), Method: r.Method, Name: name}
-	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As, Caller: r.from.Caller, Groups: r.from.Groups, Meta: wire.OwnMetaOf(r.Params.Meta)}
-	asked.Task = client.TaskOf(asked.Meta, &r.from)
+	asked := r.asking(params)
 	if r.newest {
 		of.Args = params
 		if rawjson.Get(params, "_meta") != nil {
@@ -37,16 +37,30 @@ func (b *Bridge) relay(ctx context.Context, r *Request, name string) (wire.Parts
 	}
 	do := func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		asked.Client = client
-		res, err := b.requested(ctx, r, of, asked)
-		if missing := r.missing(); missing != nil && err != nil {
-			return nil, missing
-		}
-		return res, err
+		return b.noted(ctx, r, &asked, func() (wire.Parts, *jsonrpc.Error) {
+			res, refused := b.requested(ctx, r, of, asked)
+			if r.Method == wire.MethodRead && refused != nil && refused.Code == jsonrpc.CodeInvalidParams && !b.catalog.Catalog().Known() {
+				if _, refused = b.settle(ctx, r); refused == nil {
+					res, refused = b.requested(ctx, r, of, asked)
+				}
+			}
+			if missing := r.missing(); missing != nil && refused != nil {
+				return nil, missing
+			}
+			return res, refused
+		})
 	}
 	if r.Method == wire.MethodComplete || !r.answersLater() {
 		return do(ctx, r)
 	}
 	return r.converse(ctx, of, do)
+}
+
+// asking returns the request with some params as it goes to a peer, without a Client.
+func (r *Request) asking(params json.RawMessage) peer.Request {
+	asked := peer.Request{Method: r.Method, Params: params, Owner: r.from.As, Caller: r.from.Caller, Groups: r.from.Groups, Meta: wire.OwnMetaOf(r.Params.Meta)}
+	asked.Task = client.TaskOf(asked.Meta, &r.from)
+	return asked
 }
 
 // requested makes a request of a peer, and returns its result as the client gets it.
@@ -57,9 +71,12 @@ func (b *Bridge) requested(ctx context.Context, r *Request, of results.Asking, a
 		return nil, b.refused(ctx, r.Method, err)
 	}
 	var result wire.Parts
-	cached := r.newest && r.Method == wire.MethodRead
-	if err := turns.AccountOf(ctx).Work(ctx, len(raw), func() { result = results.Relayed(raw, b.states, of, cached, r.self()) }); err != nil {
+	cached, requires := r.newest && r.Method == wire.MethodRead, false
+	if err := turns.AccountOf(ctx).Work(ctx, len(raw), func() { result, requires = results.Relayed(raw, b.states, of, cached, r.self()) }); err != nil {
 		return nil, b.refused(ctx, r.Method, err)
+	}
+	if asked.Noted != nil {
+		asked.Noted.Requires = requires
 	}
 	if result == nil {
 		return nil, b.refused(ctx, r.Method, fault.New(fault.ExecutionFailed, "%s: the answer is not a result", r.Method))
@@ -93,16 +110,10 @@ func (b *Bridge) read(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource may have %d bytes at most", maxReadURI)}
 	}
 	if peer.IsOwn(uri) {
-		return b.readLarge(ctx, r, uri)
+		asked := r.asking(rawjson.Pair("uri", uri))
+		return b.noted(ctx, r, &asked, func() (wire.Parts, *jsonrpc.Error) { return b.readLarge(ctx, r, uri) })
 	}
-	res, refused := b.relay(ctx, r, uri)
-	if refused != nil && refused.Code == jsonrpc.CodeInvalidParams && !b.catalog.Catalog().Known() {
-		if _, refused := b.settle(ctx, r); refused != nil {
-			return nil, refused
-		}
-		return b.relay(ctx, r, uri)
-	}
-	return res, refused
+	return b.relay(ctx, r, uri)
 }
 
 // get answers a prompts/get.

@@ -32,7 +32,7 @@ func (b *Bridge) Resume(ctx context.Context, s *client.Session, says wire.Declar
 	var news []subscription.Left
 	for _, uri := range follows {
 		target := func() *rules.Target { return b.catalog.Catalog().TargetOfResource(uri) }
-		if b.opts.Rules.May(callerOf(&from), target) != nil {
+		if b.opts.Rules.May(callerOf(&from), target, nil) != nil {
 			continue // it may have been allowed when it began
 		}
 		f := b.subscriptions.Use(uri)

@@ -40,8 +40,8 @@ func (b *Bridge) subscribe(ctx context.Context, r *Request) (wire.Parts, *jsonrp
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "there is no session that could follow a resource; send initialize first"}
 	}
 	defer b.leftMeanwhile(r.session)
-	if err := b.followFor(ctx, r, r.session.Inbox, uri); err != nil {
-		return nil, b.rpcError(r, err)
+	if refused := b.followFor(ctx, r, r.session.Inbox, uri); refused != nil {
+		return nil, refused
 	}
 	return wire.Parts{[]byte("{}")}, nil
 }
@@ -66,13 +66,24 @@ func (b *Bridge) unsubscribe(ctx context.Context, r *Request) (wire.Parts, *json
 }
 
 // followFor has the client of a request be told when a resource changes, if its caller may read it.
-func (b *Bridge) followFor(ctx context.Context, r *Request, who *client.Inbox, uri string) error {
-	target := func() *rules.Target { return b.catalog.Catalog().TargetOfResource(uri) }
-	if err := b.opts.Rules.May(callerOf(&r.from), target); err != nil {
-		return b.refused(ctx, r.Method, err)
-	}
-	who.SetReader(callerOf(&r.from))
-	return b.followResource(ctx, who, uri, r.from.As)
+func (b *Bridge) followFor(ctx context.Context, r *Request, who *client.Inbox, uri string) *jsonrpc.Error {
+	asked := r.asking(rawjson.Pair("uri", uri))
+	_, refused := b.noted(ctx, r, &asked, func() (wire.Parts, *jsonrpc.Error) {
+		c := b.catalog.Catalog()
+		if asked.Noted != nil {
+			holder, _ := c.Holder(uri)
+			asked.Noted.Target = c.NameOf(holder)
+		}
+		if err := b.opts.Rules.May(callerOf(&r.from), func() *rules.Target { return c.TargetOfResource(uri) }, asked.Noted); err != nil {
+			return nil, b.refused(ctx, r.Method, err)
+		}
+		who.SetReader(callerOf(&r.from))
+		if err := b.followResource(ctx, who, uri, r.from.As); err != nil {
+			return nil, b.rpcError(r, err)
+		}
+		return nil, nil
+	})
+	return refused
 }
 
 // followResource has a client be told when a resource changes.
@@ -212,7 +223,7 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 			began := time.Now()
 			target := func() *rules.Target { return b.catalog.Catalog().TargetOfResource(uri) }
 			for _, who := range b.subscriptions.Followers(uri) {
-				if b.opts.Rules.May(who.Reader(), target) == nil { // the rules may be others since it follows
+				if b.opts.Rules.May(who.Reader(), target, nil) == nil { // the rules may be others since it follows
 					who.ResourceUpdated(uri)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge/client"
 )
 
@@ -15,8 +16,8 @@ type Rules interface {
 	Rules() *rules.Set
 	// Changed returns a channel that is closed when something else holds.
 	Changed() <-chan struct{}
-	// May reports by its error whether a caller may read from a provider.
-	May(caller rules.Caller, target func() *rules.Target) error
+	// May reports by its error whether a caller may read from a provider. It notes how it has decided, unless noted is nil.
+	May(caller rules.Caller, target func() *rules.Target, noted *peer.Noted) error
 	// Limits returns how much a caller of some groups may have at one time.
 	Limits(caller string, groups []string) rules.Limits
 }
@@ -24,10 +25,10 @@ type Rules interface {
 // noRules allow everything.
 type noRules struct{}
 
-func (noRules) Rules() *rules.Set                            { return nil }
-func (noRules) Changed() <-chan struct{}                     { return nil }
-func (noRules) May(rules.Caller, func() *rules.Target) error { return nil }
-func (noRules) Limits(string, []string) rules.Limits         { return rules.Limits{} }
+func (noRules) Rules() *rules.Set                                         { return nil }
+func (noRules) Changed() <-chan struct{}                                  { return nil }
+func (noRules) May(rules.Caller, func() *rules.Target, *peer.Noted) error { return nil }
+func (noRules) Limits(string, []string) rules.Limits                      { return rules.Limits{} }
 
 // views are lists without what some callers may not use, each made once for all callers whom the rules treat
 // alike.

@@ -22,10 +22,10 @@ import (
 // ruled are rules that do not change.
 type ruled struct{ set *rules.Set }
 
-func (r ruled) Rules() *rules.Set                          { return r.set }
-func (ruled) Changed() <-chan struct{}                     { return nil }
-func (ruled) May(rules.Caller, func() *rules.Target) error { return nil }
-func (ruled) Limits(string, []string) rules.Limits         { return rules.Limits{} }
+func (r ruled) Rules() *rules.Set                                       { return r.set }
+func (ruled) Changed() <-chan struct{}                                  { return nil }
+func (ruled) May(rules.Caller, func() *rules.Target, *peer.Noted) error { return nil }
+func (ruled) Limits(string, []string) rules.Limits                      { return rules.Limits{} }
 
 // SPEC-TOOLS 8.6, S1: the lists of a caller who may use nothing of a capsule cost what its tools and its resources
 // cost together, and not each with each.

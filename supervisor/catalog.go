@@ -309,6 +309,16 @@ func (c *Catalog) Peer(name string) (Peer, bool) {
 	return s.Peer, ok
 }
 
+// NameOf returns the name of the manifest of a peer; "" if it is not served.
+func (c *Catalog) NameOf(p Peer) string {
+	for name, s := range c.servers {
+		if s.Peer == p {
+			return name
+		}
+	}
+	return ""
+}
+
 // Of returns the name of the manifest of a tool; "" if the tool does not exist.
 func (c *Catalog) Of(tool string) string {
 	if e, ok := c.entries[tool]; ok {

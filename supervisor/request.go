@@ -72,12 +72,21 @@ func (s *Supervisor) RequestOf(ctx context.Context, p Peer, req peer.Request) (j
 
 // pass passes a request to a peer, if it is admitted.
 func (c *Catalog) pass(ctx context.Context, req peer.Request, p Peer) (json.RawMessage, error) {
-	if c.admit != nil && asks(req.Method) {
-		if err := c.admit(ctx, req, func() *rules.Target { return c.TargetOfPeer(p) }); err != nil {
-			return nil, err
-		}
+	if err := c.admits(ctx, req, p); err != nil {
+		return nil, err
 	}
 	return p.Request(ctx, req)
+}
+
+// admits returns why a peer may not be asked; nil if it may.
+func (c *Catalog) admits(ctx context.Context, req peer.Request, p Peer) error {
+	if req.Noted != nil {
+		req.Noted.Target = c.NameOf(p)
+	}
+	if c.admit == nil || !asks(req.Method) {
+		return nil
+	}
+	return c.admit(ctx, req, func() *rules.Target { return c.TargetOfPeer(p) })
 }
 
 // asks reports whether a request wants something of a peer. One that says how

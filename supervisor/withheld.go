@@ -6,7 +6,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
 )
 
@@ -74,10 +73,8 @@ func (c *Catalog) Withheld(tool string) error {
 
 // refuse answers a request about a prompt that must not be served.
 func (c *Catalog) refuse(ctx context.Context, req peer.Request, held withheldPrompt) (json.RawMessage, error) {
-	if c.admit != nil { // who may not use it is not told why nobody may
-		if err := c.admit(ctx, req, func() *rules.Target { return c.TargetOfPeer(held.by) }); err != nil {
-			return nil, err
-		}
+	if err := c.admits(ctx, req, held.by); err != nil { // who may not use it is not told why nobody may
+		return nil, err
 	}
 	return nil, held.why
 }

@@ -228,17 +228,17 @@ func (c *Cutter) takeMeta(p *Passed) mcp.Content {
 }
 
 // Relayed returns a peer's result of another request than a call as the client gets it; nil if it is not a result.
-// cached says that it must say whether it may be cached, as the stateless era requires. self is as for Parts.
-func Relayed(raw json.RawMessage, with *States, of Asking, cached bool, self json.RawMessage) wire.Parts {
+// requires is Passed.Requires. cached says that it must say whether it may be cached, as the stateless era requires. self is as for Parts.
+func Relayed(raw json.RawMessage, with *States, of Asking, cached bool, self json.RawMessage) (result wire.Parts, requires bool) {
 	p, ok := Look(rawjson.Compact(raw), false)
 	if !ok {
-		return nil
+		return nil, false
 	}
 	p.Sign(with, of)
 	if cached && !p.Requires {
 		p.Raw = Cacheable(p.Raw)
 	}
-	return p.Parts(self)
+	return p.Parts(self), p.Requires
 }
 
 // Cacheable adds ttlMs and cacheScope to a result without them: it must not be cached.

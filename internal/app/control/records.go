@@ -70,9 +70,9 @@ type AuditLog struct {
 type AuditLine struct {
 	Seq      uint64    `json:"seq" jsonschema:"Its number."`
 	Time     time.Time `json:"time" jsonschema:"When it was written."`
-	Event    string    `json:"event" jsonschema:"What it tells of: call, approval, pin, start, head, torn, gap or lost."`
+	Event    string    `json:"event" jsonschema:"What it tells of: call, request, approval, pin, start, head, torn, gap or lost."`
 	Caller   string    `json:"caller,omitempty" jsonschema:"Who called."`
-	Tool     string    `json:"tool,omitempty" jsonschema:"The tool, as clients name it."`
+	Tool     string    `json:"tool,omitempty" jsonschema:"The tool, as clients name it; of a request the prompt, or the URI of the resource."`
 	Target   string    `json:"target,omitempty" jsonschema:"The name of what runs, as rules have it."`
 	Class    string    `json:"class,omitempty" jsonschema:"What the call does: read, write, delete or admin."`
 	Rule     string    `json:"rule,omitempty" jsonschema:"The rule that decided."`
@@ -81,7 +81,7 @@ type AuditLine struct {
 	Decider  string    `json:"decider,omitempty" jsonschema:"Who decided."`
 	Outcome  string    `json:"outcome,omitempty" jsonschema:"How the call ended: ok, or the code of an error."`
 	Duration float64   `json:"duration_ms,omitempty" jsonschema:"How long the call took, in milliseconds."`
-	Why      string    `json:"why,omitempty" jsonschema:"What else there is to know: of an approval what became of it, of a start, a head or a gap why it was written."`
+	Why      string    `json:"why,omitempty" jsonschema:"What else there is to know: of a request its method, of an approval what became of it, of a start, a head or a gap why it was written."`
 }
 
 // AuditReport is the result of a check of the audit log.

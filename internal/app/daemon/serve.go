@@ -180,7 +180,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 	s.bridge = mcpbridge.New(p.Supervisor, mcpbridge.Options{
 		Shared:  shared,
 		Version: version.Version(), MaxInline: int64(cfg.MaxInline), Log: log.Logger,
-		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Rules: &p.Governance, StateKey: before.ForBridge(),
+		Starting: p.Supervisor.Starting, Refusing: s.refusing, Refused: p.Refused(), Audit: p.AuditRequests(), Rules: &p.Governance, StateKey: before.ForBridge(),
 		Admitted: listen.Admitted, HeadersRead: listen.HeadersRead, Observe: s.arguments.Observe(s.telemetry.Observe), Metrics: s.telemetry.Handler(),
 	})
 	s.decisions = s.newDecisions()

@@ -109,8 +109,8 @@ func (r *Records) AuditLog(n int) (control.AuditLog, error) {
 	for i := range lines {
 		l := &lines[i]
 		log.Lines = append(log.Lines, control.AuditLine{
-			Seq: l.Seq, Time: l.Time, Event: l.Event, Caller: l.Caller, Tool: l.Tool, Target: l.Target, Class: l.Class, Rule: l.Rule, Verdict: l.Verdict,
-			Approval: l.Approval, Decider: l.Decider, Outcome: l.Outcome, Duration: l.DurationMS, Why: cmp.Or(l.Reason, l.Change, l.Phase, l.Why),
+			Seq: l.Seq, Time: l.Time, Event: l.Event, Caller: l.Caller, Tool: l.Asked(), Target: l.Target, Class: l.Class, Rule: l.Rule, Verdict: l.Verdict,
+			Approval: l.Approval, Decider: l.Decider, Outcome: l.Outcome, Duration: l.DurationMS, Why: cmp.Or(l.Reason, l.Change, l.Phase, l.Why, l.Method),
 		})
 	}
 	return log, nil

@@ -35,6 +35,14 @@ func (p *Parts) Refused() func(ctx context.Context, call peer.Call, err error) {
 	return audited.Recorder{Log: p.Audit}.Refused
 }
 
+// AuditRequests returns what records requests other than calls; nil without an audit log.
+func (p *Parts) AuditRequests() func() (*peer.Noted, func(context.Context, *peer.Request, string), error) {
+	if p.Audit == nil {
+		return nil
+	}
+	return audited.Recorder{Log: p.Audit}.Request
+}
+
 // AuditProblems are why the audit log is not what its reader takes it for.
 func AuditProblems(l *audit.Log) []manifest.Problem {
 	if err := l.Elsewhere(); err != nil {

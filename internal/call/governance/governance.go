@@ -304,21 +304,33 @@ func classOf(d rules.Decision, target *rules.Target) string {
 
 // AdmitRequest is for supervisor.Options.
 func (g *Gate) AdmitRequest(_ context.Context, req peer.Request, target func() *rules.Target) error {
-	return g.May(rules.Caller{Name: req.Caller, Groups: req.Groups, Task: req.Task, Agent: AgentIn(req.Meta)}, target)
+	return g.May(rules.Caller{Name: req.Caller, Groups: req.Groups, Task: req.Task, Agent: AgentIn(req.Meta)}, target, req.Noted)
 }
 
-// May reports by its error whether a caller may use a provider, other than by a call. One that is not served
-// any more has no target, and answers nothing. A request of Orla itself
-// has no caller.
-func (g *Gate) May(caller rules.Caller, target func() *rules.Target) error {
+// May reports by its error whether a caller may use a provider, other than by a call, and notes how it has decided. One that is
+// not served any more has no target, and answers nothing. A request of Orla itself has no caller.
+func (g *Gate) May(caller rules.Caller, target func() *rules.Target, noted *peer.Noted) error {
 	s := g.now()
-	switch {
-	case s.closed:
+	if s.closed {
+		noted.Set(peer.Decision{Verdict: string(manifest.Deny)})
 		return errClosed
-	case s.set == nil || caller.Name == "":
+	}
+	var t *rules.Target
+	if s.set != nil && caller.Name != "" {
+		t = target()
+	}
+	if t == nil {
+		noted.Set(peer.Decision{Verdict: string(manifest.Allow)})
 		return nil
 	}
-	if t := target(); t != nil && !s.set.Reads(caller, t) {
+	d, verdict := s.set.DecideRequest(caller, t), manifest.Allow // nobody is asked before something is read
+	if d.Verdict == manifest.Deny {
+		verdict = manifest.Deny
+	}
+	if noted != nil {
+		noted.Set(peer.Decision{Class: classOf(d, t), Rule: d.Rule, Verdict: string(verdict)})
+	}
+	if verdict == manifest.Deny {
 		return fault.New(fault.PermissionDenied, "tool_permission_denied: %s may not use this", caller.Name)
 	}
 	return nil

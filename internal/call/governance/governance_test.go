@@ -93,7 +93,7 @@ func TestT83WhatCannotBeReadStaysClosed(t *testing.T) {
 	if code, _ := admits(t, &g, "ann", "a"); code != fault.PermissionDenied || !g.Denies() {
 		t.Errorf("a faulty document: %q", code)
 	}
-	if err := g.May(rules.Caller{Name: "ann"}, nil); fault.CodeOf(err) != fault.PermissionDenied {
+	if err := g.May(rules.Caller{Name: "ann"}, nil, nil); fault.CodeOf(err) != fault.PermissionDenied {
 		t.Errorf("reads: %v", err)
 	}
 	g.Set(found(manifest.Rules{}, "a"), cfg)

@@ -55,7 +55,7 @@ export function auditView(app) {
     if (texts[l.event]) return h('tr', { class: 'note' }, start, h('td', { colspan: '5', class: 'dim' }, texts[l.event] + (l.why ? ': ' + l.why : '')));
     const denied = l.verdict === 'deny', wrong = l.outcome && l.outcome !== 'ok';
     return h('tr', {}, start, h('td', {}, l.caller || l.decider || ''), h('td', {}, l.tool || l.target || ''),
-      h('td', { class: denied ? 'bad' : '' }, [l.event === 'call' ? l.verdict : l.event, l.rule, l.event !== 'call' && l.why, l.approval].filter(Boolean).join(' · ')), h('td', { class: wrong ? 'bad' : '' }, l.outcome || ''), h('td', { class: 'num' }, l.duration_ms ? took(l.duration_ms) : ''));
+      h('td', { class: denied ? 'bad' : '' }, [l.event === 'call' || l.event === 'request' ? l.verdict : l.event, l.rule, l.event !== 'call' && l.why, l.approval].filter(Boolean).join(' · ')), h('td', { class: wrong ? 'bad' : '' }, l.outcome || ''), h('td', { class: 'num' }, l.duration_ms ? took(l.duration_ms) : ''));
   }
 
   load();

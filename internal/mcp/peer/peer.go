@@ -69,6 +69,20 @@ func (d *Decision) Set(made Decision) {
 	}
 }
 
+// Noted is what is noted of a request other than a call, for the audit log. What is empty is not in it.
+type Noted struct {
+	Decision
+	Target   string // the name of the manifest of the peer that it is for
+	Requires bool   // the peer requires input of the client, and has not answered
+}
+
+// Set notes a Decision; it does nothing for nil.
+func (n *Noted) Set(made Decision) {
+	if n != nil {
+		n.Decision = made
+	}
+}
+
 // Input is what a client adds when it repeats a request that was answered with input_required, as the client
 // sent it (2026-07-28, basic/patterns/mrtr).
 type Input struct {
@@ -116,6 +130,9 @@ type Request struct {
 	Meta   json.RawMessage // see Call.Meta; it is in Params too
 	Task   string          // see Call.Task
 	Input  Input           // see Call.Input
+	// Noted is where it is noted what becomes of the request; nil if nobody wants to know. Only the goroutine that makes the
+	// request may use it.
+	Noted *Noted
 	// Session is Client.Session for a request without a Client that is made for one; "" if it is
 	// made for none.
 	Session string

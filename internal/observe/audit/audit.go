@@ -1,4 +1,4 @@
-// Package audit writes and checks the audit log: a line of JSON for each call and the decision about it
+// Package audit writes and checks the audit log: a line of JSON for each call or read and the decision about it
 // (SPEC-TOOLS 8.8).
 //
 // Each line carries the hash of the line before it, so that a change, an insertion or a deletion breaks
@@ -23,7 +23,7 @@ const (
 	Allow            = "allow"
 	Deny             = "deny"
 	ApprovalRequired = "approval_required"
-	None             = "none" // the call was refused before the rules were asked
+	None             = "none" // the rules were not asked
 )
 
 // Verdicts returns all verdicts.

@@ -17,6 +17,7 @@ import (
 // The events of lines.
 const (
 	eventCall      = "call"
+	eventRequest   = "request"   // somebody has read, completed or followed something
 	eventApproval  = "approval"  // somebody has decided about a call that needs an approval
 	eventPin       = "pin"       // an operator has accepted the definition of a tool or a prompt
 	eventPasskey   = "passkey"   // somebody has registered a passkey
@@ -50,6 +51,9 @@ type Line struct {
 	Agent      string  `json:"agent"` // whom the caller has said that it acts for
 	Task       string  `json:"task"`  // what the call is a part of
 	Tool       string  `json:"tool"`
+	Method     string  `json:"method"` // of a request: what it was, and of what
+	URI        string  `json:"uri"`
+	Prompt     string  `json:"prompt"`
 	Target     string  `json:"target"`
 	Class      string  `json:"class"`
 	Rule       string  `json:"rule"`

@@ -3,6 +3,7 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -209,7 +210,7 @@ func (v *Verifier) check(raw []byte, whole bool) {
 		v.proved(&l)
 	case eventPasskey:
 		v.registered(&l)
-	case eventStart, eventTorn, eventPin, eventRules, eventArguments:
+	case eventRequest, eventStart, eventTorn, eventPin, eventRules, eventArguments:
 	default:
 		v.find(v.line, "it has the event %q, which this version of Orla does not know", l.Event)
 	}
@@ -312,13 +313,13 @@ func (v *Verifier) signed(l *Line, raw []byte) {
 	v.report.Signed, v.report.At, v.report.Unsigned = l.Seq, l.Time, 0
 }
 
-// Selection chooses lines. Its zero value chooses all calls, and all decisions of people.
+// Selection chooses lines. Its zero value chooses all calls and requests, and all decisions of people.
 type Selection struct {
-	Caller, Tool, Verdict string // "" for all; Tool is the client's name for it, or the target
+	Caller, Tool, Verdict string // "" for all; Tool is the client's name for it or for a prompt, a URI, or the target
 	Since                 time.Time
 }
 
-// Show calls each with the calls and the decisions of a file that a Selection chooses, and with the line that each of them is,
+// Show calls each with the calls, the requests and the decisions of a file that a Selection chooses, and with the line that each of them is,
 // without checking them. It returns how many lines are not lines of an audit log.
 func (s Selection) Show(ctx context.Context, r io.Reader, each func(l *Line, raw []byte) error) (odd int, _ error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -348,12 +349,18 @@ func (l *Line) IsPin() bool { return l.Event == eventPin }
 // IsNoRules reports whether a line is that of rules that are gone, which an operator has accepted.
 func (l *Line) IsNoRules() bool { return l.Event == eventRules }
 
+// IsRequest reports whether a line is that of a request other than a call.
+func (l *Line) IsRequest() bool { return l.Event == eventRequest }
+
+// Asked is what a line is about: a tool, a prompt or a resource, by the name that clients use.
+func (l *Line) Asked() string { return cmp.Or(l.Tool, l.Prompt, l.URI) }
+
 // IsArguments reports whether a line is that of an operator who has arguments kept, or not any more.
 func (l *Line) IsArguments() bool { return l.Event == eventArguments }
 
 func (s Selection) has(l *Line) bool {
-	return (l.Event == eventCall || l.IsApproval() || l.IsPin() || l.IsNoRules() || l.IsArguments()) && (s.Caller == "" || cut(s.Caller) == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
-		(s.Tool == "" || cut(s.Tool) == l.Tool || cut(s.Tool) == l.Target) && !l.Time.Before(s.Since)
+	return (l.Event == eventCall || l.IsRequest() || l.IsApproval() || l.IsPin() || l.IsNoRules() || l.IsArguments()) && (s.Caller == "" || cut(s.Caller) == l.Caller) && (s.Verdict == "" || s.Verdict == l.Verdict) &&
+		(s.Tool == "" || cut(s.Tool) == l.Asked() || cut(s.Tool) == l.Target) && !l.Time.Before(s.Since)
 }
 
 // eachLine calls each with the lines of r, without their line ends. whole is false for the last one if it has

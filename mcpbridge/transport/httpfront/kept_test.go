@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/rules"
+	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/mcpbridge"
 	"github.com/orla-project/orla/mcpbridge/sessionlog"
 	"github.com/orla-project/orla/mcpbridge/transport/passed"
@@ -250,7 +251,7 @@ type otherRules mcpbridge.Rules // which nothing asks
 
 func (panicking) Limits(string, []string) rules.Limits { return rules.Limits{} }
 
-func (panicking) May(rules.Caller, func() *rules.Target) error { panic("the test's") }
+func (panicking) May(rules.Caller, func() *rules.Target, *peer.Noted) error { panic("the test's") }
 
 // SPEC Q2: a session that comes back has what its client has set, also if that has left in the middle of the request. One whose
 // request panics is not counted.

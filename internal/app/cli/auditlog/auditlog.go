@@ -25,7 +25,7 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Check and show the audit log",
-		Long: "Check and show the audit log, which has a line for each call, if audit_log is set.\n" +
+		Long: "Check and show the audit log, which has a line for each call and each read, if audit_log is set.\n" +
 			"Without a FILE, the commands read the one that is configured; - is stdin, for lines\n" +
 			"from the journal: " + audit.VerifyJournal,
 	}
@@ -88,7 +88,7 @@ func newShow(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Use:   "show [FILE...]",
 		Short: "Show the calls in the audit log",
 		Long: "Show the calls in the audit log, the oldest first: when, who, which tool, the verdict,\n" +
-			"the outcome, and how long it took; what became of calls that need an approval; and\n" +
+			"the outcome, and how long it took; the same of reads of resources and prompts; what became of calls that need an approval; and\n" +
 			"which pins, and which rules that are gone, somebody has accepted.\n" +
 			"It does not check them; orla audit verify does.",
 		Example: "  orla audit show --since 1h --verdict deny\n  orla audit show --caller ci --tool notes__add -o json | jq .args_sha256\n  orla audit show /var/log/orla/audit.log.1 /var/log/orla/audit.log",
@@ -112,7 +112,7 @@ func newShow(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&which.Caller, "caller", "", "calls of this `CALLER` only")
-	cmd.Flags().StringVar(&which.Tool, "tool", "", "calls of this `TOOL` only: its name for clients, or that of its manifest")
+	cmd.Flags().StringVar(&which.Tool, "tool", "", "calls of this `TOOL` only: its name for clients, or that of its manifest; also a prompt, or the URI of a resource")
 	cmd.Flags().StringVar(&which.Verdict, "verdict", "", "calls with this `VERDICT` only: "+strings.Join(audit.Verdicts(), ", "))
 	cmd.Flags().StringVar(&since, "since", "", "none from before this `TIME`: 10m, 2026-01-02T15:04:05Z, or 2026-01-02 15:04")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json prints the lines as they are in the log (`FORMAT`)")
@@ -160,6 +160,9 @@ func text(l *audit.Line) string {
 		}
 	case l.IsApproval():
 		words = append(words, l.Caller, l.Tool, l.Phase, cmp.Or(l.Change, "decided"))
+		words = append(words, details(l)...)
+	case l.IsRequest():
+		words = append(words, l.Caller, l.Method, l.Asked(), l.Verdict, l.Outcome, fmt.Sprintf("%.1fms", l.DurationMS))
 		words = append(words, details(l)...)
 	default:
 		words = append(words, l.Caller, l.Tool, l.Verdict, l.Outcome, fmt.Sprintf("%.1fms", l.DurationMS))
