@@ -189,9 +189,13 @@ func TestN2ASlowServiceKeepsTheOtherCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = on.Close() }()
 	var read atomic.Int64 // what the service has read, in bytes
-	enough, lost := make(chan struct{}), make(chan struct{})
+	enough, over, lost := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	defer func() {
+		close(over)
+		_ = on.Close()
+		<-lost
+	}()
 	go func() {
 		defer close(lost)
 		conn, err := on.Accept()
@@ -211,7 +215,9 @@ func TestN2ASlowServiceKeepsTheOtherCalls(t *testing.T) {
 			select {
 			case <-enough:
 				_, _ = conn.Write(frame(1, 5, 1, ok))
-				_, _ = io.Copy(io.Discard, conn)
+				<-over
+				return
+			case <-over:
 				return
 			case <-time.After(pause):
 			}

@@ -74,7 +74,7 @@ kind: AgentPolicy
 metadata: {name: nobox}
 spec: {target_systems: [eve], blocked_tools: [box]}
 `, "callers:\n  - {name: eve}\naudit_log: audit.log\nstate_dir: state\n")
-	r.knows("bob", "box://one")
+	r.knows("bob")
 	path := filepath.Join(r.dir, "audit.log")
 
 	want := map[string][]string{}
@@ -103,7 +103,7 @@ spec: {target_systems: [eve], blocked_tools: [box]}
 	}
 	for _, caller := range []string{"ann", "eve"} {
 		how := map[string]string{"ann": "box allow ok", "eve": "box deny permission_denied"}[caller]
-		r.listens(caller, "box://one")
+		r.listens(caller)
 		_, _, _ = r.posts(caller, "", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"\u0075ri":"box:\/\/one"}}`)
 		_, headers := r.send(caller, openEra)
 		r.send(caller, `[{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"box://one"}}]`, "Mcp-Session-Id", headers.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", "2025-03-26")

@@ -49,19 +49,22 @@ func (r *ruled) posts(caller, session, body string, headers ...string) (status i
 
 const beginSession = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
+// box is the resource that listens and knows are about.
+const box = "box://one"
+
 // listens follows a resource in the stateless era.
-func (r *ruled) listens(caller, uri string) (status int, answer string) {
+func (r *ruled) listens(caller string) (status int, answer string) {
 	r.t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"notifications":{"resourceSubscriptions":[%q]}}}`, uri)
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"notifications":{"resourceSubscriptions":[%q]}}}`, box)
 	status, _, answer = r.posts(caller, "", body, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
 	return status, answer
 }
 
 // knows waits until a resource can be read: the log says a moment before that the capsule offers it.
-func (r *ruled) knows(caller, uri string) {
+func (r *ruled) knows(caller string) {
 	r.t.Helper()
-	testkit.Eventually(r.t, uri+" can be read", func() bool {
-		return strings.Contains(r.asks(caller, "resources/read", `{"uri":"`+uri+`"}`), "contents")
+	testkit.Eventually(r.t, box+" can be read", func() bool {
+		return strings.Contains(r.asks(caller, "resources/read", `{"uri":"`+box+`"}`), "contents")
 	})
 }
 
@@ -72,7 +75,7 @@ func TestN1LimitsOfWhatACallerHolds(t *testing.T) {
 	r := serveRuled(t, "", "max_inline: 64KiB\ncallers:\n  - {name: ann, limits: {sessions: 2, subscriptions: 1, kept_memory: 300KiB}}\n")
 	testkit.WriteTool(t, r.dir+"/tools", "long", "#!/bin/sh\nhead -c 200000 /dev/zero | tr '\\0' x\n")
 	r.reload()
-	r.knows("ann", "box://one")
+	r.knows("ann")
 
 	begins := func(caller string) (session string, status int, answer string) {
 		status, header, answer := r.posts(caller, "", beginSession)
@@ -82,7 +85,7 @@ func TestN1LimitsOfWhatACallerHolds(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("%d %s", status, answer)
 	}
-	if status, answer := r.listens("ann", "box://one"); status != http.StatusOK || !strings.Contains(answer, "acknowledged") {
+	if status, answer := r.listens("ann"); status != http.StatusOK || !strings.Contains(answer, "acknowledged") {
 		t.Fatalf("%d %s", status, answer)
 	}
 	for range 2 {
@@ -91,7 +94,7 @@ func TestN1LimitsOfWhatACallerHolds(t *testing.T) {
 			t.Errorf("a third session: %d %s", status, answer)
 		}
 	}
-	if status, answer := r.listens("ann", "box://one"); status != http.StatusTooManyRequests {
+	if status, answer := r.listens("ann"); status != http.StatusTooManyRequests {
 		t.Errorf("a third stream: %d %s", status, answer)
 	}
 	const follow = `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"box://two"}}`
@@ -162,11 +165,11 @@ func TestN1StatusAndConfigShowTheCallers(t *testing.T) {
 	t.Parallel()
 	callers := "callers:\n  - {name: ann, roles: [greeter], may_speak_for: [bot], limits: {sessions: 4, calls_in_flight: 9}}\n  - {group: staff, roles: [looker], limits: {kept_memory: 1MiB}}\n"
 	r := serveRuled(t, ruledDocuments, callers)
-	r.knows("bob", "box://one")
+	r.knows("bob")
 	if status, _, answer := r.posts("ann", "", beginSession); status != http.StatusOK {
 		t.Fatal(answer)
 	}
-	if status, answer := r.listens("bob", "box://one"); status != http.StatusOK {
+	if status, answer := r.listens("bob"); status != http.StatusOK {
 		t.Fatal(answer)
 	}
 	testkit.WriteTool(t, r.dir+"/tools", "slow", "#!/bin/sh\nwhile ! [ -e '"+r.dir+"/go' ]; do sleep 0.05; done\n")

@@ -13,7 +13,7 @@ kind: AgentPolicy
 metadata: {name: nobox}
 spec: {target_systems: [bot], target_tasks: [night], blocked_tools: [box]}
 `, "callers:\n  - {name: ann, may_speak_for: [bot, free]}\n  - {name: bot}\n  - {name: free}\n")
-	r.knows("ann", "box://one")
+	r.knows("ann")
 	requests := map[string]string{
 		"resources/read":      `{"uri":"box://one",`,
 		"prompts/get":         `{"name":"ask",`,
