@@ -469,7 +469,7 @@ func TestD7aTheFirstListWaits(t *testing.T) {
 			offers := everything()
 			offers.Known = false
 			s.offer(offers)
-			for len(w.offered.Catalog().Prompts) == 0 && w.offered.Catalog().Wait(t.Context()) == nil {
+			for c := w.offered.Catalog(); len(c.Prompts) == 0 && c.Wait(t.Context()) == nil; c = w.offered.Catalog() {
 			}
 			offers.Known = true
 			s.offer(offers)
@@ -506,7 +506,7 @@ func TestD7aWhatIsNotKnownYet(t *testing.T) {
 	offers := everything()
 	offers.Known = false
 	s.offer(offers)
-	for len(w.offered.Catalog().Prompts) == 0 && w.offered.Catalog().Wait(t.Context()) == nil {
+	for c := w.offered.Catalog(); len(c.Prompts) == 0 && c.Wait(t.Context()) == nil; c = w.offered.Catalog() {
 	}
 	offers.Known = true
 	s.offer(offers)
