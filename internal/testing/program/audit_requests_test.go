@@ -117,8 +117,26 @@ spec: {target_systems: [eve], blocked_tools: [box]}
 			t.Errorf("the requests of %s are\n%s\nwant\n%s", caller, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	if text := testkit.ReadFile(t, path); strings.Contains(text, "s3cret") {
+	text, shown := testkit.ReadFile(t, path), 0
+	if strings.Contains(text, "s3cret") {
 		t.Error("arguments of a prompt are in the audit log")
+	}
+	for _, block := range examples(t, "docs/AUDIT.md") {
+		if block.language == "json" && strings.Contains(block.text, `"event":"request"`) {
+			var read string
+			for line := range strings.Lines(text) {
+				if strings.Contains(line, `"method":"resources/read"`) && strings.Contains(line, `"verdict":"allow"`) && !strings.Contains(line, `"task"`) { // the client named none
+					read = line
+				}
+			}
+			if got, want := keysOf(t, read), keysOf(t, strings.ReplaceAll(block.text, "…", "")); !slices.Equal(got, want) {
+				t.Errorf("a line has the keys %q, and docs/AUDIT.md says %q", got, want)
+			}
+			shown++
+		}
+	}
+	if shown != 1 {
+		t.Errorf("docs/AUDIT.md shows %d such lines", shown)
 	}
 	config := filepath.Join(r.dir, "orla.yaml")
 	show := func(more ...string) int {

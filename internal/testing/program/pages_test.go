@@ -157,6 +157,9 @@ func TestT88TheAuditPageIsTrue(t *testing.T) {
 	commands := 0
 	for _, block := range blocks {
 		if block.language == "json" {
+			if strings.Contains(block.text, `"event":"request"`) {
+				continue // see TestT88EveryReadHasALine
+			}
 			if got, want := keysOf(t, lines[1]), keysOf(t, strings.ReplaceAll(block.text, "…", "")); strings.Join(got, " ") != strings.Join(want, " ") {
 				t.Errorf("a line has the keys %q, and the page says %q", got, want)
 			}
