@@ -287,8 +287,9 @@ func TestO4ManyLinesAreShown(t *testing.T) {
 	t.Logf("lines a second %.0f: Orla uses %.2f %% of a processor without a page, %.2f %% more with the table of tools, %.2f %% more with the log; the page uses %.1f %% and %.1f %%",
 		float64(shows.events)/shows.wall.Seconds(), percent(without.orla, without.wall), percent(table.orla, table.wall)-percent(without.orla, without.wall),
 		percent(shows.orla, shows.wall)-percent(without.orla, without.wall), percent(table.page, table.wall), percent(shows.page, shows.wall))
+	b.wait(`document.querySelector('.line')`) // there is none for a moment when the page has asked again
 	rows, fit := b.number(`document.querySelectorAll('.line').length`), b.number(`Math.ceil(document.querySelector('.rows.log').clientHeight / document.querySelector('.line').offsetHeight)`)
-	if rows < 1 || rows > fit+14 {
+	if rows > fit+14 {
 		t.Errorf("%d lines are drawn, and %d are seen", rows, fit)
 	}
 	now := last()
