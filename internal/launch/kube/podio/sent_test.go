@@ -25,7 +25,7 @@ func TestP3WhatIsOnItsWayIsMeasured(t *testing.T) {
 		if r.justSent() {
 			t.Error("it is there by now")
 		}
-		// A stored value is small: it is no time of day.
+		// A stored value is small: it is not a time of day.
 		if at := time.Duration(r.sent.Load()); at > onItsWay {
 			t.Errorf("%s", at)
 		}
