@@ -19,7 +19,7 @@ const about = document.getElementById('about');
 
 // app is what all views share.
 export const app = { status: null, tools: new Map(), live: 'connecting', operates: true, go: (hash) => { location.hash = hash; }, watch };
-let view = null, heard = now(), refusal = '';
+let view = null, heard = now(), refusal = '', first = true; // first: the next change has all tools
 
 const entries = [
   ['tools', 'Tools', () => problems() || ''], ['logs', 'Logs', () => ''], ['calls', 'Calls', () => ''], ['clients', 'Clients', () => ''],
@@ -63,10 +63,9 @@ function drawSide(name) {
 const stream = new Stream({
   change(change) {
     heard = now();
-    if (change.status) {
-      if (app.status && app.status.started !== change.status.started) app.tools.clear(); // another Orla than before
-      app.status = change.status;
-    }
+    if (change.status) app.status = change.status;
+    if (first) app.tools.clear();
+    first = false;
     for (const t of change.tools || []) app.tools.set(t.name, t);
     for (const name of change.gone || []) app.tools.delete(name);
     drawSide();
@@ -75,7 +74,7 @@ const stream = new Stream({
   lines(batch) { heard = now(); view?.lines?.(batch); },
   state(state, error) {
     app.live = state;
-    if (state === 'live') app.tools.clear(); // the first change has all
+    if (state === 'live') first = true; // until it comes, the tools that were there can be chosen
     if (error && error.message !== refusal) failed(error);
     refusal = error ? error.message : '';
     drawSide();
