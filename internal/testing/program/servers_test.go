@@ -335,8 +335,9 @@ func TestServerChangesUnderOpenSessions(t *testing.T) {
 		each(func(c *witness) {
 			var now int
 			var said string
-			if _, err := fmt.Sscanf(c.call("pid", nil).Content[0].Text, "%d says %s", &now, &said); err != nil || said != word {
-				t.Errorf("it says %q (%v), want %s", said, err, word)
+			answer := c.call("pid", nil)
+			if _, err := fmt.Sscanf(answer.Content[0].Text, "%d says %s", &now, &said); err != nil || said != word {
+				t.Errorf("it answers %+v (%v), want %s", answer, err, word)
 			}
 			if pid != 0 && now != pid {
 				t.Errorf("process %d answers, and process %d", pid, now)
