@@ -307,7 +307,8 @@ func TestServerChangesUnderOpenSessions(t *testing.T) {
 		text[name] = string(raw)
 		testkit.WriteTool(t, dir, name, text[name])
 	}
-	o := serveOrla(t, tools, "MCP_PYTHON="+filepath.Join(all["fastmcp"].dir, ".venv", "bin", "python"))
+	// A call waits for the next process, which a busy machine takes long to start.
+	o := serveOrla(t, tools, "MCP_PYTHON="+filepath.Join(all["fastmcp"].dir, ".venv", "bin", "python"), "ORLA_QUEUE_TIMEOUT=60s", "ORLA_TIMEOUT=60s")
 	states := o.follow()
 	var clients []*witness
 	for _, s := range sdks(t) {
