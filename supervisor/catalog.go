@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -35,6 +36,7 @@ func (s *Supervisor) publish() {
 		admit:     s.opts.AdmitRequest,
 		log:       s.opts.Log,
 	}
+	next.named = peerNames(next.servers)
 	next.governed.ruled, next.governed.lent = &s.ruled, map[string]bool{}
 	claims := s.newClaiming()
 	for name, l := range s.living {
@@ -309,14 +311,18 @@ func (c *Catalog) Peer(name string) (Peer, bool) {
 	return s.Peer, ok
 }
 
-// NameOf returns the name of the manifest of a peer; "" if it is not served.
-func (c *Catalog) NameOf(p Peer) string {
-	for name, s := range c.servers {
-		if s.Peer == p {
-			return name
+// NameOf returns the name of the manifest of a peer; "" if it is not served. The first use costs in proportion to the peers.
+func (c *Catalog) NameOf(p Peer) string { return c.named()[p] }
+
+// peerNames returns what returns the names of the manifests of peers.
+func peerNames(servers map[string]server) func() map[Peer]string {
+	return sync.OnceValue(func() map[Peer]string {
+		names := make(map[Peer]string, len(servers))
+		for name, s := range servers {
+			names[s.Peer] = name
 		}
-	}
-	return ""
+		return names
+	})
 }
 
 // Of returns the name of the manifest of a tool; "" if the tool does not exist.

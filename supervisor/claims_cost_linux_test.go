@@ -73,3 +73,26 @@ func TestS1AliasesOfOneToolCostInProportion(t *testing.T) {
 		}
 	})
 }
+
+// SPEC S1: to note whom a read asks does not cost more the more peers there are.
+func TestS1TheNameOfAPeerCostsTheSameAmongMany(t *testing.T) {
+	costtest.Check(t, 1000, func(n int) func() {
+		made, names := map[string]*fakePeer{}, make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprint("p", i)
+			made[names[i]] = newFakePeer(names[i], peer.Offers{Known: true})
+		}
+		s := peers(made)
+		apply(s, names...)
+		return func() {
+			for _, name := range names {
+				if got := s.Catalog().NameOf(made[name]); got != name {
+					t.Errorf("%s is called %q", name, got)
+				}
+			}
+			if got := s.Catalog().NameOf(newFakePeer("p0", peer.Offers{})); got != "" {
+				t.Errorf("a peer that is not served is called %q", got)
+			}
+		}
+	})
+}

@@ -146,6 +146,7 @@ type Catalog struct {
 	prompts   map[string]Peer           // by name
 	held      map[string]withheldPrompt // by name
 	servers   map[string]server         // that have tools of their own, by the names of their manifests
+	named     func() map[Peer]string    // those names, by their peers
 	awaited   []server                  // those that have not said what they offer, also where their time to do so is over
 	governed  governed
 	admit     func(context.Context, peer.Request, func() *rules.Target) error // see Options.AdmitRequest
