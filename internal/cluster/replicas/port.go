@@ -280,21 +280,39 @@ func (r *Replicas) Listen(on net.Listener, passed http.Handler) (end func(contex
 	mux := http.NewServeMux()
 	mux.HandleFunc(capsulePath+"{capsule}", r.serveHeld)
 	mux.Handle("/", passed)
-	unknown := new(strangers)
+	unknown, known := new(strangers), new(asking)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true) // no replica speaks HTTP/2, by which one connection has many requests
 	server := &http.Server{
-		Protocols:   protocols,
-		ConnState:   unknown.follow,
+		Protocols: protocols,
+		ConnState: func(c net.Conn, state http.ConnState) {
+			unknown.follow(c, state)
+			if state == http.StateClosed || state == http.StateHijacked {
+				known.remove(c)
+			}
+		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			if q.TLS == nil || len(q.TLS.PeerCertificates) == 0 || !r.knows(q.Context(), digestOf(q.TLS.PeerCertificates[0].Raw)) {
+			digest := ""
+			if q.TLS != nil && len(q.TLS.PeerCertificates) > 0 {
+				digest = digestOf(q.TLS.PeerCertificates[0].Raw)
+			}
+			if digest == "" || !r.knows(q.Context(), digest) {
 				w.Header().Set("Connection", "close")
 				http.Error(w, "this port is for the replicas of this Orla", http.StatusForbidden)
 				return
 			}
 			if c, ok := q.Context().Value(connKey{}).(net.Conn); ok {
 				unknown.remove(c)
+				room, kept := known.add(c, digest)
+				if !kept {
+					w.Header().Set("Connection", "close")
+				}
+				if !room {
+					w.Header().Set("Retry-After", "1")
+					http.Error(w, "this replica has too many connections of that one", http.StatusServiceUnavailable)
+					return
+				}
 			}
 			mux.ServeHTTP(w, q)
 		}),

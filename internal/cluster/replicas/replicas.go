@@ -121,7 +121,7 @@ func New(opts Options) (*Replicas, error) {
 		return nil, err
 	}
 	r.transport = &http.Transport{
-		DialTLSContext: r.dial, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+		DialTLSContext: r.dial, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
 	}
 	return r, nil
 }
