@@ -287,9 +287,7 @@ func (r *Replicas) Listen(on net.Listener, passed http.Handler) (end func(contex
 		Protocols: protocols,
 		ConnState: func(c net.Conn, state http.ConnState) {
 			unknown.follow(c, state)
-			if state == http.StateClosed || state == http.StateHijacked {
-				known.remove(c)
-			}
+			known.follow(c, state)
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
