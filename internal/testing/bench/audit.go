@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -11,7 +12,7 @@ import (
 const maxAudit = 1.02
 
 // auditRounds is how many times the time of a cell is spent on it, as for beforeRounds.
-const auditRounds = 8
+const auditRounds = 12
 
 // measureAudit compares calls of a capsule over HTTP of an Orla that writes an audit log with those of one that
 // writes none.
@@ -22,9 +23,9 @@ func measureAudit(ctx context.Context, b *bench) ([]table, error) {
 	}
 	t := table{
 		title:  "A call with an audit log (8.8)",
-		header: []string{"call", "over", "p50 without", "p50 with", "p50", "CPU without", "CPU with", "CPU", "own", "target", "verdict"},
+		header: []string{"call", "over", "p50 without", "p50 with", "p50", "CPU without", "CPU with", "CPU", "CPU of pairs", "own", "target", "verdict"},
 		note: "Both servers have the same build and the same capsule, and answer the same client in turns. CPU is that of the server and of the capsule, for each call; " +
-			"\"own\" is the ratio of the servers' parts. Larger arguments cost what their SHA-256 costs in addition.",
+			"\"own\" is the ratio of the servers' parts. Larger arguments cost what their SHA-256 costs in addition. " + b.ofPairs(),
 	}
 	for _, e := range []era{withSession, stateless} {
 		if err := b.compareAudit(ctx, &t, e, toolsDir); err != nil {
@@ -36,36 +37,67 @@ func measureAudit(ctx context.Context, b *bench) ([]table, error) {
 
 // compareAudit adds the cells of one era.
 func (b *bench) compareAudit(ctx context.Context, t *table, e era, toolsDir string) error {
-	state := filepath.Join(b.dir, "audit-"+e.name)
+	state := filepath.Join(b.dir, "audit-state")
 	with := []string{"env", "ORLA_AUDIT_LOG=" + filepath.Join(state, "audit.log"), "ORLA_STATE_DIR=" + state}
-	var both []*contender
-	defer func() {
-		for _, c := range both {
-			c.close()
+	all := b.capsuleJobs()
+	sums, err := b.contenders(e, func(which int) ([]string, error) {
+		if which == 0 {
+			return b.orlaHTTP(toolsDir), nil
 		}
-	}()
-	for _, before := range [][]string{nil, with} {
-		s, err := b.start(ctx, slices.Concat(before, b.orlaHTTP(toolsDir))...)
+		return slices.Concat(with, b.orlaHTTP(toolsDir)), os.RemoveAll(state)
+	}).compare(ctx, all)
+	if err != nil {
+		return err
+	}
+	for i, sum := range sums {
+		t.add(all[i].what, e.name, micros(sum.p50[0]), micros(sum.p50[1]), times(sum.ratio.median),
+			micros(sum.cpu[0]), micros(sum.cpu[1]), times(sum.byCPU.median), sum.byCPU.ofRatio(), times(sum.own.median),
+			"≤ "+times(maxAudit), verdict(check{"CPU", sum.byCPU.median, maxAudit}))
+	}
+	return nil
+}
+
+// contenders are pairs of servers with a capsule, whose command lines a function makes. With -same, both are the first
+// one.
+func (b *bench) contenders(e era, argv func(which int) ([]string, error)) pairs[*contender] {
+	return pairs[*contender]{b.scale.pairs, func(ctx context.Context, which int) (*contender, func(), error) {
+		if b.same {
+			which = 0
+		}
+		line, err := argv(which)
 		if err != nil {
-			return err
+			return nil, nil, err
+		}
+		s, err := b.start(ctx, line...)
+		if err != nil {
+			return nil, nil, err
 		}
 		c, err := openHTTPContender(ctx, "Orla", s, e, slices.Max(b.scale.capsuleInFlight))
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		both = append(both, c)
-	}
+		return c, c.close, nil
+	}}
+}
+
+// capsuleJobs is small calls of the capsule.
+func (b *bench) capsuleJobs() (all []job[*contender]) {
 	p := b.scale.payloads[0]
 	for _, inFlight := range b.scale.capsuleInFlight {
-		results, err := compare(ctx, auditRounds*b.scale.capsuleCell, 2*inFlight, inFlight, []subject{both[0].subject(p), both[1].subject(p)})
-		if err != nil {
-			return fmt.Errorf("%s, %d in flight: %w", p, inFlight, err)
-		}
-		without, audited := results[0], results[1]
-		byCPU := quotient(audited.cpu.total(), without.cpu.total())
-		t.add(fmt.Sprintf("capsule, %s, %d", p, inFlight), e.name, micros(without.p50), micros(audited.p50), times(audited.ratio),
-			micros(without.cpu.total()), micros(audited.cpu.total()), times(byCPU), times(quotient(audited.cpu.own, without.cpu.own)),
-			"≤ "+times(maxAudit), verdict(check{"CPU", byCPU, maxAudit}))
+		all = append(all, job[*contender]{
+			fmt.Sprintf("capsule, %s, %d", p, inFlight), auditRounds * b.scale.capsuleCell, inFlight,
+			func(c *contender) subject { return c.subject(p) },
+		})
 	}
-	return nil
+	return all
+}
+
+// ofPairs says what numbers over pairs are.
+func (b *bench) ofPairs() string {
+	text := fmt.Sprintf("Each number is the median over %d pairs of servers, which are started one after the other, "+
+		"and \"of pairs\" is the least and the most: two servers that are the same differ, too.", b.scale.pairs)
+	if b.same {
+		text += " Here both servers of a pair are the same (`-same`), so that each difference is one of the measurement."
+	}
+	return text
 }

@@ -29,9 +29,9 @@ func measureBefore(ctx context.Context, b *bench) ([]table, error) {
 	}
 	t := table{
 		title:  "A call against an older build (L1)",
-		header: []string{"call", "over", "p50 before", "p50 now", "p50", "CPU before", "CPU now", "CPU", "own", "target", "verdict"},
+		header: []string{"call", "over", "p50 before", "p50 now", "p50", "CPU before", "CPU now", "CPU", "CPU of pairs", "own", "target", "verdict"},
 		note: "Both builds serve the same tools and answer the same client in turns. CPU is that of the server and of what answers, for each call; " +
-			"\"own\" is the ratio of the servers' parts.",
+			"\"own\" is the ratio of the servers' parts. " + b.ofPairs(),
 	}
 	for _, over := range []string{withSession.name, canBeAsked.name, stateless.name, "stdio"} {
 		if err := b.compareBuilds(ctx, &t, over, toolsDir); err != nil {
@@ -41,39 +41,40 @@ func measureBefore(ctx context.Context, b *bench) ([]table, error) {
 	return []table{t}, nil
 }
 
+// build is a build that serves a capsule and simple tools, each with a server.
+type build struct {
+	capsule *contender
+	simple  *front
+}
+
+func (b *build) close() {
+	b.capsule.close()
+	b.simple.close()
+}
+
 // compareBuilds adds the cells of one transport: of a capsule, then of simple tools.
-func (b *bench) compareBuilds(ctx context.Context, t *table, over, toolsDir string) (err error) {
-	var builds []*contender
-	defer func() {
-		for _, c := range builds {
-			c.close()
-		}
-	}()
-	var fronts []*front
-	defer func() {
-		for _, f := range fronts {
-			f.close()
-		}
-	}()
-	for _, orla := range []string{b.before, b.orla} {
+func (b *bench) compareBuilds(ctx context.Context, t *table, over, toolsDir string) error {
+	builds := pairs[*build]{b.scale.pairs, func(ctx context.Context, which int) (*build, func(), error) {
+		orla := []string{b.before, b.orla}[which]
 		c, err := b.openBuild(ctx, orla, over, toolsDir)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		builds = append(builds, c)
 		f, err := b.openBuildFront(ctx, orla, over)
 		if err != nil {
-			return err
+			c.close()
+			return nil, nil, err
 		}
-		fronts = append(fronts, f)
-	}
+		both := &build{c, f}
+		return both, both.close, nil
+	}}
+	var all []job[*build]
 	for _, p := range b.scale.payloads {
 		for _, inFlight := range b.scale.capsuleInFlight {
-			subjects := []subject{builds[0].subject(p), builds[1].subject(p)}
-			cell := fmt.Sprintf("capsule, %s, %d", p, inFlight)
-			if err := b.addBuilds(ctx, t, cell, over, beforeRounds*b.scale.capsuleCell, inFlight, subjects); err != nil {
-				return err
-			}
+			all = append(all, job[*build]{
+				fmt.Sprintf("capsule, %s, %d", p, inFlight), beforeRounds * b.scale.capsuleCell, inFlight,
+				func(of *build) subject { return of.capsule.subject(p) },
+			})
 		}
 	}
 	for _, p := range b.programs {
@@ -81,60 +82,59 @@ func (b *bench) compareBuilds(ctx context.Context, t *table, over, toolsDir stri
 			if p.name == "python" && inFlight > mostPythons {
 				continue
 			}
-			var subjects []subject
-			for _, f := range fronts {
-				subjects = append(subjects, subject{
+			all = append(all, job[*build]{fmt.Sprintf("%s, %d", p.what, inFlight), b.scale.cell, inFlight, func(of *build) subject {
+				f := of.simple
+				return subject{
 					name: f.name,
 					load: func(n, inFlight int) ([]time.Duration, error) { return f.load(p.name, n, inFlight) },
 					cpu:  func() (cpu, error) { return cpuOf(f.server.pid()) },
-				})
-			}
-			if err := b.addBuilds(ctx, t, fmt.Sprintf("%s, %d", p.what, inFlight), over, b.scale.cell, inFlight, subjects); err != nil {
-				return err
-			}
+				}
+			}})
 		}
 	}
-	return nil
+	return addBuilds(ctx, b, t, over, builds, all)
 }
 
-// addBuilds measures one cell and adds its row.
-func (b *bench) addBuilds(ctx context.Context, t *table, cell, over string, budget time.Duration, inFlight int, subjects []subject) error {
-	results, err := compare(ctx, budget, 2*inFlight, inFlight, subjects)
+// addBuilds measures what builds do and adds a row for each.
+func addBuilds[S any](ctx context.Context, b *bench, t *table, over string, builds pairs[S], all []job[S]) error {
+	sums, err := builds.compare(ctx, all)
 	if err != nil {
-		return fmt.Errorf("%s over %s: %w", cell, over, err)
+		return fmt.Errorf("over %s: %w", over, err)
 	}
-	older, now := results[0], results[1]
-	byCPU := quotient(now.cpu.total(), older.cpu.total())
-	if b.most > 0 && byCPU > b.most {
-		if byCPU, err = b.again(ctx, byCPU, budget, inFlight, subjects); err != nil {
-			return fmt.Errorf("%s over %s: %w", cell, over, err)
+	for i, sum := range sums {
+		byCPU, w := sum.byCPU.median, all[i:i+1]
+		cell := w[0].what
+		if b.most > 0 && byCPU > b.most {
+			if byCPU, err = again(ctx, byCPU, b.most, builds, w); err != nil {
+				return fmt.Errorf("over %s: %w", over, err)
+			}
 		}
+		if b.most > 0 && byCPU > b.most {
+			b.slower = append(b.slower, fmt.Sprintf("%s over %s: %s", cell, over, times(byCPU)))
+		}
+		inTime := check{"p50", sum.ratio.median, maxToBefore}
+		if w[0].inFlight > 1 {
+			inTime = check{"each", sum.pace.median, maxToBefore} // as in measureCalls
+		}
+		t.add(cell, over, micros(sum.p50[0]), micros(sum.p50[1]), times(inTime.got), micros(sum.cpu[0]), micros(sum.cpu[1]), times(byCPU),
+			sum.byCPU.ofRatio(), times(sum.own.median), "≤ "+times(maxToBefore), verdict(inTime, check{"CPU", byCPU, maxToBefore}))
 	}
-	if b.most > 0 && byCPU > b.most {
-		b.slower = append(b.slower, fmt.Sprintf("%s over %s: %s", cell, over, times(byCPU)))
-	}
-	inTime := check{"p50", now.ratio, maxToBefore}
-	if inFlight > 1 {
-		inTime = check{"each", now.pace, maxToBefore} // as in measureCalls
-	}
-	t.add(cell, over, micros(older.p50), micros(now.p50), times(inTime.got), micros(older.cpu.total()), micros(now.cpu.total()), times(byCPU),
-		times(quotient(now.cpu.own, older.cpu.own)), "≤ "+times(maxToBefore), verdict(inTime, check{"CPU", byCPU, maxToBefore}))
 	return nil
 }
 
 // again compares the CPU of two builds up to twice more, while the ratio is above what it may be, and returns the
 // least: on a busy machine one comparison in many is wrong, and three of the same call hardly ever.
-func (b *bench) again(ctx context.Context, first float64, budget time.Duration, inFlight int, subjects []subject) (float64, error) {
+func again[S any](ctx context.Context, first, most float64, builds pairs[S], one []job[S]) (float64, error) {
 	least := first
 	for range 2 {
-		if least <= b.most {
+		if least <= most {
 			break
 		}
-		results, err := compare(ctx, budget, 2*inFlight, inFlight, subjects)
+		sums, err := builds.compare(ctx, one)
 		if err != nil {
 			return 0, err
 		}
-		least = min(least, quotient(results[1].cpu.total(), results[0].cpu.total()))
+		least = min(least, sums[0].byCPU.median)
 	}
 	return least, nil
 }

@@ -2,10 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,33 +37,22 @@ func TestL1BuildsAreCompared(t *testing.T) {
 
 // A call that takes more CPU than it may fails the run, if it does in three comparisons.
 func TestL1ASlowerBuildFails(t *testing.T) {
-	spent, looks, once := []time.Duration{0, 0}, 0, false
-	each := []time.Duration{time.Millisecond, 2 * time.Millisecond}
-	subjects := make([]subject, 2)
-	for i := range subjects {
-		subjects[i] = subject{
-			name: []string{"older", "now"}[i],
-			load: func(n, _ int) ([]time.Duration, error) {
-				spent[i] += time.Duration(n) * each[i]
-				return slices.Repeat([]time.Duration{time.Microsecond}, n), nil
-			},
-			cpu: func() (cpu, error) {
-				if looks++; once && looks > 2*len(each) { // after the first comparison
-					each[1] = each[0]
-				}
-				return cpu{own: spent[i]}, nil
-			},
-		}
-	}
 	for _, c := range []struct {
 		most  float64
 		once  bool // only in the first comparison
 		fails bool
 	}{{0, false, false}, {1.10, false, true}, {2.10, false, false}, {1.10, true, false}} {
-		looks, once, each[1] = 0, c.once, 2*time.Millisecond
-		b := &bench{compared: compared{most: c.most}}
+		b, opened := &bench{compared: compared{most: c.most}}, 0
+		builds := pairs[*fake]{2, func(_ context.Context, which int) (*fake, func(), error) {
+			opened++
+			each := time.Millisecond
+			if which == 1 && (!c.once || opened <= 4) {
+				each *= 2
+			}
+			return &fake{each: each}, func() {}, nil
+		}}
 		var rows table
-		if err := b.addBuilds(t.Context(), &rows, "a call", "stdio", time.Millisecond, 1, subjects); err != nil {
+		if err := addBuilds(t.Context(), b, &rows, "stdio", builds, fakeJobs[:1]); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(b.slower) == 1; got != c.fails || len(rows.rows) != 1 {

@@ -31,6 +31,7 @@ type bench struct {
 // compared is what calls are compared with, and what came of it.
 type compared struct {
 	before string   // an older orla; "" is none
+	same   bool     // audit and rules compare a server with one that is the same
 	most   float64  // how much of its CPU a call may take; 0 is any
 	slower []string // calls that take more
 }

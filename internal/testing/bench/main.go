@@ -83,6 +83,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	before := flags.String("before", "", "an older build of orla, a `file`, to compare calls with")
 	short := flags.Bool("brief", false, "measure fewer calls, in five minutes with -only before")
 	most := flags.Float64("fail-above", 0, "fail if a call takes more than this `ratio` of the CPU that it takes with the older build, in three comparisons")
+	same := flags.Bool("same", false, "let audit and rules compare servers that are the same, to see how much two of those differ")
 	idle := flags.Duration("idle", 0, "watch an idle Orla for so `long`, in place of some seconds")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -109,7 +110,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer b.close()
-	b.before, b.most = *before, *most
+	b.before, b.same, b.most = *before, *same, *most
 	if *idle > 0 {
 		b.scale.idle, b.scale.idleCapsules = *idle, *idle
 	}

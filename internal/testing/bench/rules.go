@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -22,40 +21,26 @@ const (
 func measureRules(ctx context.Context, b *bench) ([]table, error) {
 	t := table{
 		title:  "A call with rules (8.3)",
-		header: []string{"call", "over", "p50 without", "p50 with", "p50", "CPU without", "CPU with", "more CPU", "target", "verdict"},
+		header: []string{"call", "over", "p50 without", "p50 with", "p50", "CPU without", "CPU with", "more CPU", "more CPU of pairs", "target", "verdict"},
 		note: fmt.Sprintf("Both servers have the same build, the same capsule and %d more tools, and answer the same client in turns. One of them has %d rules. "+
-			"CPU is that of the server and of the capsule, for each call; \"more CPU\" is the median over rounds, since what a server does now and then is not what a call costs. `BenchmarkT83Gate` measures the gate alone, also without rules.", toolsOfRule*b.scale.rules, b.scale.rules),
+			"CPU is that of the server and of the capsule, for each call; \"more CPU\" is the median over rounds, since what a server does now and then is not what a call costs. %s `BenchmarkT83Gate` measures the gate alone, also without rules.", toolsOfRule*b.scale.rules, b.scale.rules, b.ofPairs()),
 	}
-	var both []*contender
-	defer func() {
-		for _, c := range both {
-			c.close()
-		}
-	}()
-	for _, ruled := range []bool{false, true} {
-		dir := filepath.Join(b.dir, fmt.Sprintf("ruled-%t", ruled))
-		if err := b.ruledTools(dir, ruled); err != nil {
+	var dirs [2]string
+	for which := range dirs {
+		ruled := which == 1
+		dirs[which] = filepath.Join(b.dir, fmt.Sprintf("ruled-%t", ruled))
+		if err := b.ruledTools(dirs[which], ruled); err != nil {
 			return nil, err
 		}
-		s, err := b.start(ctx, b.orlaHTTP(dir)...)
-		if err != nil {
-			return nil, err
-		}
-		c, err := openHTTPContender(ctx, "Orla", s, stateless, slices.Max(b.scale.capsuleInFlight))
-		if err != nil {
-			return nil, err
-		}
-		both = append(both, c)
 	}
-	p := b.scale.payloads[0]
-	for _, inFlight := range b.scale.capsuleInFlight {
-		results, err := compare(ctx, auditRounds*b.scale.capsuleCell, 2*inFlight, inFlight, []subject{both[0].subject(p), both[1].subject(p)})
-		if err != nil {
-			return nil, fmt.Errorf("%s, %d in flight: %w", p, inFlight, err)
-		}
-		without, ruled := results[0], results[1]
-		t.add(fmt.Sprintf("capsule, %s, %d", p, inFlight), stateless.name, micros(without.p50), micros(ruled.p50), times(ruled.ratio),
-			micros(without.cpu.total()), micros(ruled.cpu.total()), precise(ruled.more), "≤ "+micros(maxRules), verdict(check{"CPU", float64(ruled.more), float64(maxRules)}))
+	all := b.capsuleJobs()
+	sums, err := b.contenders(stateless, func(which int) ([]string, error) { return b.orlaHTTP(dirs[which]), nil }).compare(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	for i, sum := range sums {
+		t.add(all[i].what, stateless.name, micros(sum.p50[0]), micros(sum.p50[1]), times(sum.ratio.median), micros(sum.cpu[0]), micros(sum.cpu[1]),
+			precise(time.Duration(sum.more.median)), sum.more.ofMicros(), "≤ "+micros(maxRules), verdict(check{"CPU", sum.more.median, float64(maxRules)}))
 	}
 	return []table{t}, nil
 }

@@ -14,6 +14,7 @@ type scale struct {
 	payloads        []payload
 	capsuleInFlight []int
 	capsuleCell     time.Duration // spent on one payload at one concurrency
+	pairs           int           // of servers of which one is compared with the other
 	peerCell        time.Duration // spent on one payload at one concurrency
 	peerWarmUp      int           // calls of a peer before it is measured
 	kindInFlight    []int
@@ -54,6 +55,7 @@ var full = scale{
 	payloads:        []payload{{64, false}, {16 << 10, false}, {1 << 20, false}, {16 << 10, true}, {1 << 20, true}},
 	capsuleInFlight: []int{1, 16, 64},
 	capsuleCell:     1500 * time.Millisecond,
+	pairs:           5,
 	rules:           1000,
 	peerCell:        3 * time.Second,
 	peerWarmUp:      2000,
@@ -92,6 +94,7 @@ var brief = func() scale {
 	s.cell = 4 * time.Second
 	s.inFlight, s.capsuleInFlight = []int{1, 16}, []int{1, 16}
 	s.payloads = full.payloads[:2]
+	s.pairs = 3
 	return s
 }()
 
@@ -106,6 +109,7 @@ var smoke = scale{
 	payloads:        []payload{{64, false}, {64 << 10, true}},
 	capsuleInFlight: []int{1, 4},
 	capsuleCell:     20 * time.Millisecond,
+	pairs:           2,
 	rules:           30,
 	peerCell:        20 * time.Millisecond,
 	peerWarmUp:      4,
