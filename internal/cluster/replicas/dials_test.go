@@ -152,6 +152,41 @@ func TestP4NobodyWaitsToConnectToWhoIsOutOfReach(t *testing.T) {
 	})
 }
 
+// SPEC N2: who has hung up does not stand in the row of those that wait to connect to a replica.
+func TestN2WhoHasHungUpDoesNotWaitToConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReplica(t, "a")
+		meet(time.Now(), r, there("b", time.Now()))
+		var give func()
+		for range maxDials {
+			give, _ = r.turnToDial(t.Context(), "b")
+		}
+		ctx, hangUp := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		for range maxDials {
+			asking.Go(func() {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://b/x", nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if resp, err := r.transport.RoundTrip(req); err == nil {
+					_ = resp.Body.Close()
+					t.Error("it is answered")
+				}
+			})
+		}
+		synctest.Wait()
+		hangUp()
+		asking.Wait()
+		synctest.Wait()
+		give()
+		if n := len(r.leases[leaseOf("b")].dials); n != maxDials-1 {
+			t.Errorf("%d connect, want %d", n, maxDials-1)
+		}
+	})
+}
+
 // SPEC N2: no replica speaks HTTP/2, and so the second port does not.
 func TestN2TheSecondPortHasNoHTTP2(t *testing.T) {
 	on, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -22,7 +22,7 @@ const capsulePath = "/capsules/"
 func CapsuleURL(replica, capsule string) string { return "https://" + replica + capsulePath + capsule }
 
 // Transport makes requests of replicas: the host of a URL is the name of one.
-func (r *Replicas) Transport() *http.Transport { return r.transport }
+func (r *Replicas) Transport() http.RoundTripper { return r.transport }
 
 // held is what this replica holds.
 type held struct {

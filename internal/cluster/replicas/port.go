@@ -63,6 +63,18 @@ const dialTime = 3 * time.Second
 // strangers there, of which it closes the oldest (maxStrangers).
 const maxDials = 8
 
+// transport makes requests of replicas. net/http goes on making a connection when its request has ended, for one that comes later.
+type transport struct{ *http.Transport }
+
+// askKey is the key of a request's own context in that of the connection which is made for it.
+type askKey struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	return t.Transport.RoundTrip(req.WithContext(context.WithValue(ctx, askKey{}, ctx)))
+}
+
 // turnToDial waits until a connection with a replica may be made, after which give must be called. ok is false if the replica was
 // found to be out of reach meanwhile, or ctx has ended.
 func (r *Replicas) turnToDial(ctx context.Context, name string) (give func(), ok bool) {
@@ -103,7 +115,11 @@ func (r *Replicas) dial(ctx context.Context, _, address string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	give, ok := r.turnToDial(ctx, name)
+	waits := ctx
+	if asks, is := ctx.Value(askKey{}).(context.Context); is {
+		waits = asks
+	}
+	give, ok := r.turnToDial(waits, name)
 	if !ok {
 		return nil, &UnreachableError{name, errors.New("there is no such replica, or it cannot be reached")}
 	}

@@ -66,7 +66,7 @@ type Replicas struct {
 
 // outgoing is how this replica asks others.
 type outgoing struct {
-	transport *http.Transport
+	transport transport
 	calls     int // POSTs that others are answering, without streams; guarded by Replicas.mu
 }
 
@@ -120,9 +120,9 @@ func New(opts Options) (*Replicas, error) {
 	if r.cert, r.digest, err = newCertificate(r.self); err != nil {
 		return nil, err
 	}
-	r.transport = &http.Transport{
+	r.transport = transport{&http.Transport{
 		DialTLSContext: r.dial, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
-	}
+	}}
 	return r, nil
 }
 

@@ -68,7 +68,7 @@ type Options struct {
 	Roots *x509.CertPool
 	// Transport, if not nil, makes all connections, to wherever it likes: for what Orla itself runs elsewhere. The caller
 	// closes it.
-	Transport *http.Transport
+	Transport http.RoundTripper
 }
 
 // Client makes HTTP requests. Its methods may be called from any goroutine.

@@ -9,7 +9,7 @@ import (
 )
 
 // sendBy makes a request by Options.Transport.
-func sendBy(t *http.Transport, req *http.Request) (*http.Response, error) {
+func sendBy(t http.RoundTripper, req *http.Request) (*http.Response, error) {
 	var connected atomic.Bool
 	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	resp, err := t.RoundTrip(req.WithContext(ctx))
