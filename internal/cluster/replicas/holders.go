@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/cluster/kubeapi"
+	"github.com/orla-project/orla/internal/observe/brief"
 )
 
 // capsulePath begins the paths of the capsules that a replica holds.
@@ -30,6 +31,8 @@ type held struct {
 
 	mu      *sync.Mutex // guards serving
 	serving map[string]http.Handler
+
+	refusals *brief.Limiter // has a lock of its own
 }
 
 // search is the search for unknown replicas, by their names or by the digests of their certificates.
@@ -69,7 +72,7 @@ const digestPause = time.Second
 const maxVain = 10_000
 
 func newHeld() held {
-	return held{names: &search{}, digests: &search{pause: digestPause}, mu: &sync.Mutex{}, serving: map[string]http.Handler{}}
+	return held{names: &search{}, digests: &search{pause: digestPause}, mu: &sync.Mutex{}, serving: map[string]http.Handler{}, refusals: &brief.Limiter{}}
 }
 
 // Offer has the second port serve a capsule that this replica holds; nil for no more. Requests that are being
@@ -221,6 +224,9 @@ func (r *Replicas) holdsLocked(l *seen) bool {
 	return l.Spec.Holder != "" && of != nil && r.livesLocked(of)
 }
 
+// maxRefusals is how many times in a minute the log says why the API server refuses a Lease of a capsule.
+const maxRefusals = 10
+
 // Hold calls run whenever this replica holds a capsule, until ctx ends. The context of run ends when this replica stops,
 // or is to hold it no longer; run then returns when nothing of the capsule is left. A later run
 // has a higher generation. No other replica holds it before run has returned, or this replica is gone.
@@ -253,7 +259,9 @@ func (r *Replicas) Hold(ctx context.Context, capsule string, run func(ctx contex
 			} else if ctx.Err() == nil {
 				level := slog.LevelDebug // another replica was faster, or the API server is away
 				if refused, is := errors.AsType[*kubeapi.StatusError](err); is && refused.Code != http.StatusConflict && said != err.Error() {
-					said, level = err.Error(), slog.LevelWarn
+					if shown, _ := r.held.refusals.Allow(maxRefusals); shown { // of all capsules: an API server may refuse in ever new words
+						said, level = err.Error(), slog.LevelWarn
+					}
 				}
 				r.opts.Log.Log(ctx, level, "a capsule's lease is not taken", "tool", capsule, "lease", name, "err", err)
 			}
