@@ -233,7 +233,7 @@ func (c *Client) transport(k kind, private Private, opened func() (closed func()
 		if err != nil {
 			return nil, err
 		}
-		return newPaced(conn, opened(), &c.floods), nil
+		return newPaced(conn, k.caller, opened(), &c.floods), nil
 	}
 	t := &http.Transport{
 		Proxy:                  nil, // a proxy would hide the address from the guard

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // How much is read from a connection without a pause: some for each request, and as much as the
@@ -18,14 +20,38 @@ const (
 	perRequest  = maxHeader + maxUnread + 64<<10
 	perRead     = 64 // in addition to twice what was read, for frames with small pieces
 	maxAhead    = 16 << 20
-	mostFloods  = 4 // how many connections have unaskedRate at one time; more of them share it
+	mostFloods  = 4 // how many connections have unaskedRate at one time; more of them share it, by their tenants first
 )
 
-// floods counts the connections of a Client from which more comes than was asked for, while they pause.
-type floods struct{ pausing atomic.Int64 }
+// floods counts the connections of a Client from which more comes than was asked for, while they pause, by their tenants: those
+// of one share what it has, however many they are.
+type floods struct {
+	mu sync.Mutex // guards of
+	of map[turns.Owner]int64
+}
 
-// rate returns how many bytes each of them may read in a second.
-func (f *floods) rate() int64 { return unaskedRate * mostFloods / max(mostFloods, f.pausing.Load()) }
+// pause notes that a connection of a tenant pauses, until it is called again with -1.
+func (f *floods) pause(of turns.Owner, n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of == nil {
+		f.of = map[turns.Owner]int64{}
+	}
+	if f.of[of] += n; f.of[of] == 0 {
+		delete(f.of, of)
+	}
+}
+
+// rate returns how many bytes a connection of a tenant may read in a second.
+func (f *floods) rate(of turns.Owner) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	tenants := int64(len(f.of))
+	if f.of[of] == 0 {
+		tenants++
+	}
+	return unaskedRate * mostFloods / max(mostFloods, tenants*f.of[of])
+}
 
 // When a call has ended, its service has to take what waits to be sent to it: some of it in each blocks, and what one Write sends
 // within blocksMost. A Write waits for long also if a large body is sent to a slow service: the kernel goes on with it only when a third
@@ -43,7 +69,8 @@ type paced struct {
 	writing   atomic.Int64 // how long after made the Write that is under way began; 0 if there is none
 	closed    chan struct{}
 	closeOnce sync.Once
-	over      func() // called once, when it is closed
+	over      func()      // called once, when it is closed
+	of        turns.Owner // the tenant whose requests it is for
 	all       *floods
 
 	mu   sync.Mutex // guards the fields that follow
@@ -51,9 +78,9 @@ type paced struct {
 	at   time.Time  // when left was computed
 }
 
-func newPaced(conn net.Conn, over func(), all *floods) *paced {
+func newPaced(conn net.Conn, of turns.Owner, over func(), all *floods) *paced {
 	now := time.Now()
-	return &paced{Conn: conn, made: now, closed: make(chan struct{}), over: over, all: all, left: perRequest, at: now}
+	return &paced{Conn: conn, made: now, closed: make(chan struct{}), over: over, of: of, all: all, left: perRequest, at: now}
 }
 
 // pacedOf returns the paced connection of a request; nil if there is none.
@@ -69,12 +96,12 @@ func pacedOf(conn net.Conn) *paced {
 func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
 	if pause := p.came(n); pause > 0 {
-		p.all.pausing.Add(1)
+		p.all.pause(p.of, 1)
 		select {
 		case <-time.After(pause):
 		case <-p.closed:
 		}
-		p.all.pausing.Add(-1)
+		p.all.pause(p.of, -1)
 	}
 	return n, err
 }
@@ -136,7 +163,7 @@ func (p *paced) came(n int) time.Duration {
 	if p.left > 0 { // the usual case does not read the clock
 		return 0
 	}
-	now, rate := time.Now(), p.all.rate()
+	now, rate := time.Now(), p.all.rate(p.of)
 	p.left += min(int64(now.Sub(p.at).Seconds()*float64(rate)), perRequest)
 	p.at = now
 	return time.Duration(max(-p.left, 0)) * time.Second / time.Duration(rate)

@@ -12,13 +12,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/orla-project/orla/internal/call/turns"
 )
 
 // SPEC S2: what nobody has asked for is read at a bounded rate.
 func TestS2AConnectionReadsAFloodSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service, client := net.Pipe()
-		p := newPaced(client, func() {}, &floods{})
+		p := newPaced(client, turns.Owner{}, func() {}, &floods{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for frame := make([]byte, 4<<10); ; {
@@ -65,7 +67,7 @@ func TestS2ManyFloodsShareARate(t *testing.T) {
 		defer stop()
 		for range conns {
 			service, client := net.Pipe()
-			p := newPaced(client, func() {}, &all)
+			p := newPaced(client, turns.Owner{}, func() {}, &all)
 			context.AfterFunc(ctx, func() { _, _ = p.Close(), service.Close() })
 			wg.Go(func() {
 				for frame := make([]byte, 4<<10); ; {
@@ -88,6 +90,27 @@ func TestS2ManyFloodsShareARate(t *testing.T) {
 			t.Errorf("%d bytes were read in %d s, want %d at most", total.Load(), seconds, most)
 		}
 	})
+}
+
+// SPEC S2, N2: the floods of one tenant's services share what it has, and take hardly anything of what another tenant has.
+func TestN2FloodsOfOneTenantSlowNoOther(t *testing.T) {
+	var all floods
+	ann, bob := turns.Owner{Caller: "ann"}, turns.Owner{Caller: "bob"}
+	all.pause(ann, 1000)
+	all.pause(bob, 1)
+	if a, b := all.rate(ann), all.rate(bob); b != unaskedRate || a*1000 > unaskedRate*mostFloods/2 {
+		t.Errorf("one of 1000 connections of ann reads %d bytes in a second, that of bob %d", a, b)
+	}
+	all.pause(bob, -1)
+	if a := all.rate(ann); a != unaskedRate*mostFloods/1000 {
+		t.Errorf("alone, one of 1000 connections of ann reads %d bytes in a second", a)
+	}
+	if b := all.rate(bob); b != unaskedRate {
+		t.Errorf("the first flood of bob is read with %d bytes in a second", b)
+	}
+	if all.pause(ann, -1000); len(all.of) != 0 {
+		t.Errorf("%d tenants stay", len(all.of))
+	}
 }
 
 // Answers are asked for, however long they are, and however many.
