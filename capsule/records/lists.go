@@ -3,7 +3,6 @@
 package records
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -165,12 +165,9 @@ func (l *Lists) Save(t manifest.Tool, said Offered, log *slog.Logger) {
 	if l.dir == "" {
 		return
 	}
-	var raw bytes.Buffer
-	to := json.NewEncoder(&raw)
-	to.SetEscapeHTML(false) // a < would take six bytes
-	err := to.Encode(listFile{absolute(t.Source), said})
+	raw, err := rawjson.Line(listFile{absolute(t.Source), said})
 	if err == nil {
-		err = wholefile.Write(filepath.Join(l.dir, key(t)+".json"), raw.Bytes())
+		err = wholefile.Write(filepath.Join(l.dir, key(t)+".json"), raw)
 	}
 	l.mu.Lock()
 	warn := err != nil && !l.warned

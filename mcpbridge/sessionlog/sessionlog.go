@@ -3,7 +3,6 @@
 package sessionlog
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orla-project/orla/internal/call/recovered"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 const (
@@ -209,10 +209,8 @@ func (l *Log) add(c line) {
 	if l == nil {
 		return
 	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text) // ends the line
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(c) != nil || c.Begin != nil && text.Len() > maxRecord {
+	text, err := rawjson.Line(c)
+	if err != nil || c.Begin != nil && len(text) > maxRecord {
 		return
 	}
 	l.mu.Lock()
@@ -226,7 +224,7 @@ func (l *Log) add(c line) {
 	if !l.failed.IsZero() && !l.recoverLocked() {
 		return
 	}
-	if err := l.writeLocked(text.Bytes()); err != nil {
+	if err := l.writeLocked(text); err != nil {
 		if c.End {
 			l.ended[c.ID] = struct{}{}
 		}

@@ -1,7 +1,6 @@
 package claim
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 const (
@@ -112,11 +112,9 @@ func (f *File) text() []byte {
 		}
 		text[k.Sort][k.Key] = line
 	}
-	var raw bytes.Buffer
-	to := json.NewEncoder(&raw)
-	to.SetEscapeHTML(false)                 // a < would take six bytes
-	if err := to.Encode(text); err != nil { // it is made of strings
+	raw, err := rawjson.Line(text)
+	if err != nil { // it is made of strings
 		panic(err)
 	}
-	return raw.Bytes()
+	return raw
 }

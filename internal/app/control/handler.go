@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 const (
@@ -190,13 +190,11 @@ type encodedJSON []byte
 
 // encoded returns the JSON of a value, in a line; nil if it has none.
 func encoded(v any) encodedJSON {
-	var body bytes.Buffer
-	to := json.NewEncoder(&body)
-	to.SetEscapeHTML(false) // arguments stay what they are: with escapes they may be larger than arguments can be
-	if to.Encode(v) != nil {
+	body, err := rawjson.Line(v) // arguments stay what they are: with escapes they may be larger than arguments can be
+	if err != nil {
 		return nil
 	}
-	return body.Bytes()
+	return body
 }
 
 func (s *Server) status(http.ResponseWriter, *http.Request) (any, error) {

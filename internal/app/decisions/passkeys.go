@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/call/approvals/passkey"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // The bounds of passkeys that wait for somebody to agree.
@@ -144,11 +144,8 @@ const (
 // known returns what is shown of a passkey.
 func known(k *passkey.Key) KnownPasskey {
 	sum := passkey.Sum(k.Public)
-	var text bytes.Buffer
-	out := json.NewEncoder(&text)
-	out.SetEscapeHTML(false)                                                                 // it is drawn as it is
-	_ = out.Encode(PasskeyDocument{k.Owner, k.Name, k.Origin, sum, codeOf(k), k.Registered}) // texts and a time
-	return KnownPasskey{sum, codeOf(k), text.String()}
+	text, _ := rawjson.Line(PasskeyDocument{k.Owner, k.Name, k.Origin, sum, codeOf(k), k.Registered}) // texts and a time
+	return KnownPasskey{sum, codeOf(k), string(text)}
 }
 
 // codeOf is what two people compare of a passkey: 40 bits, as two groups of four characters. They depend on its salt, which

@@ -1,7 +1,6 @@
 package decisions
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -13,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/approvals/passkey"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/manifest"
 )
 
@@ -113,17 +113,15 @@ func (d *Decisions) statement(purpose, id, ttl string) (*Statement, control.Appr
 	if err != nil {
 		return nil, a, err
 	}
-	var text bytes.Buffer
-	out := json.NewEncoder(&text)
-	out.SetEscapeHTML(false)               // it is drawn as it is
-	if err := out.Encode(&a); err != nil { // it is the same for as long as the record is
+	text, err := rawjson.Line(&a) // drawn as it is, and the same for as long as the record is
+	if err != nil {
 		return nil, a, err
 	}
 	args := a.Arguments
 	if len(args) == 0 || string(args) == "null" { // as the audit log has them
 		args = []byte("{}")
 	}
-	return &Statement{Purpose: purpose, ID: a.ID, TTL: ttl, Args: passkey.Sum(args), Document: text.String()}, a, nil
+	return &Statement{Purpose: purpose, ID: a.ID, TTL: ttl, Args: passkey.Sum(args), Document: string(text)}, a, nil
 }
 
 // VisitorDecision is what a visitor has decided.

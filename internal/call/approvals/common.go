@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/call/pace"
 	"github.com/orla-project/orla/internal/call/recovered"
 	"github.com/orla-project/orla/internal/cluster/documents"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // common keeps records where all replicas have them (docs/decisions/0054): for each call one document, named by the
@@ -120,7 +121,7 @@ func (c *common) slotLocked(name string) *slot {
 
 // put implements keeper.
 func (c *common) put(e *entry, next *Record) error {
-	raw, err := encodeRecord(next)
+	raw, err := rawjson.Line(next)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
@@ -173,11 +174,9 @@ func encode(v any) json.RawMessage {
 	if v == any(absent{}) {
 		return nil
 	}
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil { // it was decoded from JSON
+	raw, err := rawjson.Encode(v)
+	if err != nil { // it was decoded from JSON
 		panic(err)
 	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	return raw
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // folder is where the records of a process are.
@@ -122,7 +123,7 @@ func (f *folder) note(e *entry, _ *Event) (told bool) {
 }
 
 func (f *folder) keep(r *Record, write func(string, []byte) error) error {
-	raw, err := encodeRecord(r)
+	raw, err := rawjson.Line(r)
 	if err == nil {
 		err = write(f.path(r), raw)
 	}

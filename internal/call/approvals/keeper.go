@@ -1,8 +1,6 @@
 package approvals
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -44,15 +42,6 @@ func retry(do func() error) error {
 		}
 	}
 	return fault.New(fault.NotReady, "other replicas change the approval at the same time; try again")
-}
-
-// encodeRecord returns a record as it is kept. Its arguments stay the bytes that they are.
-func encodeRecord(r *Record) ([]byte, error) {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(r)
-	return out.Bytes(), err
 }
 
 // commitLocked makes next of a record, once it is kept. Others go on meanwhile, and see what the record was: mu is

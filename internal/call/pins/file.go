@@ -1,7 +1,6 @@
 package pins
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/orla-project/orla/internal/file/regularfile"
 	"github.com/orla-project/orla/internal/file/wholefile"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 const (
@@ -129,13 +129,7 @@ func decodeFile(in io.Reader) (*file, error) {
 func (f *file) encode(listed map[item]*listedItem) ([]byte, error) {
 	f.Format = format
 	f.bound(listed)
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false) // definitions stay the bytes that their digests are of
-	if err := enc.Encode(f); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return rawjson.Line(f) // definitions stay the bytes that their digests are of
 }
 
 // bound drops the oldest of what is not listed any more, and definitions beyond maxKeptAll, those of what is not

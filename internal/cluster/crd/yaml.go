@@ -2,13 +2,14 @@ package crd
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // plain are the texts that YAML takes for themselves, without quotes.
@@ -63,11 +64,9 @@ func scalar(v any) string {
 	if text, ok := v.(string); ok && plain().MatchString(text) && !slices.Contains(words, strings.ToLower(text)) {
 		return text
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
+	raw, err := rawjson.Encode(v)
+	if err != nil {
 		panic(err) // it came from JSON, or is Orla's own
 	}
-	return strings.TrimSuffix(out.String(), "\n")
+	return string(raw)
 }

@@ -27,11 +27,17 @@ func Decode(raw []byte) (value any, err error) {
 
 // Encode returns v as JSON without the escapes for HTML that json.Marshal writes.
 func Encode(v any) (stdjson.RawMessage, error) {
+	line, err := Line(v)
+	return bytes.TrimSuffix(line, []byte("\n")), err
+}
+
+// Line is Encode with the end of a line.
+func Line(v any) ([]byte, error) {
 	var out bytes.Buffer
 	e := stdjson.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
+	return out.Bytes(), err
 }
 
 // Deeper reports whether raw, which need not be valid, may be nested deeper than

@@ -1,7 +1,6 @@
 package logging
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/orla-project/orla/internal/app/systemd"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 )
 
 // fieldPrefix begins the names of Orla's journal fields.
@@ -79,11 +79,8 @@ func textOf(v slog.Value) string {
 		if err, ok := v.Any().(error); ok {
 			return err.Error()
 		}
-		var text strings.Builder
-		e := json.NewEncoder(&text)
-		e.SetEscapeHTML(false)
-		if e.Encode(v.Any()) == nil {
-			return strings.Trim(text.String(), "\"\n")
+		if text, err := rawjson.Encode(v.Any()); err == nil {
+			return strings.Trim(string(text), `"`)
 		}
 		return fmt.Sprint(v.Any())
 	default:

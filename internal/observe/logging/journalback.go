@@ -19,6 +19,7 @@ import (
 	"github.com/orla-project/orla/internal/app/systemd"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/observe/history"
 )
 
@@ -234,11 +235,8 @@ func valueOf(key, text string) string {
 
 // jsonText returns a text as JSON.
 func jsonText(text string) string {
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // a text can be encoded
-	return strings.TrimSuffix(out.String(), "\n")
+	raw, _ := rawjson.Encode(text) // a text can be encoded
+	return string(raw)
 }
 
 // levelOf returns the name of the level of a syslog priority.

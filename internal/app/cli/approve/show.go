@@ -14,6 +14,7 @@ import (
 	"github.com/orla-project/orla/internal/app/control"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/call/approvals"
+	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/manifest/resource"
 )
 
@@ -241,13 +242,8 @@ func (k pairOf) yaml() (string, error) {
 			return "", nil
 		}
 	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(k.value); err != nil {
-		return "", err
-	}
-	return "  " + k.key + ": " + string(terminal.EscapedJSON(out.Bytes())), nil
+	line, err := rawjson.Line(k.value)
+	return "  " + k.key + ": " + string(terminal.EscapedJSON(line)), err
 }
 
 // toolApproval writes a record as a resource (SPEC-TOOLS 8.2).
