@@ -28,6 +28,7 @@ var imports = map[string][]string{
 	"internal/call/callid":        {},
 	"internal/call/fault":         {},
 	"internal/mcp/peer":           {"internal/mcp/rawjson", "internal/call/turns", "internal/mcp/urimatch"}, // what a peer says of its questions; whose share a call takes; the URIs of its templates
+	"internal/mcp/jsondiff":       {},
 	"internal/mcp/urimatch":       {},
 	"internal/mcp/rawjson":        {},
 	"internal/call/rejudge":       {"internal/call/rules"}, // what lets a call wait may end it when the rules change
@@ -54,8 +55,8 @@ var imports = map[string][]string{
 	"internal/mcp/linerpc":    {"internal/call/pace", "internal/mcp/rawjson", "internal/mcp/rpc", "internal/call/turns"}, // lines on the pipes of a process
 	"internal/service/secret": {"internal/call/fault"},
 	"manifest":                {"internal/file/regularfile", "internal/service/secret", "internal/file/yamldoc"},
-	"internal/call/rules":     {"manifest"},                                                                                                                                                                                           // who may call what
-	"internal/call/pins":      {"internal/file/regularfile", "internal/cluster/documents", "internal/call/recovered", "internal/call/fault", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief", "manifest"}, // which definitions were accepted
+	"internal/call/rules":     {"manifest"},                                                                                                                                                                                                                    // who may call what
+	"internal/call/pins":      {"internal/mcp/jsondiff", "internal/file/regularfile", "internal/cluster/documents", "internal/call/recovered", "internal/call/fault", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief", "manifest"}, // which definitions were accepted
 
 	// Descriptions of tools, read into manifest.Tool.
 	"internal/file/regularfile": {}, // files of folders that strangers may fill
@@ -206,7 +207,7 @@ var imports = map[string][]string{
 	"internal/app/config":      {"internal/file/regularfile", "internal/packages/lockfile", "internal/packages/permission", "internal/call/approvals", "internal/service/oauth", "internal/observe/audit", "internal/service/address", "internal/app/exit", "internal/observe/logging", "internal/app/terminal", "internal/app/control/unixsocket", "internal/service/outbound", "internal/app/systemd", "internal/file/yamldoc", "manifest", "capsule", "simple", "mcpbridge", "mcpbridge/transport/httpfront"}, // the defaults are the packages' own
 
 	// What answers calls, joined: tools as the configuration has them, and the parts that run them.
-	"internal/call/approvals":          {"internal/mcp/rawjson", "internal/file/regularfile", "internal/call/pace", "internal/cluster/documents", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                                               // calls that somebody has to approve
+	"internal/call/approvals":          {"internal/mcp/jsondiff", "internal/mcp/rawjson", "internal/file/regularfile", "internal/call/pace", "internal/cluster/documents", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/file/wholefile", "internal/observe/brief", "manifest"},                                                                                                      // calls that somebody has to approve
 	"internal/call/approvals/passkey":  {"internal/file/regularfile", "internal/file/wholefile"},                                                                                                                                                                                                                                                                                                                          // what passkeys sign, and their public keys
 	"internal/app/decisions":           {"internal/mcp/rawjson", "internal/call/turns", "internal/app/control", "internal/call/approvals", "internal/call/approvals/passkey", "manifest"},                                                                                                                                                                                                                                 // people decide, at the socket and on the page
 	"internal/call/approvals/announce": {"internal/call/approvals", "internal/call/fault", "internal/call/recovered", "internal/call/turns", "internal/service/outbound", "manifest"},                                                                                                                                                                                                                                     // tells a webhook of them

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
-	"reflect"
-	"slices"
-	"strconv"
+	"fmt"
 	"strings"
 
+	"github.com/orla-project/orla/internal/mcp/jsondiff"
 	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
@@ -37,9 +35,18 @@ func Diff(was, is json.RawMessage) (changes []Change, more int) {
 		}
 		return []Change{{Was: was, Is: is}}, 0
 	}
-	c := &comparison{}
-	c.compare(a, b)
-	return c.changes, c.more
+	jsondiff.Compare(a, b, func(at []any, was, is any) { // a path is written only for what is listed: many long ones have no place in memory
+		if len(changes) == maxChanges {
+			more++
+			return
+		}
+		var path strings.Builder
+		for _, step := range at {
+			path.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(fmt.Sprint(step)))
+		}
+		changes = append(changes, Change{Path: brief.Cut(path.String(), maxPointer), Was: encode(was), Is: encode(is)})
+	})
+	return changes, more
 }
 
 // errTwice is for an object that has two members with one name, of which a map has one.
@@ -89,89 +96,8 @@ func decodeNext(d *json.Decoder) (any, error) {
 	return token, nil
 }
 
-// comparison makes the list of changes. A path is written only for what is listed: many long ones have no place in
-// memory.
-type comparison struct {
-	at      []string // the names and indices down to what is compared
-	changes []Change
-	more    int
-}
-
-// absent stands for what is not there.
-type absent struct{}
-
-func (c *comparison) compare(was, is any) {
-	switch a := was.(type) {
-	case map[string]any:
-		if b, ok := is.(map[string]any); ok && len(a)+len(b) > 0 {
-			c.members(a, b)
-			return
-		}
-	case []any:
-		if b, ok := is.([]any); ok && len(a)+len(b) > 0 {
-			c.items(a, b)
-			return
-		}
-	}
-	if !reflect.DeepEqual(was, is) {
-		c.add(was, is)
-	}
-}
-
-func (c *comparison) members(was, is map[string]any) {
-	names := slices.Collect(maps.Keys(was))
-	for name := range is {
-		if _, ok := was[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		a, ok := was[name]
-		if !ok {
-			a = absent{}
-		}
-		b, ok := is[name]
-		if !ok {
-			b = absent{}
-		}
-		c.below(name, a, b)
-	}
-}
-
-func (c *comparison) items(was, is []any) {
-	for i := range max(len(was), len(is)) {
-		var a, b any = absent{}, absent{}
-		if i < len(was) {
-			a = was[i]
-		}
-		if i < len(is) {
-			b = is[i]
-		}
-		c.below(strconv.Itoa(i), a, b)
-	}
-}
-
-func (c *comparison) below(name string, was, is any) {
-	c.at = append(c.at, name)
-	c.compare(was, is)
-	c.at = c.at[:len(c.at)-1]
-}
-
-func (c *comparison) add(was, is any) {
-	if len(c.changes) == maxChanges {
-		c.more++
-		return
-	}
-	var path strings.Builder
-	for _, name := range c.at {
-		path.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
-	}
-	c.changes = append(c.changes, Change{Path: brief.Cut(path.String(), maxPointer), Was: encode(was), Is: encode(is)})
-}
-
 func encode(v any) json.RawMessage {
-	if v == any(absent{}) {
+	if v == any(jsondiff.Absent{}) {
 		return nil
 	}
 	raw, err := rawjson.Encode(v)

@@ -61,13 +61,13 @@ func (l *looker) look(value any) {
 		l.text(value)
 	case []any:
 		for n, element := range value {
-			l.at = l.at.at(n)
+			l.at = append(l.at, n)
 			l.look(element)
 			l.at = l.at[:len(l.at)-1]
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			l.at = l.at.member(key)
+			l.at = append(l.at, key)
 			l.text(key)
 			l.look(value[key])
 			l.at = l.at[:len(l.at)-1]

@@ -1,8 +1,8 @@
 package pins
 
 import (
+	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -15,19 +15,7 @@ const maxPath = 1000
 
 // path is the way from a definition down to a value in it. It is written only for what is shown: many values below a
 // long name have as many long paths, which have no place in memory.
-type path []step
-
-// step is one member or one element.
-type step struct {
-	key     string // of a member
-	element int    // noElement for a member
-}
-
-const noElement = -1
-
-func (p path) member(key string) path { return append(p, step{key, noElement}) }
-
-func (p path) at(element int) path { return append(p, step{element: element}) }
+type path []any // a string for each member, and an int for each element
 
 // String returns the path as people read it, such as inputSchema.enum[1]. It is cut at maxPath.
 func (p path) String() string {
@@ -36,11 +24,12 @@ func (p path) String() string {
 		if out.Len() > maxPath {
 			break
 		}
-		if s.element != noElement {
-			out.WriteString("[" + strconv.Itoa(s.element) + "]")
+		key, isMember := s.(string)
+		if !isMember {
+			fmt.Fprintf(&out, "[%d]", s)
 			continue
 		}
-		key := s.key[:min(len(s.key), maxPath+1)]
+		key = key[:min(len(key), maxPath+1)]
 		switch {
 		case !plainKey().MatchString(key):
 			out.WriteString("[" + string(rawjson.Quote(key)) + "]")
