@@ -101,6 +101,16 @@ func (c Context) Parent() string { return c.parent }
 // State is the tracestate; "" if there is none.
 func (c Context) State() string { return c.state }
 
+// Headers calls set with the headers that pass c on, if there is a trace.
+func (c Context) Headers(set func(key, value string)) {
+	if !c.IsZero() {
+		set(ParentKey, c.parent)
+	}
+	if c.state != "" {
+		set(StateKey, c.state)
+	}
+}
+
 // TraceID is the id of the trace, as hex; "" of the zero value.
 func (c Context) TraceID() string {
 	if c.IsZero() {

@@ -128,11 +128,6 @@ func (t *Tool) describe(ctx context.Context, metadata http.Header, c auth.Creden
 	if t.agent != "" {
 		metadata.Set("User-Agent", t.agent)
 	}
-	if at := trace.From(ctx); !at.IsZero() {
-		metadata.Set(trace.ParentKey, at.Parent())
-		if at.State() != "" {
-			metadata.Set(trace.StateKey, at.State())
-		}
-	}
+	trace.From(ctx).Headers(metadata.Set)
 	c.Apply(metadata)
 }

@@ -149,12 +149,7 @@ func (a *Attempt) head(ctx context.Context, req *http.Request, r Request) {
 	if a.sender.opts.UserAgent != "" {
 		req.Header.Set("User-Agent", a.sender.opts.UserAgent)
 	}
-	if at := trace.From(ctx); !at.IsZero() {
-		req.Header.Set(trace.ParentKey, at.Parent())
-		if at.State() != "" {
-			req.Header.Set(trace.StateKey, at.State())
-		}
-	}
+	trace.From(ctx).Headers(req.Header.Set)
 	a.credentials.Apply(req.Header)
 }
 

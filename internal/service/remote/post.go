@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/outbound"
 )
@@ -65,12 +64,7 @@ func (s *session) post(ctx context.Context, m message, c auth.Credentials) error
 	if m.stateless() {
 		s.headers(req.Header, m)
 	}
-	if !m.at.IsZero() {
-		req.Header.Set(trace.ParentKey, m.at.Parent())
-		if m.at.State() != "" {
-			req.Header.Set(trace.StateKey, m.at.State())
-		}
-	}
+	m.at.Headers(req.Header.Set)
 	if s.opts.Sign != nil {
 		s.opts.Sign(req.Header, m.whose)
 	}
