@@ -138,15 +138,15 @@ func compile(raw json.RawMessage) (*Schema, any, error) {
 	}
 	s := &Schema{source: &source{raw: raw}, weight: weight}
 	if isPlain(doc) { // a call that needs it compiled has it compiled
-		s.plain, s.open, s.shallow = true, isOpen(doc), shallowOf(doc)
+		s.plain, s.shallow = true, shallowOf(doc)
 		return s, doc, nil
 	}
 	found, err := build(raw, doc, weight)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.open, s.shallow, s.weight = isOpen(doc), shallowOf(doc), found.weight
-	if !s.open && s.shallow == nil { // the first call is likely to need it
+	s.shallow, s.weight = shallowOf(doc), found.weight
+	if s.shallow == nil { // the first call is likely to need it
 		kept.put(s.source, found, false)
 	}
 	return s, doc, nil
@@ -221,30 +221,6 @@ func build(raw json.RawMessage, doc any, weight int64) (found *compiled, err err
 	}
 	found.weight = weight + int64(perInstruction*patterns.spent)
 	return found, nil
-}
-
-// isOpen reports whether a schema asks for an object and nothing more.
-func isOpen(doc any) bool {
-	object, ok := doc.(map[string]any)
-	if !ok || object["type"] != "object" {
-		return false
-	}
-	for key, value := range object {
-		switch key {
-		case "type", "$schema", "$comment", "title", "description":
-		case "additionalProperties":
-			if value != true {
-				return false
-			}
-		case "properties":
-			if m, ok := value.(map[string]any); !ok || len(m) > 0 {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // metaschemas has what the schemas of each dialect have to fit, a *compiled by its URL.

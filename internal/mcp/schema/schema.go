@@ -28,8 +28,6 @@ type Schema struct {
 	weight int64
 	// plain: it was not compiled to be checked.
 	plain bool
-	// open: any object fits, so that nothing needs to be decoded.
-	open bool
 	// shallow, if not nil, tells of most arguments that they fit.
 	shallow *shallow
 }
@@ -52,7 +50,7 @@ func (s *Schema) Validate(ctx context.Context, args json.RawMessage) error {
 		f.Logged = "arguments: must be a JSON object"
 		return f
 	}
-	if s.open || s.shallow != nil && s.shallow.fits(args) {
+	if s.shallow.isOpen() || s.shallow != nil && s.shallow.fits(args) {
 		return nil
 	}
 	misfits, where, err := s.misfits(ctx, args)
@@ -70,7 +68,7 @@ func (s *Schema) Validate(ctx context.Context, args json.RawMessage) error {
 // ValidateOutput checks what a tool answered. The error names what does not fit, up to a
 // number, or says that raw is not JSON, or is ctx's cause.
 func (s *Schema) ValidateOutput(ctx context.Context, raw json.RawMessage) error {
-	if s.open && json.Valid(raw) && bytes.TrimSpace(raw)[0] == '{' {
+	if s.shallow.isOpen() && json.Valid(raw) && bytes.TrimSpace(raw)[0] == '{' {
 		return nil
 	}
 	misfits, _, err := s.misfits(ctx, raw)

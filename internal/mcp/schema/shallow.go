@@ -98,6 +98,11 @@ func texts(value any) ([]string, bool) {
 	return all, true
 }
 
+// isOpen reports whether any object fits, so that nothing needs to be decoded.
+func (s *shallow) isOpen() bool {
+	return s != nil && len(s.properties)+len(s.required) == 0 && !s.closed
+}
+
 // fits reports whether arguments, which are JSON, clearly fit. If it does not, they may still.
 func (s *shallow) fits(args []byte) bool {
 	var seen uint64 // a bit for each of required
