@@ -77,7 +77,7 @@ func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 	}
 	text := value.Reveal()
 	if why := unfit(text); why != "" {
-		return Credentials{}, s.failed(s.auth.Secret, "%s, and cannot be a header", why)
+		return Credentials{}, secret.Failed(s.auth.Secret, "%s, and cannot be a header", why)
 	}
 	switch s.auth.Profile {
 	case manifest.AuthAPIKey:
@@ -89,7 +89,7 @@ func (s *Source) Credentials(ctx context.Context) (Credentials, error) {
 	case manifest.AuthBasic:
 		_, password, ok := strings.Cut(text, ":")
 		if !ok {
-			return Credentials{}, s.failed(s.auth.Secret, "auth.profile basic wants user:password, and there is no colon in it")
+			return Credentials{}, secret.Failed(s.auth.Secret, "auth.profile basic wants user:password, and there is no colon in it")
 		}
 		pair := base64.StdEncoding.EncodeToString([]byte(text))
 		return Credentials{
@@ -121,7 +121,7 @@ func (s *Source) exchanged(ctx context.Context) (Credentials, error) {
 		if pair[key].IsZero() {
 			ref := s.auth.Secret
 			ref.Key = key
-			return Credentials{}, s.failed(ref, "it is empty")
+			return Credentials{}, secret.Failed(ref, "it is empty")
 		}
 	}
 	got, err := s.opts.Tokens.get(ctx, grant{
@@ -171,12 +171,6 @@ func (s *Source) Do(ctx context.Context, attempt func(Credentials) error) error 
 		err = c.redacted(attempt(c))
 	}
 	return fault.Sent(err) // the tool has had the first attempt
-}
-
-func (s *Source) failed(ref secret.Ref, format string, args ...any) *fault.Error {
-	f := fault.New(fault.SecretResolutionFailed, "secret %q: "+format, append([]any{ref.String()}, args...)...)
-	f.Unsent = true
-	return f
 }
 
 // unfit says why a text is not a valid header value; "" if it is.

@@ -137,7 +137,7 @@ func (s *Store) resolve(ref Ref, from given) (Value, error) {
 	if s.cluster != nil {
 		values, found, err := s.cluster(ref.Namespace, ref.Name)
 		if err != nil {
-			return Value{}, failed(ref, "%v", err)
+			return Value{}, Failed(ref, "%v", err)
 		}
 		if value, has := values[ref.Key]; has {
 			return value, nil
@@ -152,7 +152,7 @@ func (s *Store) resolve(ref Ref, from given) (Value, error) {
 		value, err := at.read()
 		switch {
 		case err != nil:
-			return Value{}, failed(ref, "%v", err)
+			return Value{}, Failed(ref, "%v", err)
 		case value != nil:
 			return *value, nil
 		}
@@ -165,7 +165,7 @@ func (s *Store) resolve(ref Ref, from given) (Value, error) {
 		}
 		looked = append(looked, "the environment variable "+variable)
 	}
-	return Value{}, failed(ref, "it is not there; looked for it in %s; %s", list(looked), remedy(ref, from, s.cluster != nil))
+	return Value{}, Failed(ref, "it is not there; looked for it in %s; %s", list(looked), remedy(ref, from, s.cluster != nil))
 }
 
 // remedy says how to give Orla a secret that it has not found.
@@ -242,8 +242,8 @@ func variableOf(ref Ref) string {
 	}, text)
 }
 
-// failed is the error for a secret that cannot be resolved. The call that needs it was not sent.
-func failed(ref Ref, format string, args ...any) *fault.Error {
+// Failed is the error for a secret that cannot be resolved. The call that needs it was not sent.
+func Failed(ref Ref, format string, args ...any) *fault.Error {
 	f := fault.New(fault.SecretResolutionFailed, "secret %q: "+format, append([]any{ref.String()}, args...)...)
 	f.Unsent = true
 	return f
