@@ -101,14 +101,9 @@ type one interface {
 	search(ctx context.Context, query string) ([]Entry, time.Duration, error)
 }
 
-// Find returns the entry of a name. A name with a slash is that of an MCP server. The error is a *NotFoundError if
-// all registries have answered and none has the name.
-func (r *Registries) Find(ctx context.Context, name string) (Entry, error) {
-	return r.FindVersion(ctx, name, "")
-}
-
-// FindVersion is Find for a version of an MCP server; "" is the latest. Registries of packages know no versions.
-func (r *Registries) FindVersion(ctx context.Context, name, version string) (Entry, error) {
+// Find returns the entry of a name. A name with a slash is that of an MCP server, of a version; "" is the latest. Registries of
+// packages know no versions. The error is a *NotFoundError if all registries have answered and none has the name.
+func (r *Registries) Find(ctx context.Context, name, version string) (Entry, error) {
 	isServer := strings.Contains(name, "/")
 	if isServer && !serverName().MatchString(name) || !isServer && !packageName().MatchString(name) {
 		return Entry{}, fmt.Errorf("%q cannot be the name of a package or a server", name)

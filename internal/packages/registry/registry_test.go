@@ -97,12 +97,12 @@ func age(t *testing.T, dir string, by time.Duration) {
 func TestRFC3S6_3RegistryIndex(t *testing.T) {
 	url, _ := indexed(t, index)
 	r := registry.New(t.TempDir(), []string{url}, local)
-	e, err := r.Find(t.Context(), "fs")
+	e, err := r.Find(t.Context(), "fs", "")
 	if err != nil || e.Repository != "https://github.com/dorcha-inc/orla-tool-fs" || e.Maintainer != "dorcha-inc" || len(e.Keywords) != 2 || len(e.Signers) != 1 || e.Signers[0] != key || e.Registry != url {
 		t.Errorf("%+v %v", e, err)
 	}
 	for name, want := range map[string]string{"htp": `did you mean "http"?`, "file_search": `did you mean "file-search"?`, "something": `no registry has "something"`, "a b": "cannot be the name", "../fs": "cannot be the name", "io.github.a/b": "no registry of MCP servers"} {
-		if _, err := r.Find(t.Context(), name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := r.Find(t.Context(), name, ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestRFC3S6_3FaultyIndexes(t *testing.T) {
 		}
 	}
 	url, _ := indexed(t, "version: 1\ntools: 3\n")
-	if _, err := registry.New(t.TempDir(), []string{url}, local).Find(t.Context(), "fs"); err == nil || !strings.Contains(err.Error(), "registry.yaml:2:") {
+	if _, err := registry.New(t.TempDir(), []string{url}, local).Find(t.Context(), "fs", ""); err == nil || !strings.Contains(err.Error(), "registry.yaml:2:") {
 		t.Errorf("%v", err)
 	}
 }
@@ -168,16 +168,16 @@ func TestM8TheCacheAnswersOffline(t *testing.T) {
 	url, change := indexed(t, index)
 	cache := t.TempDir()
 	r := registry.New(cache, []string{url}, local)
-	first, err := r.Find(t.Context(), "fs")
+	first, err := r.Find(t.Context(), "fs", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	change(strings.Replace(index, "Local filesystem", "All", 1))
-	if e, err := r.Find(t.Context(), "fs"); err != nil || e.Description != first.Description || e.Age != 0 {
+	if e, err := r.Find(t.Context(), "fs", ""); err != nil || e.Description != first.Description || e.Age != 0 {
 		t.Errorf("within an hour: %+v %v", e, err)
 	}
 	age(t, cache, 2*time.Hour)
-	if e, err := r.Find(t.Context(), "fs"); err != nil || e.Description != "All access" || e.Age != 0 {
+	if e, err := r.Find(t.Context(), "fs", ""); err != nil || e.Description != "All access" || e.Age != 0 {
 		t.Errorf("after two: %+v %v", e, err)
 	}
 	age(t, cache, 2*time.Hour)
@@ -197,7 +197,7 @@ func TestM8TheCacheAnswersOffline(t *testing.T) {
 	if asked, err := r.Search(t.Context(), "fs"); err != nil || len(asked.Problems) != 1 {
 		t.Errorf("cleared: %+v %v", asked, err)
 	}
-	if _, err := r.Find(t.Context(), "fs"); err == nil {
+	if _, err := r.Find(t.Context(), "fs", ""); err == nil {
 		t.Error("cleared: no error")
 	}
 }
@@ -208,20 +208,20 @@ func TestM3RegistriesAreAskedInOrder(t *testing.T) {
 	first, _ := indexed(t, strings.Replace(index, "orla-tool-fs", "first", 1))
 	second, _ := indexed(t, index+"  - {name: more, description: x, repository: 'https://example.com/more'}\n")
 	r := registry.New(t.TempDir(), []string{first, second}, local)
-	if e, err := r.Find(t.Context(), "fs"); err != nil || !strings.HasSuffix(e.Repository, "first") {
+	if e, err := r.Find(t.Context(), "fs", ""); err != nil || !strings.HasSuffix(e.Repository, "first") {
 		t.Errorf("%+v %v", e, err)
 	}
-	if e, err := r.Find(t.Context(), "more"); err != nil || e.Registry != second {
+	if e, err := r.Find(t.Context(), "more", ""); err != nil || e.Registry != second {
 		t.Errorf("%+v %v", e, err)
 	}
 	r = registry.New(t.TempDir(), []string{"file:///nowhere/at/all", second}, local)
-	if e, err := r.Find(t.Context(), "fs"); err == nil || !strings.Contains(err.Error(), "registry file:///nowhere/at/all: git") {
+	if e, err := r.Find(t.Context(), "fs", ""); err == nil || !strings.Contains(err.Error(), "registry file:///nowhere/at/all: git") {
 		t.Errorf("%+v %v", e, err)
 	}
 	if asked, err := r.Search(t.Context(), "fs"); err != nil || len(asked.Entries) != 1 || len(asked.Problems) != 1 {
 		t.Errorf("%+v %v", asked, err)
 	}
-	if _, err := registry.New(t.TempDir(), nil, local).Find(t.Context(), "fs"); err == nil || !strings.Contains(err.Error(), "no registry of packages") {
+	if _, err := registry.New(t.TempDir(), nil, local).Find(t.Context(), "fs", ""); err == nil || !strings.Contains(err.Error(), "no registry of packages") {
 		t.Errorf("%v", err)
 	}
 }
@@ -244,28 +244,28 @@ func TestM3MCPRegistry(t *testing.T) {
 	if err != nil || len(asked.Entries) != len(servers)-1 || asked.Problems != nil {
 		t.Fatalf("%d of %d: %v %v", len(asked.Entries), len(servers), asked.Problems, err)
 	}
-	if e, err := r.Find(t.Context(), deprecated); err != nil || e.Server == nil || !e.Server.Deprecated || e.Server.Packages[0].RegistryType != "oci" {
+	if e, err := r.Find(t.Context(), deprecated, ""); err != nil || e.Server == nil || !e.Server.Deprecated || e.Server.Packages[0].RegistryType != "oci" {
 		t.Errorf("%+v %v", e, err)
 	}
-	if _, err := r.Find(t.Context(), deleted); !errors.Is(err, registry.ErrDeleted) {
+	if _, err := r.Find(t.Context(), deleted, ""); !errors.Is(err, registry.ErrDeleted) {
 		t.Errorf("%v", err)
 	}
-	if _, err := r.Find(t.Context(), "io.github.other/dbhub"); err == nil || !strings.Contains(err.Error(), `did you mean "io.github.bytebase/dbhub"?`) {
+	if _, err := r.Find(t.Context(), "io.github.other/dbhub", ""); err == nil || !strings.Contains(err.Error(), `did you mean "io.github.bytebase/dbhub"?`) {
 		t.Errorf("%v", err)
 	}
-	if e, err := r.FindVersion(t.Context(), "io.github.bytebase/dbhub", "99.0.0"); err == nil {
+	if e, err := r.Find(t.Context(), "io.github.bytebase/dbhub", "99.0.0"); err == nil {
 		t.Errorf("%+v", e)
 	}
 	if asked, err := r.Search(t.Context(), "pubmed"); err != nil || len(asked.Entries) != 1 || asked.Entries[0].Server == nil {
 		t.Errorf("%+v %v", asked, err)
 	}
 	n := requests.Load()
-	if _, err := r.Find(t.Context(), deprecated); err != nil || requests.Load() != n {
+	if _, err := r.Find(t.Context(), deprecated, ""); err != nil || requests.Load() != n {
 		t.Errorf("it was asked again within an hour: %v", err)
 	}
 	age(t, cache, 3*time.Hour)
 	s.Close()
-	if e, err := r.Find(t.Context(), deprecated); err != nil || e.Age.Round(time.Hour) != 3*time.Hour {
+	if e, err := r.Find(t.Context(), deprecated, ""); err != nil || e.Age.Round(time.Hour) != 3*time.Hour {
 		t.Errorf("%+v %v", e, err)
 	}
 }
@@ -327,7 +327,7 @@ func TestM3MCPRegistriesThatLie(t *testing.T) {
 			timeout = 500 * time.Millisecond
 		}
 		r := registry.New(t.TempDir(), []string{s.URL}, registry.Options{Timeout: timeout})
-		if _, err := r.Find(t.Context(), name.Name); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\x1b") {
+		if _, err := r.Find(t.Context(), name.Name, ""); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("%s: %v", what, err)
 		}
 		s.Close()
@@ -343,7 +343,7 @@ func TestM3MCPRegistriesThatLie(t *testing.T) {
 	if asked, err := r.Search(t.Context(), ""); err != nil || len(asked.Entries) != 10 {
 		t.Errorf("%d: %v", len(asked.Entries), err)
 	}
-	if _, err := registry.New(t.TempDir(), []string{"http://registry.example.com"}, registry.Options{}).Find(t.Context(), "a/b"); err == nil || !strings.Contains(err.Error(), "not encrypted") {
+	if _, err := registry.New(t.TempDir(), []string{"http://registry.example.com"}, registry.Options{}).Find(t.Context(), "a/b", ""); err == nil || !strings.Contains(err.Error(), "not encrypted") {
 		t.Errorf("%v", err)
 	}
 }
@@ -357,7 +357,7 @@ func TestM3WhichKindARegistryIs(t *testing.T) {
 			}
 			fmt.Fprint(w, answer)
 		}))
-		if _, err := registry.New(t.TempDir(), []string{s.URL}, registry.Options{}).Find(t.Context(), "fs"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := registry.New(t.TempDir(), []string{s.URL}, registry.Options{}).Find(t.Context(), "fs", ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", answer, err)
 		}
 		s.Close()

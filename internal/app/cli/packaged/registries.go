@@ -39,7 +39,7 @@ func (c command) find(ctx context.Context, p *place, only, name, version string)
 	if err != nil {
 		return registry.Entry{}, err
 	}
-	return all.FindVersion(ctx, name, version)
+	return all.Find(ctx, name, version)
 }
 
 // fromRegistry brings a package that a registry names.
