@@ -12,6 +12,7 @@ import (
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/mcpbridge/client"
 	"github.com/orla-project/orla/mcpbridge/results"
+	"github.com/orla-project/orla/mcpbridge/subscription"
 	"github.com/orla-project/orla/mcpbridge/wire"
 )
 
@@ -117,7 +118,7 @@ func (b *Bridge) FollowedResources() int {
 
 // Follow makes a new client follow a resource.
 func (b *Bridge) Follow(ctx context.Context, uri string) error {
-	return b.followResource(ctx, client.NewInbox(), uri, turns.Owner{Session: uri})
+	return b.followResource(ctx, client.NewInbox(), uri, turns.Owner{Session: uri}, subscription.For{})
 }
 
 // FreeSubscriptions is how many more subscriptions there is room for.

@@ -36,7 +36,7 @@ func (b *Bridge) Resume(ctx context.Context, s *client.Session, says wire.Declar
 			continue // it may have been allowed when it began
 		}
 		f := b.subscriptions.Use(uri)
-		if err := b.subscriptions.Add(f, s.Inbox, from.As); err != nil {
+		if err := b.subscriptions.Add(f, s.Inbox, from.As, subscription.For{Task: says.Task}); err != nil {
 			b.log.Warn("a client that came back no longer follows a resource", "uri", uri, "err", err)
 		}
 		b.subscriptions.Done(f)

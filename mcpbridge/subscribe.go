@@ -74,11 +74,13 @@ func (b *Bridge) followFor(ctx context.Context, r *Request, who *client.Inbox, u
 			holder, _ := c.Holder(uri)
 			asked.Noted.Target = c.NameOf(holder)
 		}
-		if err := b.opts.Rules.May(callerOf(&r.from), func() *rules.Target { return c.TargetOfResource(uri) }, asked.Noted); err != nil {
+		caller := callerOf(&r.from)
+		caller.Agent, caller.Task = rules.AgentIn(asked.Meta), asked.Task
+		if err := b.opts.Rules.May(caller, func() *rules.Target { return c.TargetOfResource(uri) }, asked.Noted); err != nil {
 			return nil, b.refused(ctx, r.Method, err)
 		}
 		who.SetReader(callerOf(&r.from))
-		if err := b.followResource(ctx, who, uri, r.from.As); err != nil {
+		if err := b.followResource(ctx, who, uri, r.from.As, subscription.For{Agent: caller.Agent, Task: caller.Task}); err != nil {
 			return nil, b.rpcError(r, err)
 		}
 		return nil, nil
@@ -87,13 +89,13 @@ func (b *Bridge) followFor(ctx context.Context, r *Request, who *client.Inbox, u
 }
 
 // followResource has a client be told when a resource changes.
-func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri string, owner turns.Owner) error {
+func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri string, owner turns.Owner, as subscription.For) error {
 	if len(uri) > subscription.MaxURI {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource that is subscribed to may have %d bytes at most", subscription.MaxURI)}
 	}
 	f := b.subscriptions.Use(uri)
 	defer b.subscriptions.Done(f)
-	if err := b.subscriptions.Add(f, who, owner); err != nil { // first: who has the turn is not to end it
+	if err := b.subscriptions.Add(f, who, owner, as); err != nil { // first: who has the turn is not to end it
 		return b.refused(ctx, wire.MethodSubscribe, err)
 	}
 	err := b.begin(ctx, f, owner)
@@ -222,8 +224,10 @@ func (b *Bridge) tellUpdates(ctx context.Context) {
 		case uri := <-b.catalog.Updated():
 			began := time.Now()
 			target := func() *rules.Target { return b.catalog.Catalog().TargetOfResource(uri) }
-			for _, who := range b.subscriptions.Followers(uri) {
-				if b.opts.Rules.May(who.Reader(), target, nil) == nil { // the rules may be others since it follows
+			for who, as := range b.subscriptions.Followers(uri) {
+				reader := who.Reader()
+				reader.Agent, reader.Task = as.Agent, as.Task
+				if b.opts.Rules.May(reader, target, nil) == nil { // the rules may be others since it follows
 					who.ResourceUpdated(uri)
 				}
 			}

@@ -3,7 +3,6 @@ package subscription
 
 import (
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/orla-project/orla/internal/call/fault"
@@ -70,7 +69,11 @@ type Resource struct {
 type follower struct {
 	owner  turns.Owner // in shares; zero for nobody's
 	caller string      // in byCaller
+	For
 }
+
+// For is for which agent and task a client follows a resource. What is empty is for none.
+type For struct{ Agent, Task string }
 
 // Left is a resource that somebody has followed who has left. It counts as that one's
 // until its peer has been told.
@@ -122,13 +125,15 @@ var errTooMany = fault.New(fault.RateLimited,
 	"too many subscriptions: %d of all clients at most, where each %d bytes of a URI count, and no caller or session has more than its share of them; unsubscribe from some",
 	maxSubscriptions, subscriptionBytes)
 
-// Add notes that a client follows a resource. The error says that there are too many.
-func (s *Table) Add(f *Resource, who *client.Inbox, owner turns.Owner) error {
+// Add notes that a client follows a resource, or for whom it does now. The error says that there are too many.
+func (s *Table) Add(f *Resource, who *client.Inbox, owner turns.Owner, as For) error {
 	reader := who.Reader()
 	most := s.limit(reader)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, has := f.followers[who]; has {
+	if has, is := f.followers[who]; is {
+		has.For = as
+		f.followers[who] = has
 		return nil
 	}
 	if most > 0 && s.byCaller[reader.Name] >= most {
@@ -137,7 +142,7 @@ func (s *Table) Add(f *Resource, who *client.Inbox, owner turns.Owner) error {
 	if !s.shares.Try(owner, sharesOf(f.URI)) {
 		return errTooMany
 	}
-	f.followers[who] = follower{owner, reader.Name}
+	f.followers[who] = follower{owner, reader.Name, as}
 	s.byCaller[reader.Name]++
 	if s.byClient[who] == nil {
 		s.byClient[who] = map[string]bool{}
@@ -214,15 +219,19 @@ func (s *Table) TakeUntold() []Left {
 	return left
 }
 
-// Followers returns those who follow a resource.
-func (s *Table) Followers(uri string) []*client.Inbox {
+// Followers returns those who follow a resource, and for whom.
+func (s *Table) Followers(uri string) map[*client.Inbox]For {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.byURI[uri]
 	if f == nil {
 		return nil
 	}
-	return slices.Collect(maps.Keys(f.followers))
+	all := make(map[*client.Inbox]For, len(f.followers))
+	for who, of := range f.followers {
+		all[who] = of.For
+	}
+	return all
 }
 
 // Knows notes whether the peer of a resource may take it for followed, and who

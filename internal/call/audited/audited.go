@@ -13,7 +13,6 @@ import (
 
 	"github.com/orla-project/orla/internal/call/callid"
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/call/governance"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
@@ -76,7 +75,7 @@ func (r Recorder) line() *auditLine {
 func (e *auditLine) end(ctx context.Context, call peer.Call, target string, got peer.Answer, err error) func(outcome string) {
 	c := &e.call
 	e.to.End(c, call.Began)
-	c.Caller, c.Agent, c.Task, c.Tool, c.Target = call.Caller, governance.AgentIn(call.Meta), call.Task, call.Tool, target
+	c.Caller, c.Agent, c.Task, c.Tool, c.Target = call.Caller, rules.AgentIn(call.Meta), call.Task, call.Tool, target
 	c.ID, c.Args, c.Input = callid.From(ctx), call.Args, call.Input.Responses
 	if t := trace.From(ctx); !t.IsZero() {
 		c.Trace = t.TraceID()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/orla-project/orla/internal/call/fault"
-	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
 	"github.com/orla-project/orla/internal/mcp/peer"
@@ -25,7 +25,7 @@ func (r Recorder) Request() (_ *peer.Noted, ended func(context.Context, *peer.Re
 	began := time.Now()
 	return &peer.Noted{Decision: peer.Decision{Verdict: audit.None}}, func(ctx context.Context, req *peer.Request, outcome string) {
 		line := audit.Request{
-			Method: req.Method, Caller: req.Caller, Acting: audit.Acting{Agent: governance.AgentIn(req.Meta), Task: req.Task},
+			Method: req.Method, Caller: req.Caller, Acting: audit.Acting{Agent: rules.AgentIn(req.Meta), Task: req.Task},
 			Noted: *req.Noted, Outcome: outcome, Took: time.Since(began), Input: req.Input.Responses,
 		}
 		ask(&line, req.Params)

@@ -14,14 +14,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/call/approvals"
 	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/rules"
 	"github.com/orla-project/orla/internal/mcp/peer"
-	"github.com/orla-project/orla/internal/mcp/rawjson"
 	"github.com/orla-project/orla/manifest"
 	"github.com/orla-project/orla/supervisor"
 )
@@ -254,12 +252,8 @@ func (g *Gate) Problems() (list []manifest.Problem) {
 	return list
 }
 
-// The keys in _meta with which a client names the agent that it acts for (SPEC N1), and the task that its call is a part
-// of (SPEC-TOOLS 2.1).
-const (
-	metaAgent = "orloj.dev/agent"
-	metaTask  = "orloj.dev/task"
-)
+// metaTask is the key in _meta with which a client names the task that its call is a part of (SPEC-TOOLS 2.1).
+const metaTask = "orloj.dev/task"
 
 // Admit is for supervisor.Options.
 func (g *Gate) Admit(_ context.Context, call peer.Call, target *rules.Target) (supervisor.Admitted, error) {
@@ -267,7 +261,7 @@ func (g *Gate) Admit(_ context.Context, call peer.Call, target *rules.Target) (s
 	if s.closed {
 		return supervisor.Admitted{}, errClosed
 	}
-	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: AgentIn(call.Meta)}
+	caller := rules.Caller{Name: call.Caller, Groups: call.Groups, Task: call.Task, Agent: rules.AgentIn(call.Meta)}
 	judge := &rejudged{gate: g, decided: call.Decided, caller: caller, tool: call.Tool, by: s.set, target: target}
 	if s.set == nil { // the first rules are for calls that wait, too
 		return supervisor.Admitted{Judge: judge}, nil
@@ -304,7 +298,7 @@ func classOf(d rules.Decision, target *rules.Target) string {
 
 // AdmitRequest is for supervisor.Options.
 func (g *Gate) AdmitRequest(_ context.Context, req peer.Request, target func() *rules.Target) error {
-	return g.May(rules.Caller{Name: req.Caller, Groups: req.Groups, Task: req.Task, Agent: AgentIn(req.Meta)}, target, req.Noted)
+	return g.May(rules.Caller{Name: req.Caller, Groups: req.Groups, Task: req.Task, Agent: rules.AgentIn(req.Meta)}, target, req.Noted)
 }
 
 // May reports by its error whether a caller may use a provider, other than by a call, and notes how it has decided. One that is
@@ -334,23 +328,6 @@ func (g *Gate) May(caller rules.Caller, target func() *rules.Target, noted *peer
 		return fault.New(fault.PermissionDenied, "tool_permission_denied: %s may not use this", caller.Name)
 	}
 	return nil
-}
-
-// AgentIn returns the agent that a call is made for by its _meta, in the form NFC as names of callers are; "" for none. What is not
-// a text is returned as it is: it is nobody's name.
-func AgentIn(meta []byte) string {
-	if meta == nil {
-		return ""
-	}
-	raw := rawjson.Get(meta, metaAgent)
-	if raw == nil {
-		return ""
-	}
-	agent := rawjson.String(raw)
-	if agent == "" && (json.Unmarshal(raw, &agent) != nil || agent == "" || strings.ContainsRune(agent, utf8.RuneError)) { // of half a character
-		return string(raw) // what is not a name is nobody whom it may act for
-	}
-	return rules.Exact(agent)
 }
 
 // refusal is what a caller is told: no more than it may know (SPEC-TOOLS 8.6).

@@ -1,11 +1,13 @@
 package program
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
 
-// SPEC N1, SPEC-TOOLS 8.6: the agent and the task in a request for a resource, a prompt or a completion are judged as those of a call are.
+// SPEC N1, SPEC-TOOLS 8.6: the agent and the task in a request for a resource, a prompt or a completion, or to follow a resource, are judged as those
+// of a call are.
 func TestT86TheAgentOfARequestIsJudged(t *testing.T) {
 	t.Parallel()
 	r := serveRuled(t, `apiVersion: orloj.dev/v1
@@ -17,8 +19,10 @@ spec: {target_systems: [bot], target_tasks: [night], blocked_tools: [box]}
 	requests := map[string]string{
 		"resources/read":      `{"uri":"box://one",`,
 		"prompts/get":         `{"name":"ask",`,
+		"resources/subscribe": `{"uri":"box://one",`,
 		"completion/complete": `{"ref":{"type":"ref/prompt","name":"ask"},"argument":{"name":"a","value":""},`,
 	}
+	const newest = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
 	for _, c := range []struct {
 		caller, meta string
 		may          bool
@@ -31,11 +35,22 @@ spec: {target_systems: [bot], target_tasks: [night], blocked_tools: [box]}
 		{"ann", `"_meta":{"orloj.dev/task":"night"}`, false},
 		{"bob", `"_meta":{"orloj.dev/agent":"root"}`, false},
 	} {
+		_, headers := r.send(c.caller, openEra)
 		for method, params := range requests {
-			answer := r.asks(c.caller, method, params+c.meta+"}")
+			answer, _ := r.send(c.caller, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params+c.meta+"}"),
+				"Mcp-Session-Id", headers.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", "2025-03-26")
 			if strings.Contains(answer, `"result"`) != c.may || strings.Contains(answer, "permission_denied") == c.may {
 				t.Errorf("%s of %s with %s: %.400s", method, c.caller, c.meta, answer)
 			}
+		}
+		own := strings.TrimSuffix(strings.SplitN(c.meta, "{", 2)[1], "}")
+		if own != "" {
+			own = "," + own
+		}
+		_, _, answer := r.posts(c.caller, "", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"_meta":%s%s},"notifications":{"resourceSubscriptions":[%q]}}}`, newest, own, box),
+			"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
+		if strings.Contains(answer, "acknowledged") != c.may || strings.Contains(answer, "permission_denied") == c.may {
+			t.Errorf("subscriptions/listen of %s with %s: %.400s", c.caller, c.meta, answer)
 		}
 	}
 }

@@ -1,9 +1,9 @@
-package governance_test
+package rules_test
 
 import (
 	"testing"
 
-	"github.com/orla-project/orla/internal/call/governance"
+	"github.com/orla-project/orla/internal/call/rules"
 )
 
 // SPEC N1: an agent has one name, however a client writes it. Else the agent could decide about calls that are made for it.
@@ -23,7 +23,7 @@ func TestN1AnAgentHasOneName(t *testing.T) {
 		`{"orloj.dev/agent":["bot"]}`:     `["bot"]`,
 		`{"orloj.dev/agent":"bot\ud800"}`: `"bot\ud800"`,
 	} {
-		if got := governance.AgentIn([]byte(meta)); got != want {
+		if got := rules.AgentIn([]byte(meta)); got != want {
 			t.Errorf("%s: %q, want %q", meta, got, want)
 		}
 	}
