@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"reflect"
@@ -227,14 +228,21 @@ func (g *Gate) Listed(c *supervisor.Catalog) {
 	}
 }
 
-// tell logs which rules name nothing, each once for as long as it does. The caller holds mu.
+// tell logs which rules name nothing, each once for as long as it does, but for those that are among the problems of a search, which
+// are logged. The caller holds mu.
 func (g *Gate) tell(closed bool) {
-	told := map[rules.Fault]bool{}
+	told, logged := map[rules.Fault]bool{}, map[string]bool{}
+	for _, p := range g.documents {
+		if f, is := errors.AsType[rules.Fault](p.Err); is {
+			logged[f.At] = true
+		}
+	}
 	for _, f := range g.unnamed {
-		if closed && !g.told[f] && g.Log != nil {
+		known := g.told[f] || logged[f.At]
+		if closed && !known && g.Log != nil {
 			g.Log.Error("every call is denied: a rule names nothing", "err", f)
 		}
-		told[f] = closed || g.told[f]
+		told[f] = closed || known
 	}
 	g.told = told
 }

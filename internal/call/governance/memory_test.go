@@ -1,10 +1,12 @@
 package governance_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -84,5 +86,27 @@ func TestT83WhatRulesNamedIsKnownAtTheNextStart(t *testing.T) {
 	}
 	if info, err := os.Stat(memory); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// SPEC-TOOLS 8.3: a rule that names nothing is one line in the log: the gate says nothing of those that the search has found.
+func TestT83ARuleThatNamesNothingIsLoggedOnce(t *testing.T) {
+	cfg := configured(t)
+	for name, capsule := range map[string]bool{"the search says it": false, "a capsule might have had it": true} {
+		var log bytes.Buffer
+		g := governance.Gate{Log: slog.New(slog.NewTextHandler(&log, nil))}
+		all := found(blocks("wipe"), "other")
+		if capsule {
+			all.Tools = append(all.Tools, manifest.Tool{Name: "box", Kind: manifest.Capsule})
+		}
+		governance.Check(all, cfg, nil)
+		want := 1 - len(all.Problems)
+		for range 3 {
+			g.Set(all, cfg)
+			g.Listed(offering(t, "other"))
+		}
+		if n := strings.Count(log.String(), "a rule names nothing"); n != want || !g.Denies() || capsule == (want == 0) {
+			t.Errorf("%s: the gate says it %d times, want %d; %v", name, n, want, all.Problems)
+		}
 	}
 }
