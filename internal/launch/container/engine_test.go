@@ -380,3 +380,24 @@ func TestT72VolumesOfImages(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// SPEC-TOOLS 7.2: the tool's user may write to a volume that an image declares, whatever the mode of the image's folder is.
+func TestT72AVolumeOfAnImageIsForEveryUser(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
+	b.engine = b.newEngine(func(o *container.EngineOptions) {
+		o.Program = script(t, `case $1 in
+info) echo '{"host":{"cgroupVersion":"v2","cgroupControllers":["memory","cpu","pids"]},"version":{"Version":"5"}}';;
+image) echo '[{"Id":"1","Config":{"Volumes":{"/var/data":{}}}}]';;
+run) printf "%s\n" "$@" >>'`+runs+`'; cat '`+runs+`.told';;
+esac`)
+	})
+	if err := os.WriteFile(runs+".told", []byte(container.Well()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.run(b.launcher(nil), sh("true"))
+	text, err := os.ReadFile(runs)
+	if want := "--tmpfs=/var/data:rw,noexec,nosuid,nodev,size=16m,mode=1777\n"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("%s%v; want %s", text, err, want)
+	}
+}

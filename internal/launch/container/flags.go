@@ -48,6 +48,10 @@ func (p plan) arguments(variables []string) ([]string, error) {
 	), nil
 }
 
+// tmpfs are the options of folders that anybody in the container may write to: an engine else gives one the mode of the image's
+// folder, which may keep the user out. runc does so before version 1.2 in any case.
+const tmpfs = ":rw,noexec,nosuid,nodev,size=16m,mode=1777"
+
 // confined returns the flags that limit what a process may do (SPEC-TOOLS 7.2).
 func (p plan) confined() []string {
 	flags := []string{
@@ -56,7 +60,7 @@ func (p plan) confined() []string {
 		"--cap-drop=ALL",
 		"--security-opt=no-new-privileges",
 		"--ipc=private",
-		"--tmpfs=" + tmp + ":rw,noexec,nosuid,nodev,size=16m,mode=1777",
+		"--tmpfs=" + tmp + tmpfs,
 		"--log-driver=" + p.made.logDriver(),
 		"--no-healthcheck", // the image's health check is not needed
 	}
@@ -73,7 +77,7 @@ func (p plan) confined() []string {
 	// read-only.
 	for _, volume := range p.image.volumes {
 		if volume != tmp {
-			flags = append(flags, "--tmpfs="+volume+":rw,noexec,nosuid,nodev,size=16m")
+			flags = append(flags, "--tmpfs="+volume+tmpfs)
 		}
 	}
 	return flags
