@@ -22,7 +22,7 @@ import (
 func newDev(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "dev PATH",
-		Short: "Serve one tool while you write it: readable logs, reloads as you save",
+		Short: "Serve one tool while you write it: readable logs, reloads on save",
 		Long: "Serve one executable or package, and nothing else, with a log for people. The next\n" +
 			"call uses what you have saved, and errors are in the log. A capsule that crashes is\n" +
 			"started again when you save a change. Everything else is as with orla serve: the\n" +

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/orla-project/orla/internal/app/config"
+	"github.com/orla-project/orla/internal/app/terminal"
 )
 
 // groups are the groups of commands in `orla --help`.
@@ -68,4 +72,87 @@ func groupFlags(root *cobra.Command) {
 		}
 		return err
 	})
+}
+
+const (
+	// helpWidth is how wide help is where there is no terminal.
+	helpWidth = 80
+	// leastWidth is how wide what follows a name has to be to stand beside it, else it stands below.
+	leastWidth, below = 24, 10
+)
+
+// foldHelp breaks the lines of help that are wider than out.
+func foldHelp(root *cobra.Command, out io.Writer) {
+	help, width := root.HelpFunc(), helpWidth
+	if terminal.IsTerminal(out) {
+		width = terminal.Width(out)
+	}
+	root.SetHelpFunc(func(cmd *cobra.Command, words []string) {
+		to := cmd.OutOrStdout()
+		var text bytes.Buffer
+		cmd.SetOut(&text)
+		help(cmd, words)
+		cmd.SetOut(to)
+		_, _ = io.WriteString(to, folded(text.String(), width)) // see written
+	})
+}
+
+// folded breaks the lines of a text that are wider than that: those of a list below what follows the name, and those of a paragraph
+// as a whole. Examples and other lines that are indented stay.
+func folded(text string, width int) string {
+	isText := func(line string) bool { return line != "" && line[0] != ' ' }
+	var all []string
+	for lines := strings.Split(text, "\n"); len(lines) > 0; {
+		n := 1
+		for isText(lines[0]) && n < len(lines) && isText(lines[n]) {
+			n++
+		}
+		paragraph := lines[:n]
+		lines = lines[n:]
+		switch at := second(paragraph[0]); {
+		case !slices.ContainsFunc(paragraph, func(line string) bool { return len(line) > width }):
+			all = append(all, paragraph...)
+		case isText(paragraph[0]):
+			all = append(all, terminal.Wrap(strings.Join(paragraph, " "), width)...)
+		case at == 0:
+			all = append(all, paragraph...)
+		default:
+			name, said := paragraph[0][:at], paragraph[0][at:]
+			if width-at < leastWidth {
+				all = append(all, strings.TrimRight(name, " "))
+				at = below
+				name = strings.Repeat(" ", at)
+			}
+			for _, line := range terminal.Wrap(said, width-at) {
+				all = append(all, name+line)
+				name = strings.Repeat(" ", at)
+			}
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// second returns where the second column of an indented line begins; 0 if there is none.
+func second(line string) int {
+	first := len(line) - len(strings.TrimLeft(line, " "))
+	end := strings.Index(line[first:], "  ")
+	if end < 0 {
+		return 0
+	}
+	rest := line[first+end:]
+	return first + end + len(rest) - len(strings.TrimLeft(rest, " "))
+}
+
+// written remembers the first error of a writer: who prints help does not look.
+type written struct {
+	io.Writer
+	err error
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
 }

@@ -57,7 +57,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 		&cobra.Command{
 			Use:        "serve",
 			SuggestFor: []string{"run", "up"},
-			Short:      "Serve in the foreground until ctrl-C (the same as orla without a command)",
+			Short:      "Serve until ctrl-C (the same as orla without a command)",
 			Long: "Serve the tools folder until a signal: in the foreground, until ctrl-C. Below are also\n" +
 				"the flags that say how tools are isolated, which every command takes.",
 			Example: "  orla serve --port 9000\n  orla serve --stdio",
@@ -95,6 +95,7 @@ func newRoot(std terminal.Streams) *cobra.Command {
 	endWell(root)
 	addVersionFlag(root)
 	groupCommands(root)
+	foldHelp(root, std.Out)
 	return root
 }
 
@@ -116,7 +117,7 @@ func addVersionFlag(root *cobra.Command) {
 			return run(cmd, words)
 		}
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", root.Name(), version.Version())
-		return err
+		return failed(err)
 	}
 }
 

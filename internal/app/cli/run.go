@@ -32,7 +32,13 @@ func Run(args []string, std terminal.Streams) exit.Code {
 	logging.DropStandard() // what serves takes it
 	root := newRoot(std)
 	root.SetArgs(args)
-	code := exit.Report(root.ExecuteContext(ctx), std.Err)
+	out := &written{Writer: std.Out}
+	root.SetOut(out)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = failed(out.err)
+	}
+	code := exit.Report(err, std.Err)
 	if code == 0 && checked != nil {
 		_, _ = std.Out.Write(append(checked, '\n')) // who does not get it does not go on
 	}
