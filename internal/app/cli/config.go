@@ -26,6 +26,9 @@ func newConfig(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, err := range cfg.Missing() {
+				fmt.Fprintf(std.Err, "orla: warning: %s\n", terminal.Printable(err.Error()))
+			}
 			if asJSON {
 				return terminal.WriteJSON(std.Out, configMap(cfg))
 			}

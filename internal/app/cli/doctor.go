@@ -178,7 +178,7 @@ func examineFolders(cfg *config.Loaded, l *config.Loader) []doctor.Finding {
 		findings = append(findings, doctor.Writable("socket", filepath.Dir(socket)))
 	}
 	if cfg.LogFile != "" {
-		findings = append(findings, doctor.File("log_file", config.Absolute(cfg.LogFile)))
+		findings = append(findings, doctor.LogFile("log_file", config.Absolute(cfg.LogFile)))
 	}
 	if path := cfg.AuditPath(); filepath.IsAbs(path) { // and not the journal
 		findings = append(findings, doctor.File("audit_log", path))

@@ -11,6 +11,7 @@ import (
 	"github.com/orla-project/orla/internal/app/access"
 	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/discovery"
+	"github.com/orla-project/orla/internal/app/doctor"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/app/terminal"
 	"github.com/orla-project/orla/internal/app/wiring"
@@ -54,6 +55,7 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if err == nil {
 				discovery.WarnOfRenames(&found, cfg)
 				if len(args) == 0 { // the resources of another file may have them
+					warnOfPaths(&found, cfg)
 					wiring.AddDenials(cfg, &found)
 					discovery.WarnOfSecrets(&found, cfg)
 				}
@@ -63,6 +65,19 @@ func newValidate(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// warnOfPaths warns of folders of the configuration that are not there, and of a log file that this user cannot write.
+func warnOfPaths(found *manifest.Result, cfg *config.Loaded) {
+	list := cfg.Missing()
+	if cfg.LogFile != "" {
+		if f := doctor.LogFile("log_file", config.Absolute(cfg.LogFile)); f.Level == doctor.Fail {
+			list = append(list, cfg.At("log_file", errors.New(f.Text)))
+		}
+	}
+	for _, err := range list {
+		found.Problems = append(found.Problems, manifest.Problem{Severity: manifest.Warning, Err: err})
+	}
 }
 
 // warnOfRules warns of each capsule that has more rules in .gitignore files than are read.

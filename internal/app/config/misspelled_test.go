@@ -1,7 +1,10 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -21,5 +24,32 @@ func TestH1AMisspelledVariableIsPointedOut(t *testing.T) {
 	}
 	if got := l.Misspelled(); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// SPEC H1: a folder of the configuration that is not there is pointed out, with its place: who wrote it may have meant another.
+func TestH1AFolderThatIsNotThereIsPointedOut(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "orla.yaml")
+	for _, text := range []string{"secrets_dir: gone\nhot_load_folders: [/, gone2, orla.yaml]\n", "secrets_dir: .\n", "port: 1\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := (&Loader{Path: path, Home: dir}).Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, err := range cfg.Missing() {
+			got = append(got, strings.ReplaceAll(err.Error(), dir, "DIR"))
+		}
+		want := []string{"DIR/orla.yaml:1:14: secrets_dir: DIR/gone is not there", "DIR/orla.yaml:2:23: hot_load_folders[1]: DIR/gone2 is not there",
+			"DIR/orla.yaml:2:30: hot_load_folders[2]: DIR/orla.yaml is not a folder"}
+		if !strings.Contains(text, "gone") {
+			want = nil
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q", text, got)
+		}
 	}
 }

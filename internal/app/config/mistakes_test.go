@@ -23,6 +23,7 @@ func TestH1AWrongValueIsOneClearError(t *testing.T) {
 		"packages: [{isolation: none}]":       "1:12: packages[0].name: is required",
 		"max_sessions: -5":                    "1:15: max_sessions: must be above 0, got -5",
 		"timeout: 0":                          "1:10: timeout: must be above 0, got 0s",
+		"registries: [ftp://a.example/b]":     `1:14: registries[0]: a registry is read by https or ssh, and not by "ftp"`,
 		"max_package: 0":                      "1:14: max_package: must be above 0, got 0",
 		"tracing: {sample_ratio: 2}":          "1:25: tracing.sample_ratio: must be between 0 and 1, got 2",
 		"approvals: {ttl: 0}":                 "1:18: approvals.ttl: must be from 1s to 168h, got 0s",

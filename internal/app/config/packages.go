@@ -80,6 +80,8 @@ func (v *verdict) packages() {
 	for i, text := range v.Registries {
 		if u, err := url.Parse(text); err != nil || text == "" || strings.HasPrefix(text, "-") || u.Scheme == "" && !strings.Contains(text, ":") {
 			v.wrongItem("registries", i, "%q is not the URL of a registry", text)
+		} else if strings.Contains(text, "://") && !slices.Contains([]string{"https", "ssh", "http", "git", "file"}, u.Scheme) {
+			v.wrongItem("registries", i, "a registry is read by https or ssh, and not by %q", u.Scheme)
 		}
 	}
 	seen := map[string]bool{}

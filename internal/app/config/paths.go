@@ -158,3 +158,22 @@ func (c *Loaded) CheckToolsDir() error {
 	}
 	return err
 }
+
+// Missing returns an error for each folder of the configuration that is not there, or is none. It may come later.
+func (c *Loaded) Missing() (list []error) {
+	look := func(key, dir string) {
+		switch info, err := os.Stat(dir); {
+		case errors.Is(err, fs.ErrNotExist):
+			list = append(list, c.At(key, fmt.Errorf("%s is not there", Absolute(dir))))
+		case err == nil && !info.IsDir():
+			list = append(list, c.At(key, fmt.Errorf("%s is not a folder", Absolute(dir))))
+		}
+	}
+	if c.SecretsDir != "" {
+		look("secrets_dir", c.SecretsDir)
+	}
+	for i, dir := range c.HotLoadFolders {
+		look(fmt.Sprintf("hot_load_folders[%d]", i), dir)
+	}
+	return list
+}

@@ -391,11 +391,19 @@ func hostOf(address string) string {
 	return host
 }
 
-// reportWeaker logs them at the start, and when they have changed.
+// reportWeaker logs in which ways the configuration isolates tools less, and which of its folders are not there: at the start, and
+// when that has changed.
 func (s *server) reportWeaker(cfg *config.Loaded) {
 	ways := discovery.Weaker(cfg)
 	if len(ways) > 0 && !slices.Equal(ways, s.weaker) {
 		s.log.Warn("the configuration isolates tools less than by default", "ways", ways)
 	}
 	s.weaker = ways
+	var missing []string
+	for _, err := range cfg.Missing() {
+		if missing = append(missing, err.Error()); !slices.Contains(s.missing, err.Error()) {
+			s.log.Warn("a folder of the configuration is not there", "err", err)
+		}
+	}
+	s.missing = missing
 }

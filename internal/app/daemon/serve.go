@@ -234,6 +234,7 @@ type reloads struct {
 	reported map[string]bool // problems that were logged; owned by apply
 	seen     discovery.Seen  // what searches have seen; owned by apply
 	weaker   []string        // in which ways tools are isolated less than by default; owned by apply
+	missing  []string        // which folders of the configuration are not there; owned by apply
 }
 
 // inForce is what the last reload left.

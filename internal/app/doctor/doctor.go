@@ -183,6 +183,15 @@ func File(check, file string) Finding {
 	return ok(check, "%s can be written", file)
 }
 
+// LogFile looks at a file whose folder Orla does not make.
+func LogFile(check, file string) Finding {
+	dir := filepath.Dir(file)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fail(check, "mkdir -p "+Quote(dir), "%s is not there", dir)
+	}
+	return File(check, file)
+}
+
 // Quote makes a word of a path for a shell, if it is none as it is.
 func Quote(path string) string {
 	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") == "" {
