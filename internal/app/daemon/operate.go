@@ -51,7 +51,7 @@ func (o operations) Status() control.Status {
 	status := control.Status{
 		Version:    version.Version(),
 		Pid:        os.Getpid(),
-		Started:    o.began,
+		Started:    byClock(o.began, time.Now()),
 		URL:        o.url(),
 		ToolsDir:   config.Absolute(cfg.Folder()),
 		ConfigFile: config.Absolute(cfg.File),
@@ -116,12 +116,22 @@ func (o operations) toolStatuses(served []supervisor.Served) []control.ToolStatu
 
 // live fills in what only a capsule has.
 func live(t *control.ToolStatus, life peer.Life, usage telemetry.Usage) {
-	t.State, t.Since, t.Reason, t.Held = life.State, life.Since, life.Reason, life.Held
-	t.Pid, t.Place, t.Started, t.LastExit, t.Next = life.Pid, life.Place, life.Started, life.LastExit, life.Next
+	now := time.Now()
+	t.State, t.Since, t.Reason, t.Held = life.State, byClock(life.Since, now), life.Reason, life.Held
+	t.Pid, t.Place, t.Started, t.LastExit, t.Next = life.Pid, life.Place, byClock(life.Started, now), life.LastExit, byClock(life.Next, now)
 	t.Restarts, t.Failures = life.Restarts, life.Failures
 	t.InFlight, t.Waiting = life.InFlight, life.Waiting
 	t.Limits = cmp.Or(life.Limits, t.Limits)
 	t.Memory, t.CPU, t.Processes = usage.Memory, usage.CPU.Seconds(), usage.Processes
+}
+
+// byClock returns a moment of this process as the clock of the machine would have shown it if it had always been as it is now: it
+// may have been set back since. A clock that went ahead may be that of a machine that has slept, whose moments are right.
+func byClock(at, now time.Time) time.Time {
+	if back := now.Round(0).Sub(at.Round(0)) - now.Sub(at); back <= -time.Second && !at.IsZero() {
+		return at.Add(back.Round(time.Second)) // else each look would differ a little from the last one
+	}
+	return at
 }
 
 // count fills in the numbers of calls of a manifest's tools.
