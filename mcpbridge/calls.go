@@ -59,9 +59,13 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	if !r.answersLater() {
 		return b.callWith(ctx, r, asked, r)
 	}
-	return r.converse(ctx, callOf(r, asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
+	result, refused := r.converse(ctx, callOf(r, asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		return b.callWith(ctx, r, asked, client)
 	})
+	if refused == results.ErrUnknownState {
+		return nil, b.refuseCall(ctx, r, name, fault.New(fault.InvalidInput, "%s", refused.Message))
+	}
+	return result, refused
 }
 
 // mayAsk reports whether somebody may have to approve a call of a tool, perhaps the person at the client.

@@ -3,7 +3,6 @@ package mcpbridge
 import (
 	"context"
 	"strconv"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -41,13 +40,9 @@ func (b *Bridge) noted(ctx context.Context, r *Request, asked *peer.Request, do 
 	return result, refused
 }
 
-// noteRefused has a line in the audit log of a request that was refused before it got to noted. One that goes on with a conversation
-// belongs to the request that has begun that.
+// noteRefused has a line in the audit log of a request that was refused before it got to noted.
 func (b *Bridge) noteRefused(ctx context.Context, r *Request, refused *jsonrpc.Error) {
 	if b.opts.Audit == nil || !methods[r.Method].noted || r.noted.Load() {
-		return
-	}
-	if state, _ := wire.TextOf(r.Params.State); strings.HasPrefix(state, results.HeldPrefix) {
 		return
 	}
 	noted, ended, err := b.opts.Audit()

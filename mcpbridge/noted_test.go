@@ -45,6 +45,12 @@ func (a *auditor) audit() (*peer.Noted, func(context.Context, *peer.Request, str
 	}, nil
 }
 
+func (a *auditor) refused(_ context.Context, call peer.Call, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lines = append(a.lines, "tools/call "+call.Tool+" "+string(fault.CodeOf(err)))
+}
+
 // taken returns the lines since it was called last.
 func (a *auditor) taken() []string {
 	a.mu.Lock()
@@ -65,7 +71,7 @@ func auditedWorld(t *testing.T, p *fakePeer) (*world, *auditor) {
 	if diff := sup.Apply([]manifest.Tool{{Name: "box", Kind: manifest.Capsule}}); len(diff.Failed) > 0 {
 		t.Fatal(diff.Failed)
 	}
-	w := &world{bridge: mcpbridge.New(sup, mcpbridge.Options{Version: "1", Log: log, Audit: a.audit})}
+	w := &world{bridge: mcpbridge.New(sup, mcpbridge.Options{Version: "1", Log: log, Audit: a.audit, Refused: a.refused})}
 	serve(t, sup.Serve)
 	serve(t, w.bridge.Serve)
 	return w, a
@@ -156,5 +162,42 @@ func TestT88AConversationIsNotedOnce(t *testing.T) {
 	}
 	if got := a.taken(); !slices.Equal(got, []string{"prompts/get box ok"}) {
 		t.Errorf("the lines are %q", got)
+	}
+}
+
+// SPEC-TOOLS 8.8: whoever goes on with a conversation that is not its own, or that never was, has a line for that.
+func TestT88AStateOfSomebodyElseHasALine(t *testing.T) {
+	p := newPeer(everything())
+	p.answer = func(ctx context.Context, req peer.Request) (json.RawMessage, error) {
+		if _, err := req.Client.Ask(ctx, "elicitation/create", nil); err != nil {
+			return nil, err
+		}
+		return json.RawMessage(`{"contents":[]}`), nil
+	}
+	w, a := auditedWorld(t, p)
+	f := w.front(t, httpfront.Settings{Verify: tokens})
+	post := func(who, method, name, params string) reply {
+		body, headers := newEra(method, name, params)
+		body = strings.Replace(body, `Capabilities":{}`, `Capabilities":{"elicitation":{}}`, 1)
+		return f.post(t, body, append(headers, bearer(who)...)...)
+	}
+	begun := post("ann", "resources/read", "mem://a", `"uri":"mem://a"`)
+	_, state, _ := strings.Cut(begun.raw, `"requestState":"`)
+	state, _, _ = strings.Cut(state, `"`)
+	if !strings.HasPrefix(state, "orla:") || len(a.taken()) != 0 {
+		t.Fatalf("the client is asked by %s", begun.raw)
+	}
+	for _, c := range []struct{ who, method, name, params, want string }{
+		{"bob", "resources/read", "mem://a", `"uri":"mem://a","requestState":"` + state + `"`, "resources/read -32602"},
+		{"ann", "resources/read", "mem://b", `"uri":"mem://b","requestState":"` + state + `"`, "resources/read -32602"},
+		{"ann", "resources/read", "mem://a", `"uri":"mem://a","URI":"mem://b","requestState":"` + state + `"`, "resources/read -32602"},
+		{"bob", "prompts/get", "greet", `"name":"greet","requestState":"orla:none"`, "prompts/get -32602"},
+		{"bob", "tools/call", "echo", `"name":"echo","requestState":"orla:none"`, "tools/call echo invalid_input"},
+		{"ann", "resources/read", "mem://a", `"uri":"mem://a","requestState":"` + state + `","inputResponses":{"question-1":{"action":"decline"}}`, "resources/read box ok"},
+	} {
+		r := post(c.who, c.method, c.name, c.params)
+		if got := a.taken(); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s of %s with %s: the lines are %q, want %q: %.300s", c.method, c.who, c.params, got, c.want, r.raw)
+		}
 	}
 }
