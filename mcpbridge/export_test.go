@@ -135,3 +135,12 @@ func (b *Bridge) SeenBy(caller, tool, uri string) (tools, resources bool) {
 	_, resources = view.resources.Find(uri)
 	return tools, resources
 }
+
+// ViewOf returns the lists of a caller, and how many of other callers there are besides those of all.
+func (b *Bridge) ViewOf(caller string) (lists any, views int) {
+	whole := b.current()
+	view := b.visible(whole, &client.Origin{Caller: caller})
+	whole.views.mu.Lock()
+	defer whole.views.mu.Unlock()
+	return view, len(whole.views.of)
+}

@@ -58,6 +58,41 @@ func TestS1AViewCostsToolsAndResources(t *testing.T) {
 	})
 }
 
+// SPEC-TOOLS 8.6: the lists of callers whom the rules treat alike are made once, for the first of them, and not for each request.
+func TestT86ListsAreMadeOnceForARole(t *testing.T) {
+	at := func(name string) manifest.Reference { return manifest.Reference{Name: name, At: "a.yaml:1:1"} }
+	one, other := []manifest.Reference{at("one")}, []manifest.Reference{at("other")}
+	set := rules.New(manifest.Rules{Roles: []manifest.Role{
+		{Reference: at("one"), Permissions: []manifest.Right{{Tool: "tool0"}}}, {Reference: at("other"), Permissions: []manifest.Right{{Tool: "tool1"}}},
+	}}, []rules.Binding{{Caller: "ann", Roles: one}, {Caller: "bob", Roles: one}, {Caller: "eve", Roles: other}}, nil)
+	p, log := newPeer(peer.Offers{Known: true, Tools: []*mcp.Tool{tool("tool0"), tool("tool1")}}), slog.New(slog.DiscardHandler)
+	sup := supervisor.New(supervisor.Options{
+		Build: map[manifest.Kind]supervisor.Build{manifest.Capsule: func(manifest.Tool) (supervisor.Provider, error) { return p, nil }},
+		Log:   log,
+	})
+	if diff := sup.Apply([]manifest.Tool{{Name: "peer", Kind: manifest.Capsule}}); len(diff.Failed) > 0 {
+		t.Fatal(diff.Failed)
+	}
+	b := mcpbridge.New(sup, mcpbridge.Options{Version: "1", Rules: ruled{set}, Log: log})
+	first := map[string]any{}
+	for range 3 {
+		for _, caller := range []string{"ann", "bob", "eve"} {
+			got, n := b.ViewOf(caller)
+			if n > 2 {
+				t.Fatalf("there are %d lists for two roles", n)
+			}
+			if first[caller] == nil {
+				first[caller] = got
+			} else if first[caller] != got {
+				t.Errorf("the lists of %s were made again", caller)
+			}
+		}
+	}
+	if first["ann"] != first["bob"] || first["ann"] == first["eve"] {
+		t.Errorf("ann and bob have the same lists: %t; ann and eve: %t", first["ann"] == first["bob"], first["ann"] == first["eve"])
+	}
+}
+
 // SPEC-TOOLS 8.6, SPEC N2: who may not call a tool learns of it neither by the headers that repeat its arguments nor by the
 // readiness.
 func TestT86HeadersAndReadinessNameNoHiddenTool(t *testing.T) {

@@ -246,6 +246,11 @@ func (s *scopedRules) addPermission(p *permission) {
 	}
 }
 
+// name reports whether a rule is for a caller or a group of a folded name.
+func (s *scopedRules) name(folded string) bool {
+	return len(s.policies[folded])+len(s.permissions[folded]) > 0
+}
+
 // folded returns rights with folded names.
 func folded(list []manifest.Right) []manifest.Right {
 	list = slices.Clone(list)

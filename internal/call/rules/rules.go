@@ -3,8 +3,10 @@
 package rules
 
 import (
-	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/orla-project/orla/manifest"
@@ -101,6 +103,7 @@ type binding struct {
 	hasRoles bool
 	toolset  *globs          // nil for all tools
 	speaks   map[string]bool // agents
+	view     string          // the same for bindings with the same roles and toolsets
 }
 
 // New returns the Set of documents and bindings; nil if there is neither.
@@ -164,6 +167,9 @@ func (s *Set) bind(b Binding, toolsets map[string]*globs) {
 		one.speaks[exact(agent)] = true
 		s.mentioned[fold(agent)], s.bound[fold(agent)] = true, true
 	}
+	if len(b.Roles)+len(b.Toolsets) > 0 {
+		one.view = fmt.Sprintf("%q %q", slices.Sorted(maps.Keys(names(b.Roles))), slices.Sorted(maps.Keys(names(b.Toolsets))))
+	}
 	for _, role := range b.Roles {
 		if r, ok := s.roles[fold(role.Name)]; ok {
 			one.rights.add(*r)
@@ -213,12 +219,17 @@ func (s *Set) View(c Caller) string {
 		return ""
 	}
 	who := s.identify(c)
-	if len(who.bindings) == 0 && len(who.names) == 0 {
-		return ""
+	var view []string
+	for _, name := range who.exact {
+		if s.scoped.name(fold(name)) {
+			view = append(view, strconv.Quote(name))
+		}
 	}
-	view := slices.Sorted(slices.Values(who.exact))
 	for _, b := range who.bindings {
-		view = append(view, "\x01"+cmp.Or(b.Caller, "\x02"+b.Group))
+		if b.view != "" {
+			view = append(view, b.view)
+		}
 	}
-	return strings.Join(view, "\x00")
+	slices.Sort(view)
+	return strings.Join(slices.Compact(view), ",")
 }
