@@ -96,15 +96,25 @@ func (h *historian) start(o *running) {
 	}()
 }
 
-// kill ends Orla as the kernel would, and starts another one.
-func (h *historian) kill() {
+// end ends Orla by a signal, and starts another one.
+func (h *historian) end(by syscall.Signal) {
 	h.mu.Lock()
 	o := h.o
 	h.ended()
 	h.mu.Unlock()
-	o.signal(syscall.SIGKILL)
+	o.signal(by)
 	o.wait()
 	h.start(startAs(h.t, o.home(), o.cmd.Dir, o.cmd.Args...))
+}
+
+// upgrade has Orla run its program again.
+func (h *historian) upgrade() {
+	h.mu.Lock()
+	o := h.o
+	h.ended()
+	h.mu.Unlock()
+	o.mustOrla("upgrade")
+	h.start(o)
 }
 
 // errKilled is why a history ends early.
@@ -385,6 +395,24 @@ var histories = map[string]func(*oneCall, *rand.Rand) error{
 			return one.forgotten()
 		})
 	},
+	"Orla is stopped or upgraded between the approval and the call": func(one *oneCall, r *rand.Rand) error {
+		return one.alone(func() error {
+			a, err := one.leaves()
+			if err != nil {
+				return err
+			}
+			if err := one.decide(one.args, a, true, ""); err != nil {
+				return err
+			}
+			if r.IntN(2) == 0 {
+				one.end(syscall.SIGTERM)
+			} else {
+				one.upgrade()
+			}
+			one.life = one.lifeNow()
+			return errors.Join(one.again(), one.forgotten())
+		})
+	},
 	"Orla is killed while the call waits": func(one *oneCall, _ *rand.Rand) error {
 		return one.alone(func() error {
 			a, ended, hangUp, err := one.asks()
@@ -427,9 +455,9 @@ func (one *oneCall) alone(do func() error) error {
 	return do()
 }
 
-// killed kills Orla, and goes on with the next one.
+// killed ends Orla as the kernel would, and goes on with the next one.
 func (one *oneCall) killed() {
-	one.kill()
+	one.end(syscall.SIGKILL)
 	one.life = one.lifeNow()
 }
 
