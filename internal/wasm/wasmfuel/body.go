@@ -72,6 +72,7 @@ type scanner struct {
 	// Work of the compiler: roughly the number of values that it must remember, and the number of places
 	// where control flow branches.
 	weight, branches int
+	accesses         int  // to memory, whose weight is more; see perExit
 	nests            int  // for nested loops; see maxNests
 	total, allNests  int  // sums over all functions so far
 	allBranches      int  // sum of the squares of branches
@@ -138,7 +139,7 @@ const maxWrapped = 300
 func (c *scanner) scan(pos, end int, t signature) *Error {
 	c.r, c.results = &reader{buf: c.m.buf, pos: pos, end: end}, t.results
 	c.edits, c.costs, c.stack = c.edits[:0], c.costs[:0], c.stack[:0]
-	c.weight, c.branches, c.nests, c.wrapped, c.locals, c.loops, c.calls = 0, 0, 0, 0, len(t.params), false, false
+	c.weight, c.branches, c.accesses, c.nests, c.wrapped, c.locals, c.loops, c.calls = 0, 0, 0, 0, 0, len(t.params), false, false
 	c.scanLocals()
 	c.vectors = c.m.vectors || c.r.vectors
 	c.values = len(t.results) + 2*c.merged()
@@ -147,7 +148,7 @@ func (c *scanner) scan(pos, end int, t signature) *Error {
 	for c.r.err == nil && len(c.stack) > 0 {
 		at := c.r.pos
 		c.instruction(at, c.r.byte())
-		if c.weight > maxWeight || c.branches > maxBranches || c.nests > maxNests {
+		if c.weight+perExit*c.accesses > maxWeight || c.branches > maxBranches || c.nests > maxNests {
 			c.r.fail(at, "the function at %#x is too complex to be compiled", pos)
 		}
 	}
@@ -243,6 +244,7 @@ func (c *scanner) instruction(at int, op byte) {
 		c.values++
 		if immediateOf(op) == address {
 			c.values += perAccess
+			c.accesses++
 		}
 	}
 	switch op {
@@ -490,5 +492,9 @@ func (c *scanner) vector() {
 	if op >= 0x80 {
 		c.r.constant("second byte of a vector instruction", 1)
 	}
-	c.r.pass(op, vectorImmediate(op), c.m)
+	what := vectorImmediate(op)
+	if what == address || what == addressAndLane {
+		c.accesses++
+	}
+	c.r.pass(op, what, c.m)
 }

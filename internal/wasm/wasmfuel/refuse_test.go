@@ -157,6 +157,23 @@ func TestT37HostileModulesAreRefused(t *testing.T) {
 	}
 }
 
+// SPEC S2: an access to memory has the weight of what it takes to compile, so that no small module takes gigabytes.
+func TestS2AccessesToMemoryAreWeighed(t *testing.T) {
+	for name, access := range map[string]string{
+		"load":        code(i32Const, 0, i32Load, 2, 0, drop),
+		"store":       code(i32Const, 0, i32Const, 0) + "\x36\x02\x00",
+		"vector load": code(i32Const, 0) + "\xfd\x00\x00\x00" + code(drop),
+		"lane store":  code(i32Const, 0) + "\xfd\x0c" + strings.Repeat("\x00", 16) + "\xfd\x5b\x00\x00\x00",
+	} {
+		for n, want := range map[int]bool{20_000: true, 80_000: false} {
+			_, _, err := wasmfuel.Instrument(main(strings.Repeat(access, n)+code(i32Const, 0)).bytes(), wasmfuel.Options{})
+			if refused := err != nil && strings.Contains(err.Error(), "too complex"); refused == want || want && err != nil {
+				t.Errorf("%s: %d in a function: %v", name, n, err)
+			}
+		}
+	}
+}
+
 // What is put into a module makes none valid that was not: the compiler sees what was wrong.
 func TestT37WhatIsInvalidStaysSo(t *testing.T) {
 	again := code(i32Const, 0, call, 0, drop) // a function that calls others is wrapped

@@ -5,6 +5,10 @@ package wasmfuel
 const (
 	perVector = 33
 	perTarget = 25 // of a br_table
+	// perExit is that of each access to memory: it is compared with the end of memory, and has an exit of its own. It counts for
+	// the function alone, and not in maxTotal, since it is not much native code, and the compiler leaves it out where it has
+	// just compared the same address.
+	perExit = 54
 )
 
 // weights are those of the opcodes of one byte.
