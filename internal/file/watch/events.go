@@ -20,6 +20,7 @@ const rootTrail = ""
 
 // drain takes the notes from the inbox, and reports whether any of them counts.
 func (w *Watcher) drain(ctx context.Context) (counts bool) {
+	defer w.tree.scope.resting(breathing(ctx))()
 	notes, lost, err := w.box.take()
 	if err != nil {
 		w.log.Warn("file events were lost: reading the watched folders again", "path", w.root, "err", err)

@@ -147,18 +147,26 @@ func (r rule) matches(rel string) bool {
 	return doublestar.MatchUnvalidated(r.pattern, rel)
 }
 
-// decide returns what the rules say about a path relative to their folder, if they say anything.
-func (rs rules) decide(rel string, isDir bool) (ignored, decided bool) {
+// often is how many rules are compared between two looks at the time: those that strangers write take up to a millisecond each.
+const often = 8
+
+// decide returns what the rules say about a path relative to their folder, if they say anything. rest, if it is not nil,
+// may let others work in between. If it returns an error nothing counts any more.
+func (rs rules) decide(rel string, isDir bool, rest func() error) (ignored, decided bool) {
+	compared := 0
 	for _, r := range slices.Backward(rs) {
 		if (isDir || !r.dirOnly) && r.matches(rel) {
 			return !r.negated, true
+		}
+		if compared++; rest != nil && compared%often == 0 && rest() != nil {
+			return true, true
 		}
 	}
 	return false, false
 }
 
-func (rs rules) ignore(rel string, isDir bool) bool {
-	ignored, _ := rs.decide(rel, isDir)
+func (rs rules) ignore(rel string, isDir bool, rest func() error) bool {
+	ignored, _ := rs.decide(rel, isDir, rest)
 	return ignored
 }
 
@@ -178,18 +186,18 @@ type folderRules struct {
 }
 
 // ignores reports whether rel is ignored. It is not used for paths inside ignored folders, which are
-// not entered.
-func (g *gitignore) ignores(rel string, isDir bool) bool {
+// not entered. rest is that of rules.decide.
+func (g *gitignore) ignores(rel string, isDir bool, rest func() error) bool {
 	for dir := path.Dir(rel); ; dir = path.Dir(dir) {
 		name := rel
 		if dir != "." {
 			name = rel[len(dir)+1:]
 		}
 		rs := g.of(dir)
-		if ignored, decided := rs.decide(name, isDir); decided {
+		if ignored, decided := rs.decide(name, isDir, rest); decided {
 			return ignored
 		}
-		if isDir && rs.emptied.ignore(name, true) && !g.of(rel).negate() { // a negated rule in the folder could match files in it
+		if isDir && rs.emptied.ignore(name, true, rest) && !g.of(rel).negate() { // a negated rule in the folder could match files in it
 			return true
 		}
 		if dir == "." {
@@ -248,5 +256,5 @@ func readRules(name string) (text string, whole bool) {
 // not be used from several goroutines.
 func Gitignored(root string) func(rel string, isDir bool) bool {
 	g := &gitignore{root: root, folders: map[string]folderRules{}}
-	return g.ignores
+	return func(rel string, isDir bool) bool { return g.ignores(rel, isDir, nil) }
 }

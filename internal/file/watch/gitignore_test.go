@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 	for _, tt := range tests {
 		name, isDir := strings.CutSuffix(tt.path, "/")
 		rs, _ := parseRules(strings.SplitSeq(tt.lines, "\n"), maxRules)
-		if got := append(rs, rs.emptied()...).ignore(name, isDir); got != tt.want {
+		if got := append(rs, rs.emptied()...).ignore(name, isDir, nil); got != tt.want {
 			t.Errorf("%q ignores %q: %v, want %v", tt.lines, tt.path, got, tt.want)
 		}
 	}
@@ -152,7 +152,7 @@ func FuzzRules(f *testing.F) {
 		}
 		rs, _ := parseRules(strings.SplitSeq(text, "\n"), maxRules)
 		for _, isDir := range []bool{false, true} {
-			if ignored, decided := rs.decide(name, isDir); ignored && !decided {
+			if ignored, decided := rs.decide(name, isDir, nil); ignored && !decided {
 				t.Error(fmt.Sprint(rs), "ignore", name, "undecided")
 			}
 		}

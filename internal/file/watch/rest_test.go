@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // folderOf makes a folder with so many files.
@@ -76,6 +79,42 @@ func TestS2WalksRest(t *testing.T) {
 		looks <- struct{}{}
 		if err := of(small).walk(ctx, ".", nil, func(string, stamp) {}); err == nil {
 			t.Error("a walk that is not wanted any more waits for others")
+		}
+	})
+}
+
+// SPEC S2: to compare one path with rules that take long is no reason not to rest, in a walk and for an event.
+func TestS2RulesRest(t *testing.T) {
+	root := folderOf(t, 1)
+	mustDo(t, os.WriteFile(filepath.Join(root, gitignoreName), []byte(strings.Repeat("*x\n", often)), 0o600))
+	w := Unread(root, Options{Gitignore: true})
+	synctest.Test(t, func(t *testing.T) {
+		w.tree.looks = make(chan struct{}, 1)
+		w.tree.scope.ignore = func(string, bool) bool { // takes as long as slow rules
+			time.Sleep(slice)
+			return false
+		}
+		began := time.Now()
+		mustDo(t, w.tree.walk(t.Context(), ".", nil, func(string, stamp) {}))
+		if took, want := time.Since(began), 2*2*slice; took != want {
+			t.Errorf("a walk over two files takes %s, want %s with its rests", took, want)
+		}
+		w.box.put(filepath.Join(root, "0"), fsnotify.Write)
+		began = time.Now()
+		w.drain(t.Context())
+		if took, want := time.Since(began), 2*2*slice; took != want {
+			t.Errorf("an event, whose path is compared twice, takes %s, want %s with its rests", took, want)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		began = time.Now()
+		w.tree.scope.ignore = func(string, bool) bool { cancel(); return false }
+		if err := w.tree.walk(ctx, ".", nil, func(path string, _ stamp) {
+			if path != "." {
+				t.Error("a path counts although its rules were not all compared")
+			}
+		}); err == nil {
+			t.Error("a walk whose rules were not all compared has no error")
 		}
 	})
 }

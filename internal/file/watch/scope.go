@@ -13,6 +13,8 @@ type scope struct {
 	ignore  func(path string, isDir bool) bool
 	globs   rules
 	git     *gitignore // nil unless .gitignore files are respected
+
+	rest func() error // for rules.decide
 }
 
 func newScope(root string, opts Options) *scope {
@@ -60,6 +62,13 @@ func (s *scope) leads(rel string) bool {
 // concerns reports whether rel counts or, if it is a folder, may lead to something that does. Whatever else is skipped, without a look.
 func (s *scope) concerns(rel string) bool { return s.counts(rel) || s.leads(rel) }
 
+// resting makes comparisons with rules rest, until the function that it returns is called.
+func (s *scope) resting(rest func() error) (end func()) {
+	before := s.rest
+	s.rest = rest
+	return func() { s.rest = before }
+}
+
 // skips reports whether rel is ignored. An ignored folder is not entered.
 func (s *scope) skips(rel string, isDir bool) bool {
 	if rel == "." {
@@ -71,11 +80,11 @@ func (s *scope) skips(rel string, isDir bool) bool {
 		return true
 	case !s.counts(rel) && (!isDir || !leads):
 		return true
-	case s.globs.ignore(rel, isDir):
+	case s.globs.ignore(rel, isDir, s.rest):
 		return true
 	default:
 		// A path that was named counts, even if git ignores it.
-		return s.git != nil && !leads && !s.named(rel) && s.git.ignores(rel, isDir)
+		return s.git != nil && !leads && !s.named(rel) && s.git.ignores(rel, isDir, s.rest)
 	}
 }
 

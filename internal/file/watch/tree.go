@@ -79,6 +79,22 @@ func (t *tree) rest(ctx context.Context) error {
 	return t.begin(ctx)
 }
 
+// breathing returns what rests after each slice of work that needs no turn. Its error is that ctx ends.
+func breathing(ctx context.Context) (rest func() error) {
+	since := time.Now()
+	return func() error {
+		if time.Since(since) < slice {
+			return ctx.Err()
+		}
+		select {
+		case <-time.After(slice):
+		case <-ctx.Done():
+		}
+		since = time.Now()
+		return ctx.Err()
+	}
+}
+
 func (t *tree) abs(rel string) string { return filepath.Join(t.root, filepath.FromSlash(rel)) }
 
 // rel returns the path of something inside the root, and whether it is inside.
@@ -123,6 +139,7 @@ func (t *tree) walk(ctx context.Context, rel string, enter func(rel string, link
 		return err
 	}
 	defer t.end()
+	defer t.scope.resting(func() error { return t.rest(ctx) })()
 	return t.walkOn(ctx, rel, &looked{}, enter, visit)
 }
 
@@ -139,7 +156,7 @@ func (t *tree) walkOn(ctx context.Context, rel string, before *looked, enter fun
 	}
 	isDir := s.mode.IsDir()
 	if t.scope.skips(rel, isDir) {
-		return nil
+		return ctx.Err() // if ctx has ended, it may not be ignored
 	}
 	if link && rel != "." && enter != nil { // the steps to the root are watched separately
 		if err := unlessLeftOut(enter(rel, true)); err != nil {
