@@ -113,6 +113,7 @@ func TestT88EachRequestIsNotedOnce(t *testing.T) {
 		{"resources/read", `{"uri":"` + strings.Repeat("x", 40<<10) + `"}`, []string{"resources/read -32602"}},
 		{"resources/read", `{"uri":"mem://a","URI":"mem://b"}`, []string{"resources/read -32602"}},
 		{"prompts/get", `{"name":"greet"}`, []string{"prompts/get box ok"}},
+		{"prompts/get", `{"name":"greet","arguments":{"a":"x"},"Arguments":{"a":"y"}}`, []string{"prompts/get -32602"}},
 		{"prompts/get", `{"name":"none"}`, []string{"prompts/get -32602"}},
 		{"prompts/get", `{"name":[]}`, []string{"prompts/get -32602"}},
 		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":""}}`, []string{"completion/complete box ok"}},

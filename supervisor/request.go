@@ -102,16 +102,16 @@ type subject struct {
 }
 
 // subjectOf returns what params are about. A peer may read another member than Orla of those that have one name, or names
-// that differ in case: who has them is refused.
+// that differ in case: who has them is refused. So it is with arguments, which the audit log has.
 func subjectOf(params json.RawMessage) (about subject, err error) {
 	var ref json.RawMessage
-	if err := read(params, map[string]any{"uri": &about.uri, "name": &about.name, "ref": &ref}); err != nil {
+	if err := read(params, map[string]any{"uri": &about.uri, "name": &about.name, "ref": &ref, "argument": nil, "arguments": nil}); err != nil {
 		return subject{}, err
 	}
 	return about, read(ref, map[string]any{"uri": &about.refURI, "name": &about.refName})
 }
 
-// read decodes the members of an object that are wanted. There may be none of it.
+// read decodes the members of an object that are wanted; nil is for one that is only to be there once. There may be none of it.
 func read(object json.RawMessage, wanted map[string]any) error {
 	shape := errors.New("are not of the shape that the protocol gives them")
 	if len(object) == 0 || string(object) == "null" {
@@ -129,7 +129,7 @@ func read(object json.RawMessage, wanted map[string]any) error {
 			}
 			if slices.Contains(found, name) {
 				wrong = fmt.Errorf("have %q more than once, perhaps in upper and lower case", name)
-			} else if found = append(found, name); string(key) == name && json.Unmarshal(value, into) != nil {
+			} else if found = append(found, name); string(key) == name && into != nil && json.Unmarshal(value, into) != nil {
 				wrong = shape
 			}
 		}

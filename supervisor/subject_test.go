@@ -12,10 +12,11 @@ import (
 )
 
 // SPEC D7: what a request is about is one member of its params. Params in which a peer could read another one than
-// Orla are refused, so nobody gets a prompt that is held by the name of one that is not.
+// Orla are refused, so nobody gets a prompt that is held by the name of one that is not, and the audit log has the arguments that a
+// peer gets (SPEC-TOOLS 8.8).
 func TestD7ARequestIsAboutOneThing(t *testing.T) {
 	about := subject{name: "box__good", uri: "box://one", refName: "box__good", refURI: "box://t"}
-	const good = `{"name":"box__good","uri":"box://one","ref":{"type":"ref/prompt","name":"box__good","uri":"box://t"},"arguments":{"name":"a","Name":"b"},"_meta":null}`
+	const good = `{"name":"box__good","uri":"box://one","ref":{"type":"ref/prompt","name":"box__good","uri":"box://t"},"arguments":{"name":"a","Name":"b"},"argument":5,"_meta":null}`
 	if got, err := subjectOf(json.RawMessage(good)); err != nil || got != about {
 		t.Errorf("%s is about %+v, %v", good, got, err)
 	}
@@ -28,6 +29,7 @@ func TestD7ARequestIsAboutOneThing(t *testing.T) {
 		`{"name":"box__bad","Name":"box__good"}`, `{"NAME":"box__good","name":"box__bad"}`, `{"name":"box__bad","name":"box__good"}`,
 		`{"name":"box__bad","n\u0041me":"box__good"}`, `{"n\u0061me":"box__bad","name":"box__good"}`, `{"Name":"a","NAME":"b"}`,
 		`{"uri":"box://one","URI":"box://two"}`, `{"ref":{},"Ref":{}}`, `{"ref":{"name":"box__bad","Name":"box__good"}}`, `{"ref":{"uri":"a","uri":"b"}}`,
+		`{"arguments":{},"Arguments":{}}`, `{"ARGUMENTS":{},"arguments":{}}`, `{"argument":{},"argument":{}}`, `{"argument":{},"argumen\u0054":{}}`,
 		`[]`, `5`, `{"name":5}`, `{"uri":[]}`, `{"ref":"box__bad"}`, `{"ref":{"name":{}}}`,
 	} {
 		if got, err := subjectOf(json.RawMessage(params)); err == nil {
