@@ -90,6 +90,23 @@ export function path(parts, given = {}) {
   return '/v1/' + parts.map((p) => (p === '.' || p === '..' ? p.replaceAll('.', '%2E') : encodeURIComponent(p))).join('/') + (text ? '?' + text : '');
 }
 
+// serial returns a function that does work, one run at a time. Asked for more while it runs, it runs once more at the end, so that
+// no older answer replaces a newer one.
+export function serial(work) {
+  let runs = false, asked = false;
+  return async () => {
+    asked = true;
+    if (runs) return;
+    runs = true;
+    try {
+      while (asked) { asked = false; await work(); }
+    } finally { runs = false; }
+  };
+}
+
+// passing reports whether a request that failed may succeed later.
+export const passing = (error) => !error.status || error.status === 429 || error.status >= 500;
+
 // silence is how long a stream may say nothing: the server says that it is alive every 15 s.
 const silence = 40_000;
 
@@ -131,6 +148,7 @@ export class Stream {
     let watchdog = setTimeout(end, silence);
     try {
       const answer = await ask(path(['watch'], this.params), { signal: once.signal });
+      if (control.signal.aborted) return;
       begun();
       this.on.state('live');
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

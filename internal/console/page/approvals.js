@@ -1,7 +1,7 @@
 // Calls that wait for a person, and what the person decides: with a passkey, since any program of the same user could be
 // this page.
 
-import { get, post, path, now } from './api.js';
+import { get, post, path, now, serial, passing } from './api.js';
 import { h, set, replace, empty, failed, toast, span, day, command, shape, bytes, plural, button, rest } from './dom.js';
 import { indented, parts, visible } from './json.js';
 import { keysPanel } from './keys.js';
@@ -53,7 +53,7 @@ export function approvalsView(app) {
   const loadKeys = keysPanel(keys, control.signal, (next) => { visitor = next; controls.clear(); for (const c of cards.values()) c.shows = ''; draw(); });
   const decides = () => visitor?.roles.includes('approver');
 
-  async function load() {
+  const load = serial(async () => {
     try {
       if (!visitor) visitor = await ask(control.signal);
       if (decides()) await loadKeys();
@@ -65,8 +65,12 @@ export function approvalsView(app) {
       }
       for (const id of controls.keys()) if (!records.some((r) => r.id === id && r.phase === 'Pending')) controls.delete(id);
       draw();
-    } catch (error) { if (!control.signal.aborted) failed(error); }
-  }
+    } catch (error) {
+      if (control.signal.aborted) return;
+      failed(error);
+      if (passing(error)) setTimeout(soon, 5000);
+    }
+  });
 
   // shownOf is a record as it is drawn: what a caller chooses as the text that it is.
   function shownOf(text) {
@@ -218,7 +222,7 @@ export function approvalsView(app) {
     el, title: 'Approvals', params: { lines: 0, event: ['a call needs an approval', 'an approval was decided', 'an approval was extended', 'a passkey was asked for', 'a passkey was not agreed to', 'a passkey was registered', 'a passkey was removed'] },
     change() { const n = app.status?.approvals_waiting || 0; if (n !== waiting) { waiting = n; soon(); } },
     lines() { soon(); },
-    live: measure,
+    live(state) { measure(); if (state === 'live') soon(); }, // nobody told of what happened before it was live
     tick() { tick(); if ([...leaving.values()].some((until) => until < Date.now())) draw(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < now())) soon(); },
     leave: () => control.abort(),
   };

@@ -1,6 +1,6 @@
 // The audit log: its last lines, and whether its chain is whole.
 
-import { get, post } from './api.js';
+import { get, post, serial } from './api.js';
 import { h, replace, empty, failed, day, took, bytes, button, icon, plural, shape, command, count } from './dom.js';
 
 const small = 8 << 20; // a file of so many bytes is checked without being asked
@@ -14,13 +14,13 @@ export function auditView(app) {
   const controls = h('div', { class: 'controls', hidden: true }, h('label', { class: 'search' }, icon('search'), search, h('kbd', { 'aria-hidden': 'true' }, '/')), check);
   const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Audit'), totals), controls), result, body);
 
-  async function load() {
+  const load = serial(async () => {
     try {
       log = await get('/v1/audit?n=500', control.signal);
       draw();
       if (!report && !checking && log.path && log.path !== 'journald' && log.bytes <= small) verify();
     } catch (error) { if (!control.signal.aborted) { failed(error); replace(body, empty('The audit log cannot be read', error.message)); } }
-  }
+  });
 
   async function verify() {
     checking = check.disabled = true;
@@ -60,6 +60,6 @@ export function auditView(app) {
 
   load();
   let due = false;
-  const soon = () => { if (!due && log?.path) { due = true; setTimeout(() => { due = false; if (!control.signal.aborted) load(); }, 1000); } };
-  return { el, title: 'Audit', params: { lines: 0, event: ['call', 'an approval was decided', 'a definition was accepted'] }, lines: soon, leave: () => control.abort() };
+  const soon = () => { if (!due) { due = true; setTimeout(() => { due = false; if (!control.signal.aborted) load(); }, 1000); } };
+  return { el, title: 'Audit', params: { lines: 0, event: ['call', 'an approval was decided', 'a definition was accepted'] }, lines: soon, live(state) { if (state === 'live') soon(); }, leave: () => control.abort() };
 }

@@ -8,14 +8,17 @@ import { indented, visible } from './json.js';
 
 const most = 2000;
 
-// Calls keeps the last calls that the stream tells of.
+// Calls keeps the last calls that the stream tells of. A stream that begins again tells of calls that are here already.
 export class Calls {
-  constructor() { this.list = []; this.n = 0; }
+  constructor() { this.list = []; this.ids = new Set(); this.n = 0; }
   add(batch) {
-    for (const line of batch.lines) if (line.msg === 'call') this.list.push(Object.assign(line, { n: ++this.n }));
-    if (this.list.length > most) this.list.splice(0, this.list.length - most);
+    for (const line of batch.lines) {
+      if (line.msg !== 'call' || this.ids.has(line.call_id)) continue;
+      this.ids.add(line.call_id);
+      this.list.push(Object.assign(line, { n: ++this.n }));
+    }
+    for (const { call_id } of this.list.splice(0, Math.max(0, this.list.length - most))) this.ids.delete(call_id);
   }
-  clear() { this.list = []; }
 }
 
 export const callParams = { lines: 500, event: 'call' };
@@ -110,7 +113,6 @@ export function callsView(app) {
       due = true;
       requestAnimationFrame(() => { due = false; draw(); });
     },
-    live(state) { if (state === 'live') calls.clear(); },
     tick() { banner.draw(); drawDetail(); },
     leave() { leaving.abort(); },
   };

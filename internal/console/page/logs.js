@@ -21,12 +21,13 @@ export function textOf(line) {
 // logPanel makes the panel. changed is called when Orla is to be asked for other lines: those of query(). asked returns
 // the same with the tools.
 export function logPanel({ withTool, changed, asked }) {
-  let kept = [], paused = null, missing = 0, n = 0, chosen = null;
+  let kept = [], paused = null, missing = 0, n = 0, chosen = null, had = new Set(), until = 0, of = '', turn = 0;
   const search = h('input', { type: 'search', placeholder: 'Filter lines', 'aria-label': 'Filter lines', maxlength: '200', oninput: soon });
   const level = h('select', { 'aria-label': 'Level', onchange: changed }, ['debug', 'info', 'warn', 'error'].map((l) => h('option', { value: l, selected: l === 'info' }, { debug: 'All levels', info: 'info and above', warn: 'warn and above', error: 'error and above' }[l])));
   const which = h('select', { 'aria-label': 'Stream', onchange: () => { draw(); changed(); } }, h('option', { value: '' }, 'Tool and Orla'), h('option', { value: 'stderr' }, 'stderr only'), h('option', { value: 'orla' }, 'Orla only'));
   const when = h('select', { 'aria-label': 'When', onchange: past }, [['', 'Live'], ['3600', 'Last hour'], ['86400', 'Last day'], ['604800', 'Last week']].map(([value, text]) => h('option', { value }, text)));
   const hold = button('pause', 'Pause', () => {
+    turn++;
     paused = paused ? null : kept.slice();
     when.value = '';
     set(hold.lastChild, paused ? 'Continue' : 'Pause');
@@ -57,17 +58,17 @@ export function logPanel({ withTool, changed, asked }) {
 
   // past shows lines since a time, as they were then: the newest 5 000, from log_file too, also rotated.
   async function past() {
-    if (!when.value) { if (paused) hold.click(); return; }
-    const { lines: _, ...query } = asked();
+    if (!when.value) { turn++; if (paused) hold.click(); return; }
+    const { lines: _, ...query } = asked(), seconds = when.value, mine = ++turn;
     try {
-      const found = await lines(path(['logs'], { ...query, since: new Date(now() - when.value * 1000).toISOString(), n: String(most) }));
-      const seconds = when.value;
+      const found = await lines(path(['logs'], { ...query, since: new Date(now() - seconds * 1000).toISOString(), n: String(most) }));
+      if (mine !== turn) return; // something else was chosen meanwhile
       if (!paused) hold.click();
       when.value = seconds;
       paused = found.map((line) => ({ ...line, shown: textOf(line).slice(0, 2000), n: ++n, old: true }));
       draw();
       list.end();
-    } catch (error) { when.value = ''; failed(error); }
+    } catch (error) { if (mine === turn) { when.value = ''; failed(error); } }
   }
 
   let typing;
@@ -76,6 +77,7 @@ export function logPanel({ withTool, changed, asked }) {
     typing = setTimeout(() => { if (el.isConnected) { changed(); if (when.value) past(); } }, 200);
   }
 
+  const same = (line) => line.time + line.tool + line.shown;
   const passes = (line) => which.value !== 'orla' || line.msg !== 'stderr';
 
   function draw() {
@@ -90,13 +92,23 @@ export function logPanel({ withTool, changed, asked }) {
       missing += batch.dropped || 0;
       for (const line of batch.lines) {
         line.shown = textOf(line).slice(0, 2000);
+        if (until && (Date.parse(line.time) < until || had.has(same(line)))) continue;
         line.n = ++n;
         kept.push(line);
       }
       if (kept.length > most * 1.2) kept = kept.slice(-most);
       draw();
     },
-    clear() { kept = []; missing = 0; draw(); },
+    // live is called when the stream begins, with the last lines: those that are here stay, and are not taken again. Those that
+    // were asked for in another way go.
+    live() {
+      const query = JSON.stringify(asked());
+      if (query !== of) { kept = []; missing = 0; }
+      of = query;
+      had = new Set(kept.slice(-1000).map(same));
+      until = Date.parse(kept[kept.length - 1]?.time) || 0;
+      draw();
+    },
     query: () => ({ lines: 500, grep: search.value.trim(), level: level.value === 'debug' ? '' : level.value, stream: which.value === 'stderr' ? 'stderr' : '' }),
     focus: () => list.el.focus(),
   };
@@ -146,6 +158,6 @@ export function logsView(app, ...names) {
   mark();
   return {
     el, title: 'Logs', params: query(), change: offer, lines: panel.add,
-    live(state) { if (state === 'live') panel.clear(); },
+    live(state) { if (state === 'live') panel.live(); },
   };
 }

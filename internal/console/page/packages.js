@@ -1,6 +1,6 @@
 // The packages that are installed, as orla.lock has them.
 
-import { get } from './api.js';
+import { get, serial } from './api.js';
 import { h, replace, empty, failed, plural, command, shape } from './dom.js';
 
 export function packagesView(app) {
@@ -8,12 +8,12 @@ export function packagesView(app) {
   const totals = h('p', { class: 'totals' }), body = h('div', { class: 'cards' });
   const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Packages'), totals)), body);
 
-  async function load() {
+  const load = serial(async () => {
     try {
       const { packages, locks } = await get('/v1/packages', control.signal);
       draw(packages, locks);
     } catch (error) { if (!control.signal.aborted) failed(error); }
-  }
+  });
 
   function draw(list, locks) {
     const faults = locks.filter((l) => l.error).map((l) => h('div', { class: 'banner bad' }, shape('crashed'), h('p', {}, l.error)));
@@ -31,5 +31,5 @@ export function packagesView(app) {
   }
 
   load();
-  return { el, title: 'Packages', params: { lines: 0, event: ['reload'] }, lines: load, leave: () => control.abort() };
+  return { el, title: 'Packages', params: { lines: 0, event: ['reload'] }, lines: load, live(state) { if (state === 'live') load(); }, leave: () => control.abort() };
 }

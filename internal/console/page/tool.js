@@ -1,6 +1,6 @@
 // One tool: its state and why, what happened to it, its log, what it offers.
 
-import { get, lines, post, path, now } from './api.js';
+import { get, lines, post, path, now, serial } from './api.js';
 import { h, set, replace, badge, ago, span, bytes, count, took, button, clock, day, empty, failed, toast, command, icon, svg, look, plain, plural } from './dom.js';
 import { logPanel } from './logs.js';
 import { keepSwitch, keptBanner } from './kept.js';
@@ -22,6 +22,7 @@ export function toolView(app, name = '', tab = 'activity') {
   const el = h('section', { class: 'view fill tool' },
     h('a', { class: 'back', href: '#/tools' }, icon('back'), 'Tools'),
     h('div', { class: 'top' }, h('div', { class: 'who' }, title, state), actions), banner.el, facts, bar, body);
+  const whole = [...el.children];
 
   function show(key) {
     tab = key;
@@ -44,10 +45,8 @@ export function toolView(app, name = '', tab = 'activity') {
   let watched = tab === 'logs';
   const query = () => (tab === 'logs' ? { ...panel.query(), tool: name } : { tool: name, lines: 500 });
   function watch() {
-    const before = watched;
     watched = tab === 'logs';
     app.watch(query());
-    if (before && !watched) past();
   }
 
   function turn(event) {
@@ -99,9 +98,10 @@ export function toolView(app, name = '', tab = 'activity') {
   function draw() {
     const t = app.tools.get(name);
     if (!t) {
-      if (app.status && app.live === 'live' && app.tools.size) replace(el, empty('There is no tool ' + name, 'It was removed, or has another name now.', h('a', { class: 'button', href: '#/tools' }, 'All tools')));
+      if (app.status && app.live === 'live' && app.tools.size && el.firstChild === whole[0]) replace(el, empty('There is no tool ' + name, 'It was removed, or has another name now.', h('a', { class: 'button', href: '#/tools' }, 'All tools')));
       return;
     }
+    if (el.firstChild !== whole[0]) replace(el, whole); // it is back
     const text = JSON.stringify([t.state, t.reason, t.version, t.kind, t.need_login]);
     if (shownState !== text) {
       shownState = text;
@@ -166,15 +166,18 @@ export function toolView(app, name = '', tab = 'activity') {
     return fresh.length > 0;
   }
 
-  let listed, switches = [];
-  async function loadOffers() {
+  let listed, switches = [], shownOffers;
+  const loadOffers = serial(async () => {
     try { listed = (await get('/v1/tools', control.signal)).tools.filter((o) => o.of === name); } catch (error) { if (!control.signal.aborted) failed(error); return; }
+    const text = JSON.stringify(listed);
+    if (text === shownOffers) return; // so that nobody loses their place in it
+    shownOffers = text;
     switches = listed.map((o) => keepSwitch(app, o.name));
     replace(offers, listed.length ? h('ul', { class: 'offers' }, listed.map((o, i) => h('li', {}, h('div', {}, h('strong', {}, o.name), o.title && h('span', { class: 'dim' }, ' ' + plain(o.title)),
       h('p', {}, plain(o.description || 'It has no description.')), args(o.input_schema), switches[i].el), h('a', { class: 'button', href: `#/try/${encodeURIComponent(name)}/${encodeURIComponent(o.name)}` }, icon('start'), 'Try it'))))
       : empty('It offers nothing now', 'What a capsule offers is known when it has been ready once.'));
     drawDetails(app.tools.get(name) || {});
-  }
+  });
 
   function args(schema) {
     const properties = Object.entries(schema?.properties || {});
@@ -202,7 +205,6 @@ export function toolView(app, name = '', tab = 'activity') {
   }
 
   show(tab);
-  past();
   return {
     el, title: name, params: query(),
     change(change) { draw(); if (listed && change.tools?.some((t) => t.name === name) && tab === 'offers') loadOffers(); },
@@ -212,7 +214,7 @@ export function toolView(app, name = '', tab = 'activity') {
       storyDue = true;
       requestAnimationFrame(() => { storyDue = false; drawStory(); const t = app.tools.get(name); if (t) drawBand(t); });
     },
-    live(state) { if (state === 'live') panel.clear(); },
+    live(state) { if (state === 'live') { panel.live(); past(); } },
     tick: draw,
     leave() { control.abort(); },
   };

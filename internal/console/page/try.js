@@ -1,6 +1,6 @@
 // Try it: a form of the input schema, raw JSON beside it, the call, and its result as a client gets it.
 
-import { get, postText, events, path, Refused } from './api.js';
+import { get, postText, events, path, Refused, serial } from './api.js';
 import { indented, parts } from './json.js';
 import { h, set, replace, button, icon, took, empty, failed, toast, command, plain, bytes, copy } from './dom.js';
 
@@ -8,13 +8,24 @@ export function tryView(app, of = '', tool = '') {
   const leaving = new AbortController();
   const box = h('div', { class: 'trybox' }, h('p', { class: 'dim' }, 'Loading the schema.'));
   const el = h('section', { class: 'view' }, h('a', { class: 'back', href: '#/tool/' + encodeURIComponent(of) + '/offers' }, icon('back'), of || 'Tools'), h('div', { class: 'top' }, h('h1', {}, 'Try it')), box);
-  get('/v1/tools', leaving.signal).then(({ tools }) => {
-    const list = tools.filter((t) => t.of === of);
-    const one = list.find((t) => t.name === tool) || list[0];
-    if (!one) replace(box, empty('There is nothing to call', `${of || 'This tool'} offers no tools now.`, h('a', { class: 'button', href: '#/tool/' + encodeURIComponent(of) }, 'Its state')));
-    else replace(box, form(app, one, list, leaving.signal));
-  }, (error) => { if (!leaving.signal.aborted) failed(error); });
-  return { el, title: 'Try ' + (tool || of), leave: () => leaving.abort() };
+  let shown = false;
+  const load = serial(async () => {
+    if (shown) return;
+    try {
+      const list = (await get('/v1/tools', leaving.signal)).tools.filter((t) => t.of === of);
+      const one = list.find((t) => t.name === tool) || list[0];
+      shown = Boolean(one);
+      if (!one) replace(box, empty('There is nothing to call', `${of || 'This tool'} offers no tools now.`, h('a', { class: 'button', href: '#/tool/' + encodeURIComponent(of) }, 'Its state')));
+      else replace(box, form(app, one, list, leaving.signal));
+    } catch (error) { if (!leaving.signal.aborted) failed(error); }
+  });
+  load();
+  return {
+    el, title: 'Try ' + (tool || of),
+    change(change) { if (change.tools?.some((t) => t.name === of)) load(); }, // it may offer tools now
+    live(state) { if (state === 'live') load(); },
+    leave: () => leaving.abort(),
+  };
 }
 
 function form(app, tool, list, leaving) {
