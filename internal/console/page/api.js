@@ -28,6 +28,9 @@ async function body(answer) {
   try { return await answer.json(); } catch { return {}; }
 }
 
+// send posts JSON, outside the API.
+export const send = (path, value, headers) => fetch(path, { method: 'POST', headers: { 'Content-Type': 'application/json', ...headers }, body: JSON.stringify(value) });
+
 export const message = async (answer) => (await body(answer)).message || 'Orla answered ' + answer.status + '.';
 
 // now is the time at Orla, in ms. The clock of the browser counts unless it is another by more than a second.
@@ -76,7 +79,7 @@ export async function events(path, body, signal, each) {
 }
 
 export async function logout() {
-  await fetch('/console/logout', { method: 'POST', headers: { 'Content-Type': 'application/json', 'X-Orla-Console': localStorage.getItem(place) || '' }, body: '{}' });
+  await send('/console/logout', {}, { 'X-Orla-Console': localStorage.getItem(place) || '' });
   localStorage.removeItem(place);
 }
 
@@ -90,8 +93,7 @@ export function path(parts, given = {}) {
   return '/v1/' + parts.map((p) => (p === '.' || p === '..' ? p.replaceAll('.', '%2E') : encodeURIComponent(p))).join('/') + (text ? '?' + text : '');
 }
 
-// serial returns a function that does work, one run at a time. Asked for more while it runs, it runs once more at the end, so that
-// no older answer replaces a newer one.
+// serial returns a function that does work, and once more if it is called meanwhile: no older answer replaces a newer one.
 export function serial(work) {
   let runs = false, asked = false;
   return async () => {

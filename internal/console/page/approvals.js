@@ -2,7 +2,7 @@
 // this page.
 
 import { get, post, path, now, serial, passing } from './api.js';
-import { h, set, replace, empty, failed, toast, span, day, command, shape, bytes, plural, button, rest } from './dom.js';
+import { h, set, replace, empty, failed, toast, span, day, command, shape, bytes, plural, button, rest, heading } from './dom.js';
 import { indented, parts, visible } from './json.js';
 import { keysPanel } from './keys.js';
 import { obstacle, proof, visitor as ask } from './passkey.js';
@@ -37,8 +37,7 @@ function fair(pending, there) {
 
 export function approvalsView(app) {
   const control = new AbortController();
-  let records = null, waiting = -1, due = false;
-  let visitor = null;
+  let records = null, waiting = -1, due = false, visitor = null;
   const open = new Map(); // what is known of those that wait, by id: the record, and the statement that is signed
   const controls = new Map(); // what decides, by id: what somebody types there stays
   const cards = new Map(); // what is drawn, by id: it stays while it shows the same, so that nobody loses their place in it
@@ -49,7 +48,7 @@ export function approvalsView(app) {
   const body = h('div', { class: 'cards' });
   const others = h('div', { class: 'more dim' });
   const keys = h('div', { class: 'cards' });
-  const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Approvals'), totals)), body, keys);
+  const el = h('section', { class: 'view' }, heading('Approvals', totals), body, keys);
   const loadKeys = keysPanel(keys, control.signal, (next) => { visitor = next; controls.clear(); for (const c of cards.values()) c.shows = ''; draw(); });
   const decides = () => visitor?.roles.includes('approver');
 
@@ -222,7 +221,7 @@ export function approvalsView(app) {
     el, title: 'Approvals', params: { lines: 0, event: ['a call needs an approval', 'an approval was decided', 'an approval was extended', 'a passkey was asked for', 'a passkey was not agreed to', 'a passkey was registered', 'a passkey was removed'] },
     change() { const n = app.status?.approvals_waiting || 0; if (n !== waiting) { waiting = n; soon(); } },
     lines() { soon(); },
-    live(state) { measure(); if (state === 'live') soon(); }, // nobody told of what happened before it was live
+    live(on) { measure(); if (on) soon(); },
     tick() { tick(); if ([...leaving.values()].some((until) => until < Date.now())) draw(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < now())) soon(); },
     leave: () => control.abort(),
   };

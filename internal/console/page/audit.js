@@ -1,7 +1,7 @@
 // The audit log: its last lines, and whether its chain is whole.
 
 import { get, post, serial } from './api.js';
-import { h, replace, empty, failed, day, took, bytes, button, icon, plural, shape, command, count } from './dom.js';
+import { h, replace, empty, failed, day, took, bytes, button, plural, shape, command, count, heading, searchBox } from './dom.js';
 
 const small = 8 << 20; // a file of so many bytes is checked without being asked
 
@@ -11,8 +11,8 @@ export function auditView(app) {
   const totals = h('p', { class: 'totals' }), result = h('div', { class: 'result', role: 'status' }), body = h('div', {});
   const check = button('approvals', 'Check the chain', verify, { hidden: true });
   const search = h('input', { type: 'search', placeholder: 'Search lines', 'aria-label': 'Search lines', oninput: () => { words = search.value.trim().toLowerCase(); draw(); } });
-  const controls = h('div', { class: 'controls', hidden: true }, h('label', { class: 'search' }, icon('search'), search, h('kbd', { 'aria-hidden': 'true' }, '/')), check);
-  const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Audit'), totals), controls), result, body);
+  const controls = h('div', { class: 'controls', hidden: true }, searchBox(search), check);
+  const el = h('section', { class: 'view' }, heading('Audit', totals, controls), result, body);
 
   const load = serial(async () => {
     try {
@@ -61,5 +61,5 @@ export function auditView(app) {
   load();
   let due = false;
   const soon = () => { if (!due) { due = true; setTimeout(() => { due = false; if (!control.signal.aborted) load(); }, 1000); } };
-  return { el, title: 'Audit', params: { lines: 0, event: ['call', 'an approval was decided', 'a definition was accepted'] }, lines: soon, live(state) { if (state === 'live') soon(); }, leave: () => control.abort() };
+  return { el, title: 'Audit', params: { lines: 0, event: ['call', 'an approval was decided', 'a definition was accepted'] }, lines: soon, live(on) { if (on) soon(); }, leave: () => control.abort() };
 }

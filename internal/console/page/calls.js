@@ -1,7 +1,7 @@
 // The last calls of all tools.
 
 import { now } from './api.js';
-import { h, set, replace, clock, took, bytes, plural, empty, icon, shape, button, svg } from './dom.js';
+import { h, replace, clock, took, bytes, plural, empty, shape, button, svg, heading, searchBox } from './dom.js';
 import { List } from './list.js';
 import { Kept, keptBanner, keepSwitch, keptOf } from './kept.js';
 import { indented, visible } from './json.js';
@@ -35,7 +35,7 @@ export function callsView(app) {
   const chart = h('div', { class: 'chart' });
   const detail = h('div', { class: 'detail', hidden: true });
   const none = h('div', { hidden: true });
-  const el = h('section', { class: 'view fill' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Calls'), totals), h('div', { class: 'controls' }, h('label', { class: 'search' }, icon('search'), search, h('kbd', { 'aria-hidden': 'true' }, '/')), h('div', { class: 'chips' }, only))), banner.el, chart, table, detail, none);
+  const el = h('section', { class: 'view fill' }, heading('Calls', totals, h('div', { class: 'controls' }, searchBox(search), h('div', { class: 'chips' }, only))), banner.el, chart, table, detail, none);
 
   function row(c) {
     const ok = c.ok !== false, args = kept.of(c.call_id)?.arguments;

@@ -1,13 +1,13 @@
 // Who calls: the callers that the configuration knows, and what the last calls tell.
 
-import { h, replace, plural, empty, day, bytes, count } from './dom.js';
+import { h, replace, plural, empty, day, bytes, count, heading, pairs } from './dom.js';
 import { Calls, callParams } from './calls.js';
 
 export function clientsView(app) {
   const calls = new Calls();
   const totals = h('p', { class: 'totals' });
   const body = h('div', { class: 'cards' });
-  const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Clients'), totals)), body);
+  const el = h('section', { class: 'view' }, heading('Clients', totals), body);
 
   function draw() {
     if (!app.status) return;
@@ -32,7 +32,7 @@ export function clientsView(app) {
       const k = c.known || {};
       const facts = [['Last call', c.last ? day(c.last) : 'none that is kept'], ['Calls that are kept', count(c.calls) + (c.errors ? `, ${c.errors} failed` : '')], c.tools.size && ['Tools', [...c.tools].slice(0, 8).join(', ') + (c.tools.size > 8 ? ' …' : '')],
         k.sessions && ['Sessions', count(k.sessions)], k.in_flight && ['In flight', count(k.in_flight)], k.tools !== undefined && ['May call', plural(k.tools, 'tool')], k.roles && ['Roles', k.roles.join(', ')], k.toolsets && ['Toolsets', k.toolsets.join(', ')], k.may_speak_for && ['May act for', k.may_speak_for.join(', ')], k.kept_bytes && ['Kept answers', bytes(k.kept_bytes)]].filter(Boolean);
-      return h('article', { class: 'item' }, h('h2', {}, c.name, h('small', { class: 'dim' }, { console: 'this page', cli: 'orla call', anonymous: 'clients without a token', stdio: 'the client on stdin and stdout' }[c.name] || '')), h('dl', { class: 'details' }, facts.map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)])));
+      return h('article', { class: 'item' }, h('h2', {}, c.name, h('small', { class: 'dim' }, { console: 'this page', cli: 'orla call', anonymous: 'clients without a token', stdio: 'the client on stdin and stdout' }[c.name] || '')), pairs(facts));
     }));
   }
   let due = false;

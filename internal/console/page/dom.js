@@ -141,7 +141,8 @@ export function toast(text, bad) {
   setTimeout(() => el.remove(), bad ? 9000 : 4000);
 }
 
-export const failed = (error) => toast(error.message + (error.hint ? ' — ' + error.hint : ''), true);
+// failed says why something failed that was still wanted.
+export const failed = (error) => error.name === 'AbortError' || toast(error.message + (error.hint ? ' — ' + error.hint : ''), true);
 
 export async function copy(text) {
   try { await navigator.clipboard.writeText(text); toast('Copied.'); } catch { toast('The browser does not let this page copy.', true); }
@@ -151,6 +152,14 @@ export async function copy(text) {
 export function command(text) {
   return h('div', { class: 'command' }, h('code', {}, text), button('copy', 'Copy', () => copy(text), { class: 'quiet', 'aria-label': 'Copy ' + text }));
 }
+
+// heading is the top of a view.
+export const heading = (title, about, ...more) => h('div', { class: 'top' }, h('div', {}, h('h1', {}, title), about), more);
+
+// pairs is a list of names and what each is.
+export const pairs = (list) => h('dl', { class: 'details' }, list.map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)]));
+
+export const searchBox = (input) => h('label', { class: 'search' }, icon('search'), input, h('kbd', { 'aria-hidden': 'true' }, '/'));
 
 export function empty(title, text, ...more) {
   return h('div', { class: 'empty' }, h('h2', {}, title), h('p', {}, text), more);

@@ -67,7 +67,7 @@ export class Kept {
       for (const c of calls) { this.all.set(c.call_id, c); this.last = c.n; }
       for (const id of this.all.keys()) { if (this.all.size <= 4096) break; this.all.delete(id); }
       if (calls.length) this.changed();
-    } catch (error) { if (!this.signal.aborted) failed(error); }
+    } catch (error) { failed(error); }
     this.due = setTimeout(() => { this.due = 0; if (this.again) { this.again = false; this.look(); } }, 500);
   }
 

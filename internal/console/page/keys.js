@@ -1,7 +1,7 @@
 // Passkeys: those of who is here, those that wait for somebody to agree, and those of all.
 
 import { get, post, path } from './api.js';
-import { h, set, replace, failed, toast, day, button, rest } from './dom.js';
+import { h, set, replace, failed, toast, day, button, rest, pairs } from './dom.js';
 import { visible } from './json.js';
 import { obstacle, proof, register, visitor as ask } from './passkey.js';
 
@@ -70,7 +70,7 @@ export function keysPanel(el, signal, changed) {
       free(fault.textContent);
     };
     const able = !obstacle(visitor) && visitor.passkeys.length > 0;
-    const details = h('dl', { class: 'details' }, [['Owner', visible(of.owner)], ['Page', visible(of.origin)], [waiting ? 'Asked' : 'Since', day(of.registered_at)]].map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)]));
+    const details = pairs([['Owner', visible(of.owner)], ['Page', visible(of.origin)], [waiting ? 'Asked' : 'Since', day(of.registered_at)]]);
     const card = h('article', { class: 'item passkey' + (waiting ? ' waits' : ''), tabindex: '-1', 'data-key': k.key }, h('h3', {}, visible(of.name)), details,
       waiting && h('p', {}, 'Agree only if this person has asked you. Have them read you the code that their page shows, and type it here. Whoever has this passkey can then approve calls.'),
       h('div', { class: 'bar' }, waiting ? [code, button('approvals', 'Agree with a passkey', () => act('agree', 'The passkey was added.'), { class: 'primary', disabled: !able }), button('close', 'Refuse', () => act('refuse', 'The passkey was refused.'))]
@@ -109,6 +109,6 @@ export function keysPanel(el, signal, changed) {
       use(await ask(signal));
       if (!mine.isConnected) replace(el, mine, others, all);
       drawList(await get(path(['passkeys']), signal));
-    } catch (error) { if (!signal.aborted) failed(error); }
+    } catch (error) { failed(error); }
   };
 }

@@ -1,6 +1,6 @@
 // Exchanges the code of a link for a session, or the answer of an authorization server. The code of a link is after the #, so
 // that no server or log sees it before.
-import { keep, message, takeTicket } from './api.js';
+import { keep, message, send, takeTicket } from './api.js';
 
 const code = location.hash.slice(1), said = location.search.slice(1);
 history.replaceState(null, '', location.pathname);
@@ -12,7 +12,7 @@ function say(title, text, command = true) {
   document.getElementById('again').hidden = command;
 }
 
-const enter = (body) => fetch('/console/login', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
+const enter = (body) => send('/console/login', body);
 
 async function login() {
   if (!code) {

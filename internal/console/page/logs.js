@@ -77,7 +77,7 @@ export function logPanel({ withTool, changed, asked }) {
     typing = setTimeout(() => { if (el.isConnected) { changed(); if (when.value) past(); } }, 200);
   }
 
-  const same = (line) => line.time + line.tool + line.shown;
+  const same = (line) => line.time + line.shown;
   const passes = (line) => which.value !== 'orla' || line.msg !== 'stderr';
 
   function draw() {
@@ -99,8 +99,7 @@ export function logPanel({ withTool, changed, asked }) {
       if (kept.length > most * 1.2) kept = kept.slice(-most);
       draw();
     },
-    // live is called when the stream begins, with the last lines: those that are here stay, and are not taken again. Those that
-    // were asked for in another way go.
+    // live is called when the stream begins, with the last lines. What is here stays, unless other lines were asked for.
     live() {
       const query = JSON.stringify(asked());
       if (query !== of) { kept = []; missing = 0; }
@@ -158,6 +157,6 @@ export function logsView(app, ...names) {
   mark();
   return {
     el, title: 'Logs', params: query(), change: offer, lines: panel.add,
-    live(state) { if (state === 'live') panel.live(); },
+    live(on) { if (on) panel.live(); },
   };
 }

@@ -1,7 +1,7 @@
 // The numbers of the last hour: calls, errors, latency, memory. Orla has a sample only for a time in which something happened.
 
-import { get, serial } from './api.js';
-import { h, replace, set, svg, empty, failed, clock, took, bytes, count, plural } from './dom.js';
+import { get } from './api.js';
+import { h, replace, set, svg, empty, failed, clock, took, bytes, count, plural, heading } from './dom.js';
 
 const hour = 3600_000, wide = 720;
 
@@ -10,14 +10,14 @@ export function numbersView(app) {
   let numbers = null;
   const totals = h('p', { class: 'totals' });
   const charts = h('div', { class: 'charts' }), body = h('div', {});
-  const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Numbers'), totals)), charts, body);
+  const el = h('section', { class: 'view' }, heading('Numbers', totals), charts, body);
 
-  const load = serial(async () => {
+  async function load() {
     try {
       numbers = await get('/v1/numbers', control.signal);
       draw();
     } catch (error) { if (!control.signal.aborted && app.live === 'live') failed(error); }
-  });
+  }
 
   function draw() {
     const now = Date.parse(numbers.now), begin = now - hour;

@@ -1,18 +1,18 @@
 // The packages that are installed, as orla.lock has them.
 
 import { get, serial } from './api.js';
-import { h, replace, empty, failed, plural, command, shape } from './dom.js';
+import { h, replace, empty, failed, plural, command, shape, heading, pairs } from './dom.js';
 
 export function packagesView(app) {
   const control = new AbortController();
   const totals = h('p', { class: 'totals' }), body = h('div', { class: 'cards' });
-  const el = h('section', { class: 'view' }, h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Packages'), totals)), body);
+  const el = h('section', { class: 'view' }, heading('Packages', totals), body);
 
   const load = serial(async () => {
     try {
       const { packages, locks } = await get('/v1/packages', control.signal);
       draw(packages, locks);
-    } catch (error) { if (!control.signal.aborted) failed(error); }
+    } catch (error) { failed(error); }
   });
 
   function draw(list, locks) {
@@ -27,9 +27,9 @@ export function packagesView(app) {
       ['Permissions', p.permissions.length ? h('ul', { class: 'args' }, p.permissions.map((one) => h('li', {}, h('code', {}, one), p.unenforced?.includes(one) && h('span', { class: 'bad' }, 'not enforced')))) : 'none'], ['Digest', h('code', {}, p.digest)], ['Recorded in', p.lock]].filter(Boolean);
     return h('article', { class: 'item' + (p.serves ? '' : ' past') }, h('h2', {}, h('span', {}, p.name), h('small', { class: 'dim' }, p.version),
       h('span', { class: 'badge ' + (p.serves ? 'ready' : 'stopped') }, shape(p.serves ? 'ready' : 'stopped'), h('span', {}, p.serves ? 'Serves' : 'Installed')), p.serves && tool && h('a', { href: '#/tool/' + encodeURIComponent(p.name) }, 'Its state')),
-    h('dl', { class: 'details' }, facts.map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)])), !p.serves && command(`orla use ${p.name}@${p.version}`));
+    pairs(facts), !p.serves && command(`orla use ${p.name}@${p.version}`));
   }
 
   load();
-  return { el, title: 'Packages', params: { lines: 0, event: ['reload'] }, lines: load, live(state) { if (state === 'live') load(); }, leave: () => control.abort() };
+  return { el, title: 'Packages', params: { lines: 0, event: ['reload'] }, lines: load, live(on) { if (on) load(); }, leave: () => control.abort() };
 }

@@ -1,7 +1,7 @@
 // One tool: its state and why, what happened to it, its log, what it offers.
 
 import { get, lines, post, path, now, serial } from './api.js';
-import { h, set, replace, badge, ago, span, bytes, count, took, button, clock, day, empty, failed, toast, command, icon, svg, look, plain, plural } from './dom.js';
+import { h, set, replace, badge, ago, span, bytes, count, took, button, clock, day, empty, failed, toast, command, icon, svg, look, plain, plural, pairs } from './dom.js';
 import { logPanel } from './logs.js';
 import { keepSwitch, keptBanner } from './kept.js';
 
@@ -63,7 +63,7 @@ export function toolView(app, name = '', tab = 'activity') {
       await post(path(['capsules', name, action]), {}, control.signal);
       toast(`${name}: ${done}`);
     } catch (error) {
-      if (!control.signal.aborted) failed(error);
+      failed(error);
     }
     drawn = '';
     draw();
@@ -168,9 +168,9 @@ export function toolView(app, name = '', tab = 'activity') {
 
   let listed, switches = [], shownOffers;
   const loadOffers = serial(async () => {
-    try { listed = (await get('/v1/tools', control.signal)).tools.filter((o) => o.of === name); } catch (error) { if (!control.signal.aborted) failed(error); return; }
+    try { listed = (await get('/v1/tools', control.signal)).tools.filter((o) => o.of === name); } catch (error) { failed(error); return; }
     const text = JSON.stringify(listed);
-    if (text === shownOffers) return; // so that nobody loses their place in it
+    if (text === shownOffers) return;
     shownOffers = text;
     switches = listed.map((o) => keepSwitch(app, o.name));
     replace(offers, listed.length ? h('ul', { class: 'offers' }, listed.map((o, i) => h('li', {}, h('div', {}, h('strong', {}, o.name), o.title && h('span', { class: 'dim' }, ' ' + plain(o.title)),
@@ -201,7 +201,7 @@ export function toolView(app, name = '', tab = 'activity') {
     const text = JSON.stringify(list);
     if (text === shownDetails) return;
     shownDetails = text;
-    replace(details, h('dl', { class: 'details' }, list.map(([key, value]) => [h('dt', {}, key), h('dd', {}, value)])));
+    replace(details, pairs(list));
   }
 
   show(tab);
@@ -214,7 +214,7 @@ export function toolView(app, name = '', tab = 'activity') {
       storyDue = true;
       requestAnimationFrame(() => { storyDue = false; drawStory(); const t = app.tools.get(name); if (t) drawBand(t); });
     },
-    live(state) { if (state === 'live') { panel.live(); past(); } },
+    live(on) { if (on) { panel.live(); past(); } },
     tick: draw,
     leave() { control.abort(); },
   };

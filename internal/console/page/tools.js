@@ -1,6 +1,6 @@
 // The table of orla status.
 
-import { h, set, replace, badge, shape, look, ago, bytes, count, took, plural, empty, icon } from './dom.js';
+import { h, set, replace, badge, shape, look, ago, bytes, count, took, plural, empty, heading, searchBox } from './dom.js';
 import { List } from './list.js';
 
 const rank = { CRASHED: 0, STARTING: 1, RELOADING: 1, STOPPING: 1, STOPPED: 2, CREATED: 3, READY: 4 };
@@ -36,8 +36,8 @@ export function toolsView(app) {
   const none = h('div', { hidden: true });
   const table = h('div', { class: 'table tools', role: 'table', 'aria-label': 'Tools' }, heads, list.el);
   const el = h('section', { class: 'view fill' },
-    h('div', { class: 'top' }, h('div', {}, h('h1', {}, 'Tools'), totals),
-      h('div', { class: 'controls' }, h('label', { class: 'search' }, icon('search'), search, h('kbd', { 'aria-hidden': 'true' }, '/')), h('div', { class: 'chips', role: 'group', 'aria-label': 'Which tools' }, chips))),
+    heading('Tools', totals,
+      h('div', { class: 'controls' }, searchBox(search), h('div', { class: 'chips', role: 'group', 'aria-label': 'Which tools' }, chips))),
     trouble, table, none);
 
   function row(t, old) {

@@ -17,13 +17,13 @@ export function tryView(app, of = '', tool = '') {
       shown = Boolean(one);
       if (!one) replace(box, empty('There is nothing to call', `${of || 'This tool'} offers no tools now.`, h('a', { class: 'button', href: '#/tool/' + encodeURIComponent(of) }, 'Its state')));
       else replace(box, form(app, one, list, leaving.signal));
-    } catch (error) { if (!leaving.signal.aborted) failed(error); }
+    } catch (error) { failed(error); }
   });
   load();
   return {
     el, title: 'Try ' + (tool || of),
-    change(change) { if (change.tools?.some((t) => t.name === of)) load(); }, // it may offer tools now
-    live(state) { if (state === 'live') load(); },
+    change(change) { if (change.tools?.some((t) => t.name === of)) load(); },
+    live(on) { if (on) load(); },
     leave: () => leaving.abort(),
   };
 }

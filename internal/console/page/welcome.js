@@ -1,5 +1,5 @@
 // A browser that followed a link from elsewhere sends no cookie with it. From here it does. Who has a token enters with it.
-import { get, hasKey, keep, keepTicket, message } from './api.js';
+import { get, hasKey, keep, keepTicket, message, send } from './api.js';
 
 const form = document.getElementById('token'), text = document.getElementById('text'), fault = document.getElementById('fault');
 
@@ -7,7 +7,7 @@ form.addEventListener('submit', async (event) => {
   event.preventDefault();
   fault.textContent = '';
   try {
-    const answer = await fetch('/console/login', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ token: text.value.trim() }) });
+    const answer = await send('/console/login', { token: text.value.trim() });
     text.value = '';
     if (!answer.ok) { fault.textContent = await message(answer); return; }
     keep((await answer.json()).key);
@@ -22,7 +22,7 @@ begin.addEventListener('click', async () => {
   why.textContent = '';
   begin.disabled = true;
   try {
-    const answer = await fetch('/console/ticket', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' });
+    const answer = await send('/console/ticket', {});
     if (!answer.ok) { why.textContent = await message(answer); return; }
     const { open, state, verifier } = await answer.json();
     keepTicket({ state, verifier });
