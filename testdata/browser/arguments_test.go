@@ -27,9 +27,7 @@ func TestO2Arguments(t *testing.T) {
 	b.wait(`document.querySelector('nav a')`)
 	press := func(where, text string) {
 		t.Helper()
-		found := fmt.Sprintf(`[...document.querySelectorAll('%s')].find((e) => e.textContent === %q)`, where, text)
-		b.wait(found)
-		b.js(`(` + found + `.click(), 1)`)
+		b.click(fmt.Sprintf(`[...document.querySelectorAll('%s')].find((e) => e.textContent === %q)`, where, text))
 	}
 	call := func(args string) { t.Helper(); o.run("call", "greet", "--json", args) }
 	row := func(text string) string {
@@ -42,7 +40,7 @@ func TestO2Arguments(t *testing.T) {
 	if b.js(`document.querySelector('.calls').innerText.includes('before')`) != "false" {
 		t.Error("arguments are kept that nobody has asked for")
 	}
-	b.js(`(document.querySelector('.calls .c-name button').click(), 1)`)
+	b.click(`document.querySelector('.calls .c-name button')`)
 	b.wait(`document.querySelector('.detail').innerText.includes('Its arguments are not kept.')`)
 	press(".detail .chip", "Keep arguments")
 	b.wait(`document.querySelector('.keeping').innerText.includes('Arguments of greet are kept') && document.querySelector('.detail .chip').getAttribute('aria-pressed') === 'true'`)
@@ -51,11 +49,11 @@ func TestO2Arguments(t *testing.T) {
 	b.wait(row("onerror"))
 	b.accessible("calls with arguments")
 	b.picture("calls-arguments")
-	b.js(`(` + row("onerror") + `.click(), 1)`)
+	b.click(row("onerror"))
 	b.wait(`document.querySelector('.detail .arguments')?.innerText.includes('"n": 7')`)
 	press(".detail a", "Repeat")
 	b.wait(`document.getElementById('arg-name')?.value === '<img src=x onerror=window.owned=1>' && document.getElementById('arg-n').value === '7'`)
-	b.js(`(document.querySelector('.go .primary').click(), 1)`)
+	b.click(`document.querySelector('.go .primary')`)
 	b.wait(`document.querySelector('.result')?.innerText.includes('hello')`)
 
 	// What the form cannot hold stays as it is.
@@ -63,13 +61,13 @@ func TestO2Arguments(t *testing.T) {
 	call(odd)
 	b.visit("#/calls")
 	b.wait(row("1e400"))
-	b.js(`(` + row("1e400") + `.click(), 1)`)
+	b.click(row("1e400"))
 	press(".detail a", "Repeat")
 	b.wait(`document.querySelector('textarea.raw')?.value.includes('1e400')`)
 	if got := b.js(`document.querySelector('textarea.raw').value.replace(/\s/g, '')`); got != odd {
 		t.Errorf("it is repeated with %s, want %s", got, odd)
 	}
-	b.js(`(document.querySelector('.go .primary').click(), 1)`)
+	b.click(`document.querySelector('.go .primary')`)
 	b.wait(`document.querySelector('.result')?.innerText.includes('70000000000000000001')`)
 
 	b.visit("#/tool/greet/offers")
@@ -107,7 +105,7 @@ func TestO2Arguments(t *testing.T) {
 	b.visit("#/calls")
 	b.wait(`document.querySelector('.keeping')?.innerText.includes('Arguments of other are kept')`)
 	b.wait(row("other"))
-	b.js(`(` + row("other") + `.click(), 1)`)
+	b.click(row("other"))
 	b.wait(`document.querySelector('.detail pre')`)
 	if b.js(`document.body.innerText.includes('of another caller') || [...document.querySelectorAll('main button, main a')].some((e) => e.checkVisibility() && /Keep|Forget|Repeat|again/.test(e.innerText))`) != "false" {
 		t.Errorf("a viewer sees:\n%s", b.js(`document.querySelector('main').innerText`))

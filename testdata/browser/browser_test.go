@@ -58,10 +58,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build compiles the program as make build does.
+// build compiles the program as make build does, but leaves in which symbols there are.
 func build() (string, error) {
 	program := filepath.Join(builtDir, "orla")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./cmd/orla")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", program, "./cmd/orla")
 	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -115,10 +115,16 @@ func (o *orla) start() {
 	if err := o.cmd.Start(); err != nil {
 		o.t.Fatal(err)
 	}
-	o.eventually("Orla serves", func() bool { return o.command("status", "--tools-dir", o.tools).Run() == nil })
-	_, after, _ := strings.Cut(o.run("status", "--json"), `"url":`)
-	_, after, _ = strings.Cut(after, "127.0.0.1:")
-	o.port, _, _ = strings.Cut(after, "/")
+	o.eventually("Orla serves", func() bool {
+		status, err := o.command("status", "--json", "--tools-dir", o.tools).Output()
+		_, after, _ := strings.Cut(string(status), `"url":`)
+		_, after, _ = strings.Cut(after, "127.0.0.1:")
+		port, _, found := strings.Cut(after, "/")
+		if err == nil && found {
+			o.port = port
+		}
+		return err == nil && found
+	})
 }
 
 func (o *orla) stop() {
@@ -157,7 +163,7 @@ func (o *orla) status() (pid int, state string) {
 
 func (o *orla) eventually(what string, ok func() bool) {
 	o.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Millisecond) { // most start a program to look
 		if time.Now().After(end) {
 			o.t.Fatalf("not in time: %s", what)
 		}
@@ -264,7 +270,9 @@ func (b *tab) wait(expression string) {
 		}
 		return err == nil && text == "true"
 	}
-	for end := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	pause := 10 * time.Millisecond
+	for end := time.Now().Add(patience); !holds(); time.Sleep(pause) {
+		pause = min(pause*3/2, 100*time.Millisecond)
 		b.mu.Lock()
 		moved := b.moved
 		b.moved = false
@@ -279,6 +287,13 @@ func (b *tab) wait(expression string) {
 			b.t.Fatalf("not in time: %s\n%s\n%s", expression, b.js("document.body.innerText"), bad)
 		}
 	}
+}
+
+// click clicks on the element that an expression finds, as soon as there is one that takes clicks: between two looks, the page may
+// have drawn another.
+func (b *tab) click(element string) {
+	b.t.Helper()
+	b.wait(`((e) => e && !e.disabled && (e.click(), true))(` + element + `)`)
 }
 
 func (b *tab) visit(hash string) {
@@ -357,8 +372,7 @@ func TestConsole(t *testing.T) {
 		b.visit("#/tool/evil/about")
 		b.wait(`document.querySelector('.tabbody')?.innerText.includes('onerror')`)
 		b.visit("#/try/evil")
-		b.wait(`document.querySelector('.go .primary')`)
-		b.js(`document.querySelector('.go .primary').click()`)
+		b.click(`document.querySelector('.go .primary')`)
 		b.wait(`document.querySelector('.result img')?.complete`)
 		b.wait(`document.querySelector('.result').innerText.includes('<img src=x')`)
 		b.visit("#/calls")
@@ -377,10 +391,10 @@ func TestConsole(t *testing.T) {
 		b.js(`(document.querySelector('.asked input').value = 'said', document.querySelector('.asked .primary').click())`)
 		b.wait(`document.querySelector('.result pre')?.innerText.includes('"content": {"word": "said"}') && !document.querySelector('.asked form')`)
 		ask()
-		b.js(`[...document.querySelectorAll('.asked button')].find((e) => e.textContent === 'Decline').click()`)
+		b.click(`[...document.querySelectorAll('.asked button')].find((e) => e.textContent === 'Decline')`)
 		b.wait(`document.querySelector('.result pre')?.innerText.includes('"decline"')`)
 		ask()
-		b.js(`[...document.querySelectorAll('.go button')].find((e) => e.textContent === 'Cancel').click()`)
+		b.click(`[...document.querySelectorAll('.go button')].find((e) => e.textContent === 'Cancel')`)
 		b.wait(`document.querySelector('.result .banner')?.innerText.includes('Canceled') && !document.querySelector('.asked form')`)
 		b.fine()
 	})
@@ -400,7 +414,7 @@ func TestConsole(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.Replace(string(text), `"new file"`, `"old file"`, 1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		b.js(`document.querySelector('.controls button').click()`)
+		b.click(`document.querySelector('.controls button')`)
 		b.wait(`document.querySelector('.result .banner.bad')?.innerText.includes('not as Orla wrote it') && document.querySelector('.findings .bad').innerText.includes('audit.log:')`)
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)

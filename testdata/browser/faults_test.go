@@ -133,7 +133,7 @@ func (b *tab) same(o *orla, tool string, states ...string) known {
 	b.visit("#/tool/" + tool)
 	var k known
 	var why string
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(150 * time.Millisecond) {
 		k = o.known(tool)
 		page := b.js(`(document.querySelector('main h1')?.textContent + '|' + document.querySelector('.now .badge')?.textContent + '|' + (document.querySelector('.why')?.textContent || '') + '|' + [...document.querySelectorAll('.facts div')].find((d) => d.firstChild.textContent === 'Process')?.lastChild.textContent)`)
 		parts := strings.Split(page, "|")
@@ -220,7 +220,7 @@ func TestFaults(t *testing.T) {
 		})
 		b.visit("#/calls")
 		b.wait(fmt.Sprintf(`[...document.querySelectorAll('.calls .tr:not(.head)')].some((e) => e.innerText.includes(%q) && e.innerText.includes(%q))`, tool, code))
-		b.js(fmt.Sprintf(`([...document.querySelectorAll('.calls .tr:not(.head)')].find((e) => e.innerText.includes(%q)).click(), 1)`, tool))
+		b.click(fmt.Sprintf(`[...document.querySelectorAll('.calls .tr:not(.head)')].find((e) => e.innerText.includes(%q))`, tool))
 		reason, _ := line["reason"].(string)
 		b.wait(fmt.Sprintf(`document.querySelector('.detail').textContent.includes(%q)`, strings.TrimSpace(reason)))
 	}

@@ -110,13 +110,7 @@ func TestPictureOfAnApproval(t *testing.T) {
 	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
 	b.wait(`document.querySelector('nav a')`)
 	b.visit("#/approvals")
-	press := func(text string) {
-		t.Helper()
-		button := "[...document.querySelectorAll('main button')].find((e) => e.textContent === '" + text + "' && !e.disabled)"
-		b.wait("Boolean(" + button + ")")
-		b.js("(" + button + ".click(), 1)")
-	}
-	press("Add a passkey")
+	b.press("Add a passkey")
 	b.wait(`document.querySelectorAll('.passkeys .marks li').length === 1`)
 	call := func(arguments string) *exec.Cmd {
 		t.Helper()
@@ -128,7 +122,7 @@ func TestPictureOfAnApproval(t *testing.T) {
 		return cmd
 	}
 	first := call(`{"service": "billing", "version": "2.1.0", "region": "eu-west", "replicas": 3}`)
-	press("Approve with a passkey")
+	b.press("Approve with a passkey")
 	if err := first.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -138,6 +132,6 @@ func TestPictureOfAnApproval(t *testing.T) {
 	b.wait(`!document.querySelector('.toast')`)
 	b.look(1120, 704, "light")
 	b.picture("console-approval")
-	press("Deny")
+	b.press("Deny")
 	_ = second.Wait() // it was denied
 }

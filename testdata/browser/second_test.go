@@ -12,9 +12,7 @@ import (
 // press presses a button that has a text.
 func (b *tab) press(text string) {
 	b.t.Helper()
-	button := "[...document.querySelectorAll('main button')].find((e) => e.textContent === '" + text + "' && !e.disabled)"
-	b.wait("Boolean(" + button + ")")
-	b.js("(" + button + ".click(), 1)")
+	b.click("[...document.querySelectorAll('main button')].find((e) => e.textContent === '" + text + "' && !e.disabled)")
 }
 
 // shows goes to the page of an Orla with a token.
@@ -95,7 +93,7 @@ func TestSecondPerson(t *testing.T) {
 	ada.wait(`document.querySelectorAll('.everybody .passkey').length === 2`)
 	ada.accessible("the passkeys of everybody")
 	ada.picture("everybody")
-	ada.js(`([...document.querySelectorAll('.everybody .passkey')].find((e) => e.innerText.includes('bert')).querySelector('button').click(), 1)`)
+	ada.click(`[...document.querySelectorAll('.everybody .passkey')].find((e) => e.innerText.includes('bert'))?.querySelector('button')`)
 	bert.wait(`document.querySelectorAll('.passkeys .marks li').length === 0`)
 	ada.wait(`document.querySelectorAll('.everybody .passkey').length === 1 && document.querySelector('.everybody .passkey button').disabled`)
 	ada.fine()

@@ -46,7 +46,7 @@ func TestShown(t *testing.T) {
 		if c.differs != "" && !strings.Contains(b.text(`document.querySelector('.waits .diff').innerText`), c.differs) {
 			t.Errorf("%.90s: the difference is %.300q", c.sent, b.text(`document.querySelector('.waits .diff').innerText`))
 		}
-		b.js(`([...document.querySelectorAll('.waits button')].find((e) => e.textContent === 'Approve').click(), 1)`)
+		b.press("Approve")
 		if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "wiped") {
 			t.Errorf("%.90s: %v %s", c.sent, err, &out)
 		}

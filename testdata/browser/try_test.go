@@ -22,7 +22,7 @@ func (b *tab) call(of, name string) string {
 // again presses Call, and returns what the page shows of the answer.
 func (b *tab) again() string {
 	b.t.Helper()
-	b.js(`(document.querySelector('.go .primary').click(), 1)`)
+	b.click(`document.querySelector('.go .primary')`)
 	b.wait(`document.querySelector('.result .banner') && document.querySelector('.go .primary').disabled === false`)
 	return b.text(`document.querySelector('.result').innerText`)
 }
@@ -194,8 +194,7 @@ func TestO2NumbersOfQuestionsAndResults(t *testing.T) {
 	b.do(chromedp.Navigate(o.run("console", "--no-browser")))
 	b.wait(`document.querySelector('.tools .badge')?.textContent === 'Ready'`)
 	b.visit("#/try/asks")
-	b.wait(`document.querySelector('.go .primary')`)
-	b.js(`(document.querySelector('.go .primary').click(), 1)`)
+	b.click(`document.querySelector('.go .primary')`)
 	b.wait(`document.querySelector('.asked input')`)
 	b.js(`((e) => { e.value = '9007199254740993'; e.dispatchEvent(new Event('input')); document.querySelector('.asked .primary').click(); return 1; })(document.querySelector('.asked input'))`)
 	b.wait(`document.querySelectorAll('.result pre').length === 3`)
