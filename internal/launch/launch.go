@@ -157,7 +157,6 @@ type spawned struct {
 
 // NewLocal returns a Local. The caller must Close it.
 func NewLocal(opts Options) (*Local, error) {
-	reserveThreads()
 	before := cmp.Or(opts.Before, &State{})
 	l := &Local{
 		log:      opts.Log,
@@ -188,6 +187,7 @@ func (l *Local) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.guard == nil && l.watching.Argv != nil && !l.closed {
+		reserveThreads()
 		l.guard = guard.Start(l.watching)
 	}
 }

@@ -198,7 +198,8 @@ func standInFirst(script string) {
 }
 
 // When a tool has used up the user's processes no thread can be started either,
-// and the runtime does not survive being refused one. So they are there before.
+// and the runtime does not survive being refused one. So they are there before. A
+// command that only looks needs no guard, and few threads: a Pod may have 64.
 func TestThreadsAreThereBeforeTheyAreNeeded(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -208,8 +209,9 @@ func TestThreadsAreThereBeforeTheyAreNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if threads, err := strconv.Atoi(strings.TrimSpace(string(out))); err != nil || threads < 40 {
-		t.Errorf("%q threads, %v; want 40", out, err)
+	var without, with int
+	if _, err := fmt.Sscan(string(out), &without, &with); err != nil || without > 20 || with < 40 {
+		t.Errorf("%q threads, %v; want 20 at most without a guard, and 40 with one", out, err)
 	}
 }
 

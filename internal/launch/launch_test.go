@@ -127,14 +127,18 @@ func standInStop(script string) {
 	os.Exit(0)
 }
 
-// standInCount prints how many threads there are before anything is started.
+// standInCount prints how many threads there are before anything is started, without a guard and with one.
 func standInCount() {
-	if _, err := launch.NewLocal(launch.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+	for _, guard := range [][]string{nil, guardCommand()} {
+		l, err := launch.NewLocal(launch.Options{Guard: guard, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		threads, _ := os.ReadDir("/proc/self/task")
+		fmt.Println(len(threads))
+		l.Close()
 	}
-	threads, _ := os.ReadDir("/proc/self/task")
-	fmt.Println(len(threads))
 	os.Exit(0)
 }
 
