@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,11 +39,11 @@ func Tokens(cfg *config.Loaded) (_ auth.TokenVerifier, callers map[string]string
 		}
 		path, from := t.File, "file"
 		if t.Credential != "" {
-			dir := os.Getenv("CREDENTIALS_DIRECTORY")
-			if dir == "" || t.Credential != filepath.Base(t.Credential) {
-				return nil, nil, wrong("credential", "there is no systemd credential %q; set LoadCredential= in the unit", t.Credential)
+			var err error
+			if path, err = config.Credential(t.Credential); err != nil {
+				return nil, nil, wrong("credential", "%w", err)
 			}
-			path, from = filepath.Join(dir, t.Credential), "credential"
+			from = "credential"
 		} else if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(cfg.File), path)
 		}

@@ -60,6 +60,7 @@ func TestG8TokensAreReadFromFiles(t *testing.T) {
 		{config.TokenConfig{Credential: "good"}, credentials, "credential-0123456789", ""},
 		{config.TokenConfig{Credential: "good"}, "", "", "set LoadCredential= in the unit"},
 		{config.TokenConfig{Credential: "../" + filepath.Base(dir) + "/good"}, credentials, "", "set LoadCredential= in the unit"},
+		{config.TokenConfig{Credential: "absent"}, credentials, "", "there is no systemd credential \"absent\"; set LoadCredential= in the unit"},
 		{config.TokenConfig{File: "absent"}, "", "", "to make it: openssl rand"},
 		{config.TokenConfig{File: "short"}, "", "", "at least 16 characters"},
 		{config.TokenConfig{File: "two"}, "", "", "no spaces"},

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -90,6 +92,16 @@ func (c *Config) ConsoleRoles(caller string, groups []string) (roles []string) {
 		}
 	}
 	return roles
+}
+
+// Credential returns the file of a credential that systemd has loaded for this service.
+func Credential(name string) (path string, _ error) {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	path = filepath.Join(dir, name)
+	if _, err := os.Stat(path); dir == "" || name != filepath.Base(name) || errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no systemd credential %q; set LoadCredential= in the unit", name)
+	}
+	return path, nil
 }
 
 // MakeToken says how to make the file of a token that is not there.

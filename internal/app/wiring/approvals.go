@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -121,12 +120,11 @@ func Webhook(cfg *config.Loaded) (*announce.Settings, error) {
 	}
 	path, key := w.SecretFile, "approvals.webhook.secret_file"
 	if w.SecretCredential != "" {
-		dir := os.Getenv("CREDENTIALS_DIRECTORY")
+		var err error
 		key = "approvals.webhook.secret_credential"
-		if dir == "" || w.SecretCredential != filepath.Base(w.SecretCredential) {
-			return nil, cfg.At(key, fmt.Errorf("there is no systemd credential %q; set LoadCredential= in the unit", w.SecretCredential))
+		if path, err = config.Credential(w.SecretCredential); err != nil {
+			return nil, cfg.At(key, err)
 		}
-		path = filepath.Join(dir, w.SecretCredential)
 	} else if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(cfg.File), path)
 	}
