@@ -93,7 +93,7 @@ func serve(ctx context.Context, from *config.Loader, std terminal.Streams, progr
 		log.Warn("a variable of the environment is ignored", "hint", hint)
 	}
 	before.TakeKept(upgrade.History, log.History().Take, log.Logger)
-	if cfg.LogFile != "" || cfg.LogFormat == logging.Journal { // the log is not where err is printed
+	if cfg.LogFile != "" || cfg.LogFormat == logging.Journal && !systemd.StderrIsJournal() { // the log is not where err is printed
 		defer func() {
 			if err != nil {
 				log.Log(ctx, logging.LevelFatal, "failed", "err", err)

@@ -3,6 +3,8 @@ package program
 import (
 	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -61,5 +63,39 @@ func TestK1StderrThatIsTheJournal(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// SPEC I2: where stderr is the journal, a start that fails is there once.
+func TestI2StartThatFailsIsInTheJournalOnce(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	defer func() { _ = ours.Close() }()
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(fds[1], &stat); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(orlaBinary(t), "--listen", taken.Addr().String(), "--tools-dir", t.TempDir())
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), fmt.Sprintf("JOURNAL_STREAM=%d:%d", stat.Dev, stat.Ino))
+	cmd.Stderr = theirs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	text, err := io.ReadAll(ours)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || strings.Count(string(text), "in use") != 1 || !strings.Contains(string(text), "orla: ") {
+		t.Errorf("%v, with\n%s", err, text)
 	}
 }
