@@ -41,6 +41,17 @@ func only(r manifest.Result, path string) (list []manifest.Problem) {
 	return list
 }
 
+// SPEC P2: a command that Orla's image does not have cannot be installed there, so the error says what to do in a cluster.
+func TestP2AnAbsentCommandOfACluster(t *testing.T) {
+	dir := t.TempDir()
+	c := &discover.Cluster{Documents: []*discover.Document{document(dir, "McpServer", "files", `{"transport":"stdio","command":"no-such-command"}`)}}
+	r := discover.Tools(discover.Options{ToolsDir: dir, Cluster: c})
+	const want = `McpServer/files: spec.command: "no-such-command" is not in PATH of Orla; use an isolation_mode with an image, or transport http`
+	if got := only(r, "McpServer/files"); len(got) != 1 || got[0].Err.Error() != want {
+		t.Errorf("%v, want %s", manifesttest.Texts(r), want)
+	}
+}
+
 // SPEC P2: a faulty resource among a thousand affects no other one, and its messages name it, without lines.
 func TestP2AFaultyResourceAmongMany(t *testing.T) {
 	c, dir := &discover.Cluster{}, t.TempDir()

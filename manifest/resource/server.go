@@ -204,7 +204,10 @@ func (d *Declaration) named(name string) (string, error) {
 	if strings.ContainsAny(name, " \t") {
 		return "", errors.New("is not in PATH; its arguments belong in args")
 	}
-	if err != nil {
+	switch {
+	case err != nil && d.File.cluster && !d.Tool.Isolation.Isolated():
+		return "", errors.New("is not in PATH of Orla; use an isolation_mode with an image, or transport http")
+	case err != nil:
 		err = errors.New("is not in PATH; install it, or give its path")
 	}
 	warning, err := keys.MissingInterpreter(d.Tool.Isolation, err)
