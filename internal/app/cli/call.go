@@ -73,7 +73,7 @@ func newCall(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			if client != nil {
 				return callRunning(ctx, client, cfg, l.Home, args[0], &f, std)
 			}
-			return callOnce(ctx, cfg, l.Home, args[0], &f, std)
+			return running.OrElsewhere(ctx, callOnce(ctx, cfg, l.Home, args[0], &f, std), cfg, l)
 		},
 		ValidArgsFunction: completeTools(flags),
 	}

@@ -59,7 +59,7 @@ func newEvents(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		Use:   "events [NAME...]",
 		Short: "Show what happens in a running Orla, as it happens",
 		Long: "Show what happens in a running Orla, to some tools or to all, until interrupted:\n" +
-			"states, processes, reloads and calls. These are the lines of orla logs -f but for\n" +
+			"states, processes, reloads and calls. These are the lines of orla logs -f without\n" +
 			"what capsules write to stderr.",
 		Example:           "  orla events\n  orla events notes --since 1h\n  orla events --json | jq -r 'select(.msg == \"call\") | .tool'",
 		ValidArgsFunction: completeManifests(flags, 0, nil),
@@ -75,8 +75,8 @@ func newEvents(flags *config.Flags, std terminal.Streams) *cobra.Command {
 const all = -1
 
 func (f *logFlags) add(cmd *cobra.Command, usual int) {
-	cmd.Flags().IntVarP(&f.last, "lines", "n", usual, "at most so many `LINES` of the past; -1 for all that are kept, as with --since alone")
-	cmd.Flags().StringVar(&f.since, "since", "", "none from before this `TIME`: 10m, 2026-01-02T15:04:05Z, or 2026-01-02 15:04")
+	cmd.Flags().IntVarP(&f.last, "lines", "n", usual, "begin with the last `LINES` lines; -1 for all that are kept, as with --since alone")
+	cmd.Flags().StringVar(&f.since, "since", "", "lines since this `TIME`: 10m, 2d, 2026-01-02T15:04:05Z, or 2026-01-02 15:04")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the lines as the JSON log has them")
 }
 

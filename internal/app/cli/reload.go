@@ -38,7 +38,7 @@ func newReload(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			return printReload(std.Out, diff)
 		}),
 	}
-	cmd.Flags().BoolVar(&asked.AcceptNoRules, "accept-no-rules", false, "rules that are gone are to be gone: deny calls for that no more")
+	cmd.Flags().BoolVar(&asked.AcceptNoRules, "accept-no-rules", false, "accept that rules were removed: calls are not denied any more for that")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -93,8 +93,11 @@ func helpOrRefuse(root, help *cobra.Command) {
 	help.Run = nil
 	help.RunE = func(_ *cobra.Command, words []string) error {
 		cmd, rest, err := root.Find(words)
-		if err != nil || len(rest) > 0 {
+		if err != nil || cmd == root && len(rest) > 0 {
 			return noCommand(root, words)
+		}
+		if len(rest) > 0 {
+			return misused(cmd, fmt.Errorf("there is no command \"%s %s\"", cmd.Name(), rest[0]))
 		}
 		cmd.InitDefaultHelpFlag()
 		return cmd.Help()

@@ -40,7 +40,7 @@ func Installers(ctx context.Context, needed map[string][]string) []Finding {
 	if len(there) == 0 {
 		return append(list, ok(check, "there is no Python and no Node"))
 	}
-	return append(list, ok(check, "there are %s", strings.Join(there, ", ")))
+	return append(list, ok(check, "found %s", strings.Join(there, ", ")))
 }
 
 // known are the programs that are asked for their versions. Any other might do something else than to answer, and a package

@@ -114,7 +114,7 @@ func newShow(flags *config.Flags, std terminal.Streams) *cobra.Command {
 	cmd.Flags().StringVar(&which.Caller, "caller", "", "calls of this `CALLER` only")
 	cmd.Flags().StringVar(&which.Tool, "tool", "", "calls of this `TOOL` only: its name for clients, or that of its manifest; also a prompt, or the URI of a resource")
 	cmd.Flags().StringVar(&which.Verdict, "verdict", "", "calls with this `VERDICT` only: "+strings.Join(audit.Verdicts(), ", "))
-	cmd.Flags().StringVar(&since, "since", "", "none from before this `TIME`: 10m, 2026-01-02T15:04:05Z, or 2026-01-02 15:04")
+	cmd.Flags().StringVar(&since, "since", "", "calls since this `TIME`: 10m, 2d, 2026-01-02T15:04:05Z, or 2026-01-02 15:04")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json prints the lines as they are in the log (`FORMAT`)")
 	return cmd
 }

@@ -87,7 +87,7 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&t.lang, "lang", "", "`LANGUAGE`: "+strings.Join(languages, ", "))
-	cmd.Flags().BoolVar(&t.capsule, "capsule", false, "make one that lives, for many calls")
+	cmd.Flags().BoolVar(&t.capsule, "capsule", false, "make a capsule: one process for many calls")
 	cmd.Flags().StringVar(&t.dir, "dir", "", "`FOLDER` to make it in (default the tools folder)")
 	_ = cmd.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions(languages, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	_ = cmd.MarkFlagDirname("dir")                                                                                    // the flag is there

@@ -303,6 +303,6 @@ func (c command) pack() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write to `FILE` (default: the name of the folder)")
-	cmd.Flags().StringVar(&format, "format", "tar.gz", "tar.gz or mcpb")
+	cmd.Flags().StringVar(&format, "format", "tar.gz", "`FORMAT`: tar.gz or mcpb")
 	return cmd
 }

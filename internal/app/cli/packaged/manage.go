@@ -44,8 +44,8 @@ func (c command) list() *cobra.Command {
 		Short: "List the packages that are installed",
 		Long: "List the packages that are installed, their versions, which one serves, and where they\n" +
 			"came from. orla tools lists all tools. With --outdated, ask the repositories and\n" +
-			"registries for newer versions, and for servers that were deleted. A - says that nobody\n" +
-			"can be asked.",
+			"registries for newer versions, and for servers that were deleted. A - means that this\n" +
+			"cannot be known.",
 		Example: "  orla list\n  orla list --outdated\n  orla list --json | jq '.[].name'",
 		Args:    cobra.NoArgs,
 		RunE: c.here(&global, func(ctx context.Context, p *place, _ []string) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 
@@ -162,6 +163,9 @@ func Explain(err error) error {
 	case errors.Is(err, unixsocket.ErrNotRunning):
 		return notRunning(err)
 	case errors.Is(err, os.ErrPermission):
+		if refused, ok := errors.AsType[*net.OpError](err); ok && refused.Addr != nil { // it says the path once more
+			err = fmt.Errorf("%s: %w", refused.Addr, os.ErrPermission)
+		}
 		return &exit.Error{Code: exit.NotRunning, Err: err, Hint: "only its own user and root may talk to an Orla; try sudo"}
 	case isRefused && refused.Code == control.CodeConfiguration:
 		return &exit.Error{Code: exit.Invalid, Err: err, Hint: refused.Hint}

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orla-project/orla/internal/app/config"
 	"github.com/orla-project/orla/internal/app/control"
+	"github.com/orla-project/orla/internal/app/control/unixsocket"
 	"github.com/orla-project/orla/internal/app/discovery"
 	"github.com/orla-project/orla/internal/app/exit"
 	"github.com/orla-project/orla/internal/call/fault"
@@ -98,13 +100,28 @@ func NoTool(name string, found manifest.Result, listed, others []string) error {
 			known = append(known, t.Name)
 		}
 	}
-	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: "orla tools lists all tools"}
+	f := &exit.Error{Code: exit.Failed, Err: fmt.Errorf("there is no tool %q", name), Hint: noToolHint}
 	if near := nearTool(name, slices.Concat(known, listed, others)); near != "" {
 		f.Hint = fmt.Sprintf("did you mean %q? orla tools lists all tools", near)
 	} else if hint := hintOfCapsule(name, found.Tools, listed); hint != "" {
 		f.Hint = hint
 	}
 	return f
+}
+
+const noToolHint = "orla tools lists all tools"
+
+// OrElsewhere returns err, the failure of a call that no running Orla has made. If there is no such tool here, its hint names
+// the only Orla that runs: other commands mean that one.
+func OrElsewhere(ctx context.Context, err error, cfg *config.Loaded, l *config.Loader) error {
+	f, ok := errors.AsType[*exit.Error](err)
+	if !ok || f.Hint != noToolHint || cfg.GivenHere("tools_dir") || cfg.Socket != "" {
+		return err
+	}
+	if all, failure := unixsocket.All(ctx, cfg.SocketDirs(l)); failure == nil && len(all) == 1 {
+		f.Hint = "the Orla that runs serves another folder: --tools-dir " + all[0].ToolsDir + " means that one"
+	}
+	return err
 }
 
 // notServed returns the problem of the tool with a name as an error; if there is none, the names of all tools that

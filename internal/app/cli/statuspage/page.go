@@ -3,6 +3,8 @@ package statuspage
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -66,7 +68,7 @@ func (p *page) status(s *control.Status) {
 	}
 	p.callers(s.Callers)
 	if len(s.Problems) > 0 {
-		p.printf("\n%s; orla validate shows those of files too:\n", terminal.Count(len(s.Problems), "problem"))
+		p.printf("\n%s; orla validate --tools-dir %s shows those of files too:\n", terminal.Count(len(s.Problems), "problem"), terminal.Printable(s.ToolsDir))
 	}
 	for _, problem := range s.Problems {
 		for _, message := range problem.Messages {
@@ -85,10 +87,17 @@ func Summary(tools []control.ToolStatus) string {
 		states[StateOf(&tools[i])]++
 	}
 	var each []string
-	for _, state := range stateOrder {
+	count := func(state string) {
 		if states[state] > 0 {
 			each = append(each, fmt.Sprintf("%d %s", states[state], state))
 		}
+		delete(states, state)
+	}
+	for _, state := range stateOrder {
+		count(state)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(states)) {
+		count(kind)
 	}
 	return terminal.Count(len(tools), "tool") + ": " + strings.Join(each, ", ")
 }

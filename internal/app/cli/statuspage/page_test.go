@@ -31,6 +31,14 @@ func TestJ1TheTableFits(t *testing.T) {
 	}
 }
 
+// SPEC J1: the summary counts every tool, capsules first and then the others by their kinds.
+func TestJ1TheSummaryCountsEveryTool(t *testing.T) {
+	tools := []control.ToolStatus{{Kind: "wasm"}, {Kind: "simple"}, {Kind: "capsule", State: "CRASHED"}, {Kind: "http"}, {Kind: "capsule", State: "READY"}, {Kind: "http"}}
+	if got, want := Summary(tools), "6 tools: 1 READY, 1 CRASHED, 1 simple, 2 http, 1 wasm"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // SPEC N1: of 1000 callers the page shows those that use something first, and says how many there are. However long the
 // names are, the numbers are seen.
 func TestN1ThePageOfManyCallers(t *testing.T) {

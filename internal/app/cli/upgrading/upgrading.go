@@ -47,7 +47,7 @@ func New(flags *config.Flags, std terminal.Streams) *cobra.Command {
 			return upgrade(cmd.Context(), client, binary, std)
 		},
 	}
-	cmd.Flags().StringVar(&binary, "binary", "", "the new binary, if it is not where the running one was started from")
+	cmd.Flags().StringVar(&binary, "binary", "", "the new binary, a `FILE`, if it is not where the running one was started from")
 	return cmd
 }
 
