@@ -133,8 +133,9 @@ func callRunning(ctx context.Context, client *control.Client, cfg *config.Loaded
 		if err := pinned.Held(ctx, client, name); err != nil {
 			return err
 		}
-		err := orForgotten(running.NoToolOf(ctx, client, name, tools), cfg, home, name)
-		if slices.ContainsFunc(tools, func(t control.ListedTool) bool { return t.Of == name }) {
+		served, err := running.NoToolOf(ctx, client, name, tools)
+		err = orForgotten(err, cfg, home, name)
+		if served || slices.ContainsFunc(tools, func(t control.ListedTool) bool { return t.Of == name }) {
 			return err
 		}
 		return orUnread(err, cfg, home, name)

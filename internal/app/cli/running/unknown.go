@@ -57,12 +57,17 @@ func foundBy(status *control.Status) (found manifest.Result) {
 	return found
 }
 
-// NoToolOf says why a running Orla has no tool with a name, if Orla knows.
-func NoToolOf(ctx context.Context, client *control.Client, name string, tools []control.ListedTool) error {
+// NoToolOf says why a running Orla has no tool with a name, if Orla knows. served reports whether a capsule has that name.
+func NoToolOf(ctx context.Context, client *control.Client, name string, tools []control.ListedTool) (served bool, _ error) {
 	status, err := client.Status(ctx)
 	if err != nil {
-		return Explain(err)
+		return false, Explain(err)
 	}
+	served, err = noToolIn(status, name, tools)
+	return served, err
+}
+
+func noToolIn(status *control.Status, name string, tools []control.ListedTool) (served bool, _ error) {
 	var listed, others []string
 	for _, t := range tools {
 		if t.Of != "" && discovery.BelongsTo(name, t.Of) {
@@ -71,16 +76,23 @@ func NoToolOf(ctx context.Context, client *control.Client, name string, tools []
 			others = append(others, t.Name)
 		}
 	}
-	if i := slices.IndexFunc(status.Tools, func(t control.ToolStatus) bool {
-		return isDown(t) && discovery.BelongsTo(name, t.Name)
-	}); i >= 0 && slices.Equal(listed, []string{status.Tools[i].Name}) { // nobody knows which tools it has
-		down := status.Tools[i]
-		return &exit.Error{
-			Code: exit.Failed, Err: fmt.Errorf("%s is %s: %s", down.Name, down.State, down.Reason),
-			Hint: fmt.Sprintf("orla status %s says more", down.Name),
-		}
+	of := slices.IndexFunc(status.Tools, func(t control.ToolStatus) bool {
+		return t.State != "" && (t.Name == name || isDown(t) && discovery.BelongsTo(name, t.Name))
+	})
+	if of < 0 {
+		return false, NoTool(name, foundBy(status), listed, others)
 	}
-	return NoTool(name, foundBy(status), listed, others)
+	t := status.Tools[of]
+	f := &exit.Error{Code: exit.Failed, Hint: fmt.Sprintf("orla status %s says more", t.Name)}
+	switch {
+	case isDown(t) && (len(listed) == 0 || slices.Equal(listed, []string{t.Name})): // nobody knows which tools it has
+		f.Err = fmt.Errorf("%s is %s: %s", t.Name, t.State, t.Reason)
+	case len(listed) == 0:
+		f.Err = fmt.Errorf("%s is %s, and none of its tools is served", t.Name, t.State)
+	default:
+		return true, NoTool(name, foundBy(status), listed, others)
+	}
+	return true, f
 }
 
 // isDown reports whether a capsule has no process, and not because nobody calls it.
