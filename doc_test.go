@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -86,6 +87,19 @@ func TestTheMapNamesEachPackageOnce(t *testing.T) {
 	}
 	for name := range rows {
 		t.Errorf("%s names %s, which is not a package", page, name)
+	}
+}
+
+// The files that the map of the code names are there.
+func TestTheMapNamesFilesThatExist(t *testing.T) {
+	text, err := os.ReadFile("docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile("`([^` ]+\\.go)`").FindAllStringSubmatch(string(text), -1) {
+		if _, err := os.Stat(found[1]); err != nil {
+			t.Errorf("there is no %s", found[1])
+		}
 	}
 }
 
