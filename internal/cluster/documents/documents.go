@@ -245,7 +245,7 @@ func (d *Documents) Get(ctx context.Context, known Document) (Document, error) {
 	var got json.RawMessage
 	err = d.do(ctx, kubeapi.Request{Method: http.MethodGet, Name: object}, &got)
 	switch {
-	case means(err, http.StatusNotFound, "NotFound"):
+	case kubeapi.IsNotFound(err):
 		return Document{Name: known.Name, version: version{resource: known.resource}}, nil
 	case err != nil:
 		return Document{}, err
@@ -303,8 +303,8 @@ func (d *Documents) write(ctx context.Context, object string, doc Document, seal
 	var got json.RawMessage
 	err := d.do(ctx, ask, &got)
 	switch {
-	case means(err, http.StatusConflict, "Conflict"), means(err, http.StatusConflict, "AlreadyExists"),
-		doc.uid != "" && means(err, http.StatusNotFound, "NotFound"):
+	case kubeapi.IsConflict(err), kubeapi.Exists(err),
+		doc.uid != "" && kubeapi.IsNotFound(err):
 		return Document{}, ErrConflict
 	case err != nil:
 		return Document{}, err
@@ -329,7 +329,7 @@ func (d *Documents) remove(ctx context.Context, object string, of version) error
 	err := d.do(ctx, kubeapi.Request{Method: http.MethodDelete, Name: object, Body: kubeapi.Object{
 		"preconditions": kubeapi.Object{"uid": of.uid, "resourceVersion": strconv.FormatUint(of.resource, 10)},
 	}}, nil)
-	if means(err, http.StatusConflict, "Conflict") || means(err, http.StatusNotFound, "NotFound") {
+	if kubeapi.IsConflict(err) || kubeapi.IsNotFound(err) {
 		return nil
 	}
 	return err
@@ -396,11 +396,6 @@ func (d *Documents) do(ctx context.Context, ask kubeapi.Request, into any) error
 		return err // of one document
 	}
 	return objects.Explain(err, Resource, d.opts.Namespace, "get, list, watch, create, update and delete")
-}
-
-func means(err error, code int, reason string) bool {
-	said, is := errors.AsType[*kubeapi.StatusError](err)
-	return is && said.Means(code, reason)
 }
 
 // open reads a document from its object. One of an object that was only made has no content and no name.

@@ -282,6 +282,21 @@ func (s *StatusError) Means(code int, reason string) bool {
 	return s.Reason == reason || s.Reason == "" && s.Code == code
 }
 
+// Means reports whether err is an error of the API with a reason, which has a code.
+func Means(err error, code int, reason string) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Means(code, reason)
+}
+
+// IsNotFound reports whether there is no such object.
+func IsNotFound(err error) bool { return Means(err, http.StatusNotFound, "NotFound") }
+
+// IsConflict reports whether an object has changed since it was read.
+func IsConflict(err error) bool { return Means(err, http.StatusConflict, "Conflict") }
+
+// Exists reports whether there is an object of that name already.
+func Exists(err error) bool { return Means(err, http.StatusConflict, "AlreadyExists") }
+
 // statusOf reads the error in an answer.
 func statusOf(resp *http.Response) *StatusError {
 	const enough = 64 << 10

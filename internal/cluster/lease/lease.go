@@ -10,10 +10,8 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"github.com/orla-project/orla/internal/call/pace"
@@ -80,7 +78,7 @@ func (o Options) acquire(ctx context.Context) (*held, bool) {
 			if h, taken := o.take(ctx, got); taken {
 				return h, true
 			}
-		case isNotFound(err):
+		case kubeapi.IsNotFound(err):
 			if h, created := o.take(ctx, record{}); created {
 				return h, true
 			}
@@ -152,9 +150,9 @@ func (h *held) renew(ctx context.Context) (still bool) {
 			return true
 		}
 		switch {
-		case isNotFound(err):
+		case kubeapi.IsNotFound(err):
 			return false
-		case isConflict(err):
+		case kubeapi.IsConflict(err):
 			// Somebody has changed it, perhaps only its labels.
 			got, err := h.get(limited)
 			if err != nil {
@@ -183,7 +181,7 @@ func (h *held) release(ctx context.Context) {
 		} else {
 			_, err = h.put(ctx, h.last.released())
 		}
-		if !isConflict(err) {
+		if !kubeapi.IsConflict(err) {
 			return
 		}
 		got, err := h.get(ctx)
@@ -192,12 +190,4 @@ func (h *held) release(ctx context.Context) {
 		}
 		h.last = got
 	}
-}
-
-func isNotFound(err error) bool { return means(err, http.StatusNotFound, "NotFound") }
-func isConflict(err error) bool { return means(err, http.StatusConflict, "Conflict") }
-
-func means(err error, code int, reason string) bool {
-	failed, ok := errors.AsType[*kubeapi.StatusError](err)
-	return ok && failed.Means(code, reason)
 }

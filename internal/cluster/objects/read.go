@@ -231,7 +231,7 @@ func (o *Objects) watch(ctx context.Context, version *string) error {
 	body, err := o.Client.Stream(ctx, o.request(url.Values{
 		"watch": {"true"}, "resourceVersion": {*version}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(int(lasts / time.Second))},
 	}))
-	if said, ok := errors.AsType[*kubeapi.StatusError](err); ok && said.Means(http.StatusGone, "Expired") {
+	if kubeapi.Means(err, http.StatusGone, "Expired") {
 		*version = ""
 		return nil
 	}

@@ -63,7 +63,7 @@ func (c *Cluster) createPod(ctx context.Context, p *plan) (uid string, err error
 		if err == nil {
 			return made.Metadata.UID, nil
 		}
-		if !exists(err) {
+		if !kubeapi.Exists(err) {
 			return "", err
 		}
 		older, err := c.getPod(ctx, p.name)
@@ -120,7 +120,7 @@ func (c *Cluster) getPod(ctx context.Context, name string) (found *pod, err erro
 	err = c.try(ctx, taskOf("get", pods), func(ctx context.Context, client *client) error {
 		var raw json.RawMessage
 		err := client.get(ctx, pods, name, &raw)
-		if gone(err) {
+		if kubeapi.IsNotFound(err) {
 			found = nil
 			return nil
 		}
@@ -154,10 +154,10 @@ func (p *process) attach(ctx context.Context, streams ...kubeapi.Stream) (*kubea
 		query.Set([]string{"stdin", "stdout", "stderr"}[s], "true")
 	}
 	made, err := client.Attach(ctx, kubeapi.Request{Method: http.MethodGet, Of: pods, Namespace: client.namespace, Name: p.name, Query: query})
-	if means(err, http.StatusUnauthorized, "Unauthorized") {
+	if kubeapi.Means(err, http.StatusUnauthorized, "Unauthorized") {
 		p.cluster.forget(client)
 	}
-	if means(err, http.StatusForbidden, "Forbidden") {
+	if kubeapi.Means(err, http.StatusForbidden, "Forbidden") {
 		err = p.cluster.explain(client, task{"create", "pods/attach"}, err)
 	}
 	if err != nil {

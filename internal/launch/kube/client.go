@@ -172,7 +172,7 @@ func (c *Cluster) try(ctx context.Context, what task, request func(context.Conte
 			return context.Cause(ctx)
 		}
 		if !passes(err) || !pace.Sleep(all, pause) {
-			if means(err, http.StatusUnauthorized, "Unauthorized") {
+			if kubeapi.Means(err, http.StatusUnauthorized, "Unauthorized") {
 				c.forget(client)
 			}
 			return c.explain(client, what, err)

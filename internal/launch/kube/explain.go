@@ -40,7 +40,7 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 	case status.Means(http.StatusForbidden, "Forbidden"):
 		return unavailable("Orla may not %s %s in namespace %s: %s; grant it a role that does (deploy/kubernetes/orla.yaml)",
 			what.verb, what.resource, client.namespace, said)
-	case gone(err) && what.verb == "create":
+	case kubeapi.IsNotFound(err) && what.verb == "create":
 		return unavailable("namespace %s is not there, or the cluster has no %s: %s", client.namespace, what.resource, said)
 	case status.Means(http.StatusUnprocessableEntity, "Invalid"), status.Means(http.StatusBadRequest, "BadRequest"),
 		status.Code == http.StatusRequestEntityTooLarge:
@@ -75,18 +75,6 @@ func neverSent(err error) bool {
 	_, badName := errors.AsType[*net.DNSError](err)
 	_, badCertificate := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok && op.Op == "dial" || badName || badCertificate
-}
-
-// gone reports whether the object does not exist.
-func gone(err error) bool { return means(err, http.StatusNotFound, "NotFound") }
-
-// exists reports whether an object of that name already exists.
-func exists(err error) bool { return means(err, http.StatusConflict, "AlreadyExists") }
-
-// means reports whether err is an error of the API with a reason, which has a code.
-func means(err error, code int, reason string) bool {
-	status, ok := errors.AsType[*kubeapi.StatusError](err)
-	return ok && status.Means(code, reason)
 }
 
 // taskOf returns the task for a verb and a resource.

@@ -118,10 +118,10 @@ func (c *Cluster) make(ctx context.Context, kind kubeapi.Resource, name string, 
 	}
 	err = c.try(ctx, taskOf("create", kind), func(ctx context.Context, client *client) error {
 		err := client.Do(ctx, kubeapi.Request{Method: http.MethodPost, Of: kind, Namespace: client.namespace, Body: o}, &made)
-		if exists(err) && kind == jobs {
+		if kubeapi.Exists(err) && kind == jobs {
 			return client.get(ctx, kind, name, &made)
 		}
-		if exists(err) {
+		if kubeapi.Exists(err) {
 			return nil
 		}
 		return err
@@ -153,7 +153,7 @@ func (c *Cluster) delete(ctx context.Context, r removal) error {
 			after["gracePeriodSeconds"] = seconds(r.grace)
 		}
 		err := client.Do(ctx, kubeapi.Request{Method: http.MethodDelete, Of: r.kind, Namespace: client.namespace, Name: r.name, Body: after}, nil)
-		if gone(err) || r.uid != "" && means(err, http.StatusConflict, "Conflict") { // another one has the name
+		if kubeapi.IsNotFound(err) || r.uid != "" && kubeapi.IsConflict(err) { // another one has the name
 			return nil
 		}
 		return err
@@ -261,7 +261,7 @@ func (c *Cluster) failed(ctx context.Context, job string) error {
 		}
 		return nil
 	})
-	if gone(errors.Unwrap(err)) {
+	if kubeapi.IsNotFound(errors.Unwrap(err)) {
 		return lost("the Job was deleted, and not by Orla")
 	}
 	if failure != nil {
