@@ -109,13 +109,6 @@ type Watcher struct {
 	subs    map[string][]*sub // while not polling: by folder or link, relative to the root, or rootTrail
 }
 
-// New returns a Watcher of root that has read its present state, as Look does.
-func New(root string, opts Options) *Watcher {
-	w := Unread(root, opts)
-	w.Look(context.Background())
-	return w
-}
-
 // Unread returns a Watcher of root that has not read its state: the larger the tree, the longer
 // that takes.
 func Unread(root string, opts Options) *Watcher {
