@@ -116,5 +116,5 @@ func (s *Services) webhook(t manifest.Tool) (supervisor.Provider, error) {
 
 // grpc makes the provider of a tool of type grpc.
 func (s *Services) grpc(t manifest.Tool) (supervisor.Provider, error) {
-	return grpc.New(t, grpc.Options{Client: s.client, Auth: s.auth(), UserAgent: "orla/" + version.Version()})
+	return grpc.New(t, s.posting())
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/orla-project/orla/internal/call/trace"
 	"github.com/orla-project/orla/internal/call/turns"
+	"github.com/orla-project/orla/internal/kind/post"
 	"github.com/orla-project/orla/internal/mcp/peer"
 	"github.com/orla-project/orla/internal/service/auth"
 	"github.com/orla-project/orla/internal/service/contract"
@@ -29,15 +30,8 @@ import (
 // method is the method of every service, as the path of a URL.
 const method = "/orloj.tool.v1.ToolService/Execute"
 
-// Options is what speaking to services needs.
-type Options struct {
-	// Client makes the requests. Required.
-	Client *outbound.Client
-	// Auth has what credentials are made from. Required for tools with auth.
-	Auth auth.Options
-	// UserAgent is the User-Agent header. If empty, that of connect.
-	UserAgent string
-}
+// Options has what all tools that are services share.
+type Options = post.Options
 
 // Tool handles the calls of one tool. Call may be used from any goroutine; all calls share a
 // connection.
