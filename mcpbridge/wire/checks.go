@@ -46,7 +46,7 @@ func CheckNames(h http.Header, m *Message) (name string, refused *jsonrpc.Error)
 	}
 	name, ok := TextOf(raw)
 	given := FirstHeader(h, NameHeader)
-	switch decoded, plain := HeaderText(given); {
+	switch decoded, plain := headerText(given); {
 	case given == "":
 		return "", Mismatch("missing required Mcp-Name header for method %q", m.Method)
 	case !ok:

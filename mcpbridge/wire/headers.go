@@ -156,7 +156,7 @@ func (p *HeaderParam) checkOne(headers http.Header, arg json.RawMessage) *jsonrp
 	if given == "" {
 		return Mismatch("header mismatch: missing %s header for parameter %q", name, path)
 	}
-	text, ok := HeaderText(given)
+	text, ok := headerText(given)
 	switch {
 	case !ok:
 		return Mismatch("header mismatch: %s header contains invalid Base64 encoding", name)
@@ -183,9 +183,9 @@ func repeats(text string, arg json.RawMessage) bool {
 	return err == nil && also == nil && a == b && a == math.Trunc(a) && math.Abs(a) < exact
 }
 
-// HeaderText returns the text of a header, which may be in base64. It reports false if the base64 is
+// headerText returns the text of a header, which may be in base64. It reports false if the base64 is
 // invalid.
-func HeaderText(given string) (text string, ok bool) {
+func headerText(given string) (text string, ok bool) {
 	encoded, marked := strings.CutPrefix(given, "=?base64?")
 	encoded, ends := strings.CutSuffix(encoded, "?=")
 	if !marked || !ends {

@@ -32,12 +32,12 @@ type Peer struct{ UID int }
 
 // ApprovalQuery says which records are wanted.
 type ApprovalQuery struct {
-	Phase  string // one of ApprovalPhases; "" for all
+	Phase  string // one of approvalPhases; "" for all
 	Follow bool   // and then each that is new or has changed
 }
 
-// ApprovalPhases are the phases of a record.
-func ApprovalPhases() []string { return []string{"Pending", "Approved", "Denied", "Expired"} }
+// approvalPhases are the phases of a record.
+func approvalPhases() []string { return []string{"Pending", "Approved", "Denied", "Expired"} }
 
 // peerKey is the key of a connection's Peer in the context of its requests.
 type peerKey struct{}
@@ -84,7 +84,7 @@ func parseApprovalQuery(r *http.Request) (q ApprovalQuery, err error) {
 		value := values[len(values)-1]
 		switch key {
 		case "phase":
-			q.Phase, err = oneOf(value, ApprovalPhases())
+			q.Phase, err = oneOf(value, approvalPhases())
 		case "follow":
 			q.Follow, err = strconv.ParseBool(value)
 		default:

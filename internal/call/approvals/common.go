@@ -192,7 +192,7 @@ func (c *common) adoptLocked(d documents.Document, sure bool) {
 	at.doc = d
 	var r Record
 	if !gone {
-		if err := json.Unmarshal(d.Content, &r); err != nil || !slices.Contains(Phases(), r.Phase) || nameOf(&r.Question) != d.Name {
+		if err := json.Unmarshal(d.Content, &r); err != nil || !slices.Contains(phases(), r.Phase) || nameOf(&r.Question) != d.Name {
 			c.s.opts.Log.Warn("an approval cannot be read, and does not count", "err", err)
 			gone = true
 		}

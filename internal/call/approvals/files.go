@@ -101,7 +101,7 @@ func readRecord(path string) (*entry, error) {
 	if err := json.Unmarshal(raw, &e.Record); err != nil {
 		return nil, err
 	}
-	if filepath.Base(path) != e.ID+".json" || !slices.Contains(Phases(), e.Phase) {
+	if filepath.Base(path) != e.ID+".json" || !slices.Contains(phases(), e.Phase) {
 		return nil, errors.New("it is not the record of an approval")
 	}
 	return e, nil

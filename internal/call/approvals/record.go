@@ -69,8 +69,8 @@ const (
 	Expired  Phase = "Expired" // nobody decided in time, an approval was not used in time, or it was withdrawn
 )
 
-// Phases lists all phases.
-func Phases() []Phase { return []Phase{Pending, Approved, Denied, Expired} }
+// phases lists all phases.
+func phases() []Phase { return []Phase{Pending, Approved, Denied, Expired} }
 
 // Record is a question, and what became of it. It must not be changed.
 type Record struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/orla-project/orla/supervisor"
 )
 
-// Bindings returns what a configuration gives to its callers.
-func Bindings(cfg *config.Loaded) (bindings []rules.Binding, toolsets []rules.Toolset) {
+// bindingsOf returns what a configuration gives to its callers.
+func bindingsOf(cfg *config.Loaded) (bindings []rules.Binding, toolsets []rules.Toolset) {
 	for i, c := range cfg.Callers {
 		at := fmt.Sprintf("%s: callers[%d]", cmp.Or(cfg.File, "the configuration"), i)
 		of := func(names []string, key string) (list []manifest.Reference) {
@@ -38,7 +38,7 @@ func Bindings(cfg *config.Loaded) (bindings []rules.Binding, toolsets []rules.To
 // Check adds a problem that denies every call for each rule that names nothing, as far as that can be known
 // before any capsule runs (SPEC-TOOLS 8.3). others are tools that are there and not among those found.
 func Check(found *manifest.Result, cfg *config.Loaded, others []manifest.Tool) {
-	bindings, toolsets := Bindings(cfg)
+	bindings, toolsets := bindingsOf(cfg)
 	set := rules.New(found.Rules, bindings, toolsets)
 	if set == nil {
 		return

@@ -130,7 +130,7 @@ var errClosed = fault.New(fault.PermissionDenied,
 // were found are served. A document whose folder cannot be read
 // stays in force, and is added to the problems.
 func (g *Gate) Set(found *manifest.Result, cfg *config.Loaded) {
-	bindings, toolsets := Bindings(cfg)
+	bindings, toolsets := bindingsOf(cfg)
 	next := &state{}
 	next.limits, next.groups = limitsOf(cfg)
 	g.mu.Lock()

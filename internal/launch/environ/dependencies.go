@@ -79,9 +79,9 @@ func runsScript(i manifest.Interpreter) bool {
 	return !slices.ContainsFunc(i.Args[1:], func(arg string) bool { return arg != "--script" && arg != "-q" && arg != "--quiet" })
 }
 
-// InEnv returns the arguments of the environment's interpreter before the tool's file, and the environment variables
+// inEnv returns the arguments of the environment's interpreter before the tool's file, and the environment variables
 // of the process.
-func InEnv(tool manifest.Tool, env deps.Env, environ []string) (args, variables []string) {
+func inEnv(tool manifest.Tool, env deps.Env, environ []string) (args, variables []string) {
 	args = slices.Clone(env.Args)
 	if !runsScript(tool.Interpreter) {
 		args = append(args, tool.Interpreter.Args...)

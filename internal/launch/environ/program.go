@@ -29,7 +29,7 @@ func ProgramOf(t manifest.Tool, packages *deps.Tool, elsewhere bool, environ, fl
 	interpreter, args := t.Interpreter.Program(), t.Interpreter.Args
 	if env, ok := packages.Env(); ok {
 		interpreter = env.Program
-		args, p.Env = InEnv(t, env, environ)
+		args, p.Env = inEnv(t, env, environ)
 		p.Expose = []string{env.Dir}
 	} else if !elsewhere {
 		var err error

@@ -30,7 +30,7 @@ type server struct {
 // leads to the metadata of the resource (RFC 9728), and these to those of the issuer (RFC 8414). wanted
 // is the issuer to use if there are several; "" for the first one.
 func discover(ctx context.Context, client *outbound.Client, endpoint, userAgent, wanted string) (*server, error) {
-	if err := CheckURL(endpoint); err != nil {
+	if err := checkURL(endpoint); err != nil {
 		return nil, fmt.Errorf("the endpoint %w", err)
 	}
 	s := &server{}
@@ -168,7 +168,7 @@ func resourceIn(ctx context.Context, client *outbound.Client, at, endpoint strin
 // the well-known addresses.
 func resourceDocuments(endpoint, named string) ([]string, error) {
 	if named != "" {
-		if err := CheckURL(named); err != nil {
+		if err := checkURL(named); err != nil {
 			return nil, fmt.Errorf("the resource_metadata of the server's challenge %w", err)
 		}
 		return []string{named}, nil
@@ -204,7 +204,7 @@ func chosen(issuers []string, wanted, at string) (string, error) {
 
 // describeIssuer reads the metadata of the issuer.
 func (s *server) describeIssuer(ctx context.Context, client *outbound.Client, issuer string) error {
-	if err := CheckURL(issuer); err != nil {
+	if err := checkURL(issuer); err != nil {
 		return fmt.Errorf("the issuer %s that the server names %w", quoted(issuer), err)
 	}
 	var missing, wrong error // the first of each
@@ -266,7 +266,7 @@ func checkIssuer(m *oauthex.AuthServerMeta) error {
 		if e.url == "" && !e.needed {
 			continue
 		}
-		if err := CheckURL(e.url); err != nil {
+		if err := checkURL(e.url); err != nil {
 			return fmt.Errorf("the %s of the issuer %s: it %w", e.name, m.Issuer, err)
 		}
 		// A browser goes wherever it is led: an issuer elsewhere must not have it ask a program on this machine for something.
@@ -287,7 +287,7 @@ func checkIssuer(m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
-// isPlain reports whether a URL that CheckURL accepts is one of this machine, without TLS. Schemes may have large letters.
+// isPlain reports whether a URL that checkURL accepts is one of this machine, without TLS. Schemes may have large letters.
 func isPlain(url string) bool {
 	scheme, _, _ := strings.Cut(url, ":")
 	return strings.EqualFold(scheme, "http")

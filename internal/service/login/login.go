@@ -94,8 +94,8 @@ func hostOf(text string) string {
 	return strings.TrimPrefix((&url.URL{Host: u.Host}).String(), "//")
 }
 
-// CheckURL returns what is wrong with a URL that tokens or codes are sent to.
-func CheckURL(text string) error {
+// checkURL returns what is wrong with a URL that tokens or codes are sent to.
+func checkURL(text string) error {
 	if len(text) > maxURL || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) || oauth.CheckIssuer(text) != nil {
 		return errors.New("must be an https:// URL; http:// is accepted for this machine only")
 	}

@@ -36,7 +36,7 @@ func Logout(ctx context.Context, client *outbound.Client, dir, server, endpoint 
 		return true, unread, nil
 	case r == nil:
 		return false, nil, nil
-	case r.RevocationEndpoint == "" || CheckURL(r.RevocationEndpoint) != nil:
+	case r.RevocationEndpoint == "" || checkURL(r.RevocationEndpoint) != nil:
 		return true, errors.New("the issuer has no revocation endpoint; an access token that was issued may be valid until it ends"), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, revokePatience)

@@ -104,7 +104,7 @@ func (r *Record) check(server, endpoint string) error {
 		return errors.New("it is the login of another server")
 	case !covers(r.Resource, endpoint):
 		return errors.New("its tokens are for another resource")
-	case CheckURL(endpoint) != nil || CheckURL(r.TokenEndpoint) != nil || r.Client.ID == "":
+	case checkURL(endpoint) != nil || checkURL(r.TokenEndpoint) != nil || r.Client.ID == "":
 		return errors.New("it is not complete")
 	case !bearer(r.Access):
 		return errors.New("it has no access token that fits into a header")

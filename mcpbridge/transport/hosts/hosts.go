@@ -87,7 +87,7 @@ func OriginAllowed(r *http.Request, allowed []string) bool {
 		site := r.Header.Get("Sec-Fetch-Site")
 		return site != "cross-site" && site != "same-site"
 	}
-	if ContainsFold(allowed, origin) {
+	if containsFold(allowed, origin) {
 		return true
 	}
 	u, err := url.Parse(origin)
@@ -105,8 +105,8 @@ func FromThisMachine(r *http.Request) bool {
 	return !ok || at.IP.IsLoopback() // else a unix socket
 }
 
-// ContainsFold reports whether a list has a text, whatever the case of letters.
-func ContainsFold(list []string, s string) bool {
+// containsFold reports whether a list has a text, whatever the case of letters.
+func containsFold(list []string, s string) bool {
 	return slices.ContainsFunc(list, func(e string) bool { return strings.EqualFold(e, s) })
 }
 
