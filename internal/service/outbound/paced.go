@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
@@ -134,16 +135,28 @@ func (p *paced) closeUnlessTaken(before uint64) {
 			p.closeUnlessTaken(now)
 			return
 		}
-		if tcp, ok := p.Conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // else the kernel keeps what was not sent, for as long as the service likes
-		}
-		_ = p.Close() // nothing waits for its error
+		p.cut()
 	})
 }
 
-// watch calls closeBlocked when ctx ends, unless stop is called before.
+// cut closes the connection, whatever was not sent.
+func (p *paced) cut() {
+	if tcp, ok := p.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // else the kernel keeps what was not sent, for as long as the service likes
+	}
+	_ = p.Close() // nothing waits for its error
+}
+
+// watch calls closeBlocked when ctx ends, unless stop is called before. When Orla stops, calls have had their time (SPEC H4): a connection
+// whose Write waits is closed at once.
 func (p *paced) watch(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, p.closeBlocked)
+	return context.AfterFunc(ctx, func() {
+		if p.writing.Load() != 0 && fault.CodeOf(context.Cause(ctx)) == fault.NotReady {
+			p.cut()
+			return
+		}
+		p.closeBlocked()
+	})
 }
 
 // Close implements net.Conn.

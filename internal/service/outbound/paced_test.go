@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/orla-project/orla/internal/call/fault"
 	"github.com/orla-project/orla/internal/call/turns"
 )
 
@@ -110,6 +111,39 @@ func TestN2FloodsOfOneTenantSlowNoOther(t *testing.T) {
 	}
 	if all.pause(ann, -1000); len(all.of) != 0 {
 		t.Errorf("%d tenants stay", len(all.of))
+	}
+}
+
+// SPEC H4: when Orla stops, a service that does not take what is sent to it has had its time with that of the call. Otherwise it may be
+// slow, and others may have calls on the connection.
+func TestH4AServiceThatReadsNothingDelaysNoStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		why  error
+		want time.Duration
+	}{
+		"a stop":   {fault.New(fault.NotReady, "Orla is stopping"), 0},
+		"a cancel": {context.Canceled, blocks},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client := net.Pipe() // nobody reads
+				p := newPaced(client, turns.Owner{}, func() {}, &floods{})
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					_, _ = p.Write(make([]byte, 1))
+				}()
+				synctest.Wait()
+				ctx, end := context.WithCancelCause(t.Context())
+				defer p.watch(ctx)()
+				began := time.Now()
+				end(c.why)
+				<-over
+				if took := time.Since(began); took != c.want {
+					t.Errorf("it waits for %v, want %v", took, c.want)
+				}
+			})
+		})
 	}
 }
 
