@@ -23,7 +23,7 @@ func InMiB(size int64) string { return fmt.Sprintf("%d MiB", (size+mebibyte-1)/m
 // was there before. engine is the one that the resource was made for.
 func (m *Made) Pull(ctx context.Context, engine string, most int64) error {
 	_, absent := output(ctx, engine, "image", "inspect", m.Image)
-	if _, err := output(ctx, engine, "pull", "--quiet", m.Image); err != nil {
+	if err := m.pull(ctx, engine, most); err != nil {
 		return err
 	}
 	text, err := output(ctx, engine, "image", "inspect", "--format", "{{.Size}}", m.Image)

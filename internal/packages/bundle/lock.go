@@ -123,10 +123,15 @@ func deprecated(text []byte) (list []printed.Withdrawal) {
 
 // output runs a program in the root folder, where it finds nothing of ours, and returns the end of its output.
 func output(ctx context.Context, program string, args ...string) ([]byte, error) {
+	return outputOf(ctx, nil, program, args...)
+}
+
+// outputOf is output with an environment; nil is for that of this process.
+func outputOf(ctx context.Context, environ []string, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("%s did not finish within %s", program, lockTime))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = "/"
+	cmd.Dir, cmd.Env = "/", environ
 	out, said := &tail{}, &tail{}
 	cmd.Stdout, cmd.Stderr = out, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

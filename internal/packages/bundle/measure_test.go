@@ -140,6 +140,21 @@ func TestM3ImagesThatUnpackToTooMuch(t *testing.T) {
 	}
 }
 
+// SPEC M3, S2: a registry that sends more than it has said fills no disk, and what was sent is removed.
+func TestS2APullThatTakesTooMuchIsEnded(t *testing.T) {
+	copies := t.TempDir()
+	dir := folder(t, map[string]string{"podman": "#!/bin/sh\ncase \"$*\" in\n*ImageCopyTmpDir*) echo " + copies + ";;\npull*) head -c 12000000 /dev/zero >$TMPDIR/blob; exec sleep 60;;\n'image inspect '*) false;;\nesac\n"})
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	m := bundle.Made{Image: "example.com/a/thing@sha256:" + strings.Repeat("1", 64)}
+	err := m.Pull(t.Context(), "podman", 10<<20)
+	if err == nil || !strings.Contains(err.Error(), "sends more than the 10 MiB") {
+		t.Errorf("a pull without an end: %v", err)
+	}
+	if left, err := os.ReadDir(copies); err != nil || len(left) > 0 {
+		t.Errorf("%v stays of it, %v", left, err)
+	}
+}
+
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil

@@ -226,7 +226,7 @@ func watched(ctx context.Context, dir string, most int64) (_ context.Context, en
 				tick.Stop()
 				return
 			case <-tick.C:
-				if size(dir) > most {
+				if SizeOf(dir) > most {
 					cancel(fmt.Errorf("%w: the repository has over %d bytes", ErrTooLarge, most))
 				}
 			}
@@ -235,8 +235,8 @@ func watched(ctx context.Context, dir string, most int64) (_ context.Context, en
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// size returns the bytes of all files below a folder, as far as they can be read.
-func size(dir string) (n int64) {
+// SizeOf returns the bytes of all files below a folder, as far as they can be read.
+func SizeOf(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if info, err := d.Info(); err == nil {
