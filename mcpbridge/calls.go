@@ -62,7 +62,7 @@ func (b *Bridge) call(ctx context.Context, r *Request) (wire.Parts, *jsonrpc.Err
 	result, refused := r.converse(ctx, callOf(r, asked), func(ctx context.Context, client peer.Client) (wire.Parts, *jsonrpc.Error) {
 		return b.callWith(ctx, r, asked, client)
 	})
-	if refused == results.ErrUnknownState {
+	if refused == results.ErrUnknownState { // there is no call that it goes on with
 		return nil, b.refuseCall(ctx, r, name, fault.New(fault.InvalidInput, "%s", refused.Message))
 	}
 	return result, refused

@@ -45,6 +45,7 @@ func (a *auditor) audit() (*peer.Noted, func(context.Context, *peer.Request, str
 	}, nil
 }
 
+// refused is for Options.Refused.
 func (a *auditor) refused(_ context.Context, call peer.Call, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,6 +200,27 @@ func TestT88AStateOfSomebodyElseHasALine(t *testing.T) {
 		r := post(c.who, c.method, c.name, c.params)
 		if got := a.taken(); !slices.Equal(got, []string{c.want}) {
 			t.Errorf("%s of %s with %s: the lines are %q, want %q: %.300s", c.method, c.who, c.params, got, c.want, r.raw)
+		}
+	}
+}
+
+// SPEC-TOOLS 8.8: a call or a read that claims to go on with another one, and does not, has a line.
+func TestT88WhatGoesOnWithNothingIsNoted(t *testing.T) {
+	w, a := auditedWorld(t, newPeer(everything()))
+	f := w.front(t, httpfront.Settings{})
+	for _, c := range []struct{ method, name, params, want string }{
+		{"tools/call", "echo", `"name":"echo"`, "tools/call echo invalid_input"},
+		{"resources/read", "mem://a", `"uri":"mem://a"`, "resources/read -32602"},
+		{"resources/read", strings.Repeat("x", 40<<10), `"uri":"` + strings.Repeat("x", 40<<10) + `"`, "resources/read -32602"},
+		{"prompts/get", "greet", `"name":"greet"`, "prompts/get -32602"},
+	} {
+		for _, state := range []string{"orla:", "peer:", ""} {
+			body, headers := newEra(c.method, c.name, c.params+goOn(state+"forged", ""))
+			body = strings.Replace(body, `clientCapabilities":{}`, `clientCapabilities":{"roots":{}}`, 1)
+			r := f.post(t, body, headers...)
+			if got := a.taken(); !slices.Equal(got, []string{c.want}) || !strings.Contains(r.raw, "-32602") {
+				t.Errorf("%s of %.20s with the state %sforged: the lines are %q, and the client got %.300s", c.method, c.name, state, got, r.raw)
+			}
 		}
 	}
 }

@@ -35,7 +35,7 @@ type Request struct {
 	ctx       context.Context // ends with the request, its cancellation or its client's access
 	stop      context.CancelFunc
 	cancelled atomic.Bool // by its client
-	noted     atomic.Bool // it has had its line in the audit log; see Bridge.noted
+	noted     atomic.Bool // its line in the audit log is for others to write: Bridge.noted, or the request that it goes on with
 	made      *loggedCall // is logged when the answer is written; nil for nothing
 	release   func()      // gives back the room of a conversation, when the answer is written; nil for none
 

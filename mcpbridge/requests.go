@@ -146,8 +146,8 @@ func (r *Request) answersLater() bool { return r.newest && r.says.Askable() }
 // converse does the work for a request for which answersLater holds.
 func (r *Request) converse(ctx context.Context, of results.Asking, do conversation.Work) (result wire.Parts, refused *jsonrpc.Error) {
 	result, r.release, refused = r.bridge.conversations.Answer(ctx, r, r.Params, of, do)
-	if refused != results.ErrUnknownState {
-		r.noted.Store(true) // by do, perhaps for the request that has begun the conversation
+	if refused != results.ErrUnknownState { // the line is that of the request that has begun the conversation
+		r.noted.Store(true)
 	}
 	return result, refused
 }
