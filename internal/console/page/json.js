@@ -11,25 +11,27 @@ const marked = /([^\p{M}]?)(\p{M}+)/gu, bare = /[\p{scx=Zyyy}\p{scx=Latn}\p{scx=
 // The time of normalize grows with the square of the marks.
 const belong = (letter, marks) => letter && marks.length <= 30 && (!/\p{M}/u.test((letter + marks).normalize('NFC')) || (/\p{L}/u.test(letter) && !bare.test(letter) && !anywhere.test(marks) && marks.length <= 6));
 
+const ascii = /^[ -~]*$/;
+
 // visible writes unseen characters as JSON escapes them.
-export const visible = (text) => String(text).replace(unseen, escaped).replace(marked, (all, letter, marks) => (belong(letter, marks) ? all : letter + escaped(marks)));
+export const visible = (text) => (ascii.test(text) ? String(text) : String(text).replace(unseen, escaped).replace(marked, (all, letter, marks) => (belong(letter, marks) ? all : letter + escaped(marks))));
 
 const token = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/gs;
 
+const indents = [...Array(17).keys()].map((n) => '\n' + '  '.repeat(n));
+
 // indented returns a JSON text on lines. Without blanks between the tokens it is the same text, but for unseen characters.
 export function indented(json) {
-  const out = [];
-  let depth = 0, before = '';
-  const line = () => '\n' + '  '.repeat(Math.min(depth, 16));
-  for (const [t] of json.matchAll(token)) {
+  let out = '', depth = 0, before = '';
+  for (const t of json.match(token) || []) {
     const closes = t === '}' || t === ']';
     if (closes) depth--;
-    if (closes ? before !== '{' && before !== '[' : before === ',' || before === '{' || before === '[') out.push(line());
+    if (closes ? before !== '{' && before !== '[' : before === ',' || before === '{' || before === '[') out += indents[Math.min(depth, 16)] || '';
     if (t === '{' || t === '[') depth++;
-    out.push(t === ':' ? ': ' : visible(t));
+    out += t === ':' ? ': ' : visible(t);
     before = t;
   }
-  return out.join('');
+  return out;
 }
 
 // parts returns the members of an object, or the items of a list, as texts.
