@@ -2,9 +2,11 @@ package browser
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/chromedp/chromedp"
@@ -21,8 +23,11 @@ var axe = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// accessible reports what axe-core and accessible.js find in what the tab shows.
-func (b *tab) accessible(what string) {
+// colours are the rules of axe-core about colours. The other scheme has other values of variables in style.css, and nothing else.
+var colours = []string{"color-contrast", "link-in-text-block"}
+
+// accessible reports what axe-core, with all of its rules or only some, and accessible.js find in what the tab shows.
+func (b *tab) accessible(what string, only ...string) {
 	b.t.Helper()
 	if wrong := b.js(accessible); wrong != "" {
 		b.t.Errorf("%s:\n%s", what, wrong)
@@ -40,7 +45,11 @@ func (b *tab) accessible(what string) {
 			b.t.Fatal(err)
 		}
 	}
-	b.js(`(window.found = null, axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}).then((r) => {
+	rules := `['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']`
+	if len(only) > 0 {
+		rules = fmt.Sprintf(`{type: 'rule', values: '%s'.split(' ')}`, strings.Join(only, " "))
+	}
+	b.js(`(window.found = null, axe.run(document, {resultTypes: ['violations'], runOnly: ` + rules + `}).then((r) => {
 		window.found = JSON.stringify(r.violations.map((v) => ({rule: v.id, help: v.help, where: v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + ' ' + (n.failureSummary || ''))})));
 	}, (e) => { window.found = JSON.stringify([{rule: String(e)}]); }), 1)`)
 	b.wait("window.found")

@@ -5,9 +5,27 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
+
+// picture writes what the tab shows, if somebody wants to see it.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	dir := os.Getenv("PICTURES")
+	if dir == "" {
+		return
+	}
+	time.Sleep(300 * time.Millisecond) // until it is drawn; nothing depends on it
+	shot, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), shot, 0o644)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
 
 // weather is a capsule that knows two cities, and ends at the third.
 const weather = `#!/usr/bin/env python3
