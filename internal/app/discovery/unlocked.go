@@ -27,6 +27,6 @@ func warnOfUnlocked(found *manifest.Result, files *deps.Files) {
 			continue // its start says what cannot be read
 		}
 		found.Problems = append(found.Problems, manifest.Problem{Path: t.Source, Tool: t.Name, Severity: manifest.Warning, Err: fmt.Errorf(
-			"%s needs packages, and there is no lock of npm or pnpm beside it: run npm install there, or Orla installs nothing", need.Unlocked)})
+			"%s needs packages, and there is no lock of npm or pnpm next to it: run npm install there, or Orla installs nothing", need.Unlocked)})
 	}
 }

@@ -80,7 +80,18 @@ func (o Call) Make(ctx context.Context, cfg *config.Loaded, home string) error {
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	res, err := p.Supervisor.Call(ctx, peer.Call{Tool: o.Tool, Args: args, Caller: "cli"})
+	call := peer.Call{Tool: o.Tool, Args: args, Caller: "cli"}
+	res, err := p.Supervisor.Call(ctx, call)
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Code == fault.Timeout && cfg.OriginOf("timeout").Rank != config.FromFlag {
+		// An install ends with this process, so that the next command would begin with it again.
+		waited, failure := p.Packages.Await(ctx, o.Tool)
+		if failure != nil {
+			return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("%s: %w", o.Tool, failure)}
+		}
+		if waited {
+			res, err = p.Supervisor.Call(ctx, call)
+		}
+	}
 	if err != nil {
 		of := p.Supervisor.Catalog().Of(o.Tool)
 		life := p.Supervisor.Lives()[of]

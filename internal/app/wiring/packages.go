@@ -57,6 +57,17 @@ func (p *Packages) of(t manifest.Tool) *deps.Tool {
 	return tool
 }
 
+// Await waits until the packages of a tool are installed, and reports whether it had to.
+func (p *Packages) Await(ctx context.Context, name string) (waited bool, _ error) {
+	p.mu.Lock()
+	tool := p.used[name]
+	p.mu.Unlock()
+	if tool == nil || !tool.Missing() {
+		return false, nil
+	}
+	return true, tool.Ensure(ctx, func(string) {})
+}
+
 // Keep removes the environments that no tool needs any more. tools are all that are served.
 func (p *Packages) Keep(tools []manifest.Tool) {
 	if p.store == nil || p.partial {

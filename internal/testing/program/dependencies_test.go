@@ -307,6 +307,27 @@ func TestR4SimpleToolsWithDependencies(t *testing.T) {
 	}
 }
 
+// SPEC R4: an install ends with a call that no server makes, so the call waits for it beyond its timeout, and says why it failed.
+func TestR4ACallWithoutAServerWaitsForTheInstall(t *testing.T) {
+	t.Parallel()
+	needs.Programs(t, "python3")
+	dir := t.TempDir()
+	pack := func(name, setup string) {
+		testkit.WriteTool(t, filepath.Join(dir, "tools", name), "main.py", "#!/usr/bin/env python3\nprint('answered')\n")
+		testkit.WriteTool(t, filepath.Join(dir, "tools", name), "requirements.txt", "acme\n")
+		testkit.WriteTool(t, filepath.Join(dir, "tools", name), "tool.yaml",
+			"name: "+name+"\nversion: 1.0.0\ndescription: x\nentrypoint: main.py\nruntime:\n  timeout: 3s\n  setup: [sh, -c, 'sleep 4; "+setup+"']\n")
+	}
+	pack("late", `python3 -m venv --without-pip "$ORLA_ENV"`)
+	pack("never", "echo it is not there; exit 1")
+	if out, err := orla(t, dir, "call", "late"); err != nil || strings.TrimSpace(out) != "answered" {
+		t.Errorf("late: %v\n%s", err, out)
+	}
+	if out, err := orla(t, dir, "call", "never"); err == nil || !strings.Contains(out, "never: dependencies could not be installed") {
+		t.Errorf("never: %v\n%s", err, out)
+	}
+}
+
 // SPEC R1, R2: orla validate and orla doctor say what tools need, and what is missing.
 func TestR1WhatToolsNeed(t *testing.T) {
 	t.Parallel()
@@ -350,7 +371,7 @@ func TestR1WhatToolsNeed(t *testing.T) {
 		"project needs the packages of pnpm-lock.yaml, which pnpm installs",
 		"pnpm installs what pnpm-lock.yaml declares, and is not in PATH",
 		"cannot read its dependencies", "nowhere.txt",
-		"unlocked/package.json needs packages, and there is no lock of npm or pnpm beside it: run npm install there",
+		"unlocked/package.json needs packages, and there is no lock of npm or pnpm next to it: run npm install there",
 		"nosuchprogram is missing, and other needs nosuchprogram", "other needs python>=3.99",
 	} {
 		if out := orla("validate"); !strings.Contains(out, want) {
