@@ -30,7 +30,7 @@ const (
 )
 
 // NoRoom is the text of the error of a request without room.
-const NoRoom = "there is no room for the request beside those that are being answered"
+const NoRoom = "there is no room for the request in addition to those that are being answered"
 
 // ErrNoRoom is the cause with which Grow gives up.
 var ErrNoRoom = errors.New(NoRoom)

@@ -50,8 +50,8 @@ const maxValues = 512
 // What is wrong with a message that is too large in part.
 const (
 	escapedKeys    = "the keys of a message over 1 KiB, and of its params, must be written without escapes"
-	besideOver     = "the message is over 256 KiB beside its arguments"
-	initializeOver = "an initialize may have 16 KiB and 512 values at most, beside the icons of its client"
+	besideOver     = "the message is over 256 KiB without its arguments"
+	initializeOver = "an initialize may have 16 KiB and 512 values at most, without the icons of its client"
 	metaValuesOver = "the params' _meta may have 512 values at most; what is large belongs in the arguments"
 )
 

@@ -133,7 +133,7 @@ type ListedTool struct {
 // CallRequest is what a call is asked with.
 type CallRequest struct {
 	Arguments json.RawMessage `json:"arguments,omitempty" jsonschema:"The arguments, an object; absent without arguments."`
-	Timeout   int64           `json:"timeout_ms,omitempty" jsonschema:"The most time that the call may take, in milliseconds, beside the tool's own timeout; absent for no other limit."`
+	Timeout   int64           `json:"timeout_ms,omitempty" jsonschema:"The most time that the call may take, in milliseconds, in addition to the tool's own timeout; absent for no other limit."`
 	Stream    bool            `json:"stream,omitempty" jsonschema:"Answer with a stream of CallEvents, so that the tool can tell of its progress and ask questions."`
 }
 

@@ -174,7 +174,7 @@ func contained(i manifest.Isolation, terms *manifest.Terms, cfg *config.Loaded) 
 	case cfg.ContainerEngine == config.NoEngine:
 		terms.Refused, terms.Remedy = "it needs a container engine, and tool_container_engine is none", "set tool_container_engine: auto"
 	case i.Image == "":
-		terms.Refused, terms.Remedy = "it needs an image, and names none", "name one in the tool's file, or set tool_container_image"
+		terms.Refused, terms.Remedy = "the tool needs an image, and names none", "name one in the tool's file, or set tool_container_image"
 	}
 }
 

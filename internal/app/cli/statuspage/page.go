@@ -67,8 +67,12 @@ func (p *page) status(s *control.Status) {
 		p.printf("no tools\n")
 	}
 	p.callers(s.Callers)
-	if len(s.Problems) > 0 {
-		p.printf("\n%s; orla validate --tools-dir %s shows those of files too:\n", terminal.Count(len(s.Problems), "problem"), terminal.Printable(s.ToolsDir))
+	count := 0
+	for _, problem := range s.Problems {
+		count += len(problem.Messages)
+	}
+	if count > 0 {
+		p.printf("\n%s; orla validate --tools-dir %s shows those of files too:\n", terminal.Count(count, "problem"), terminal.Printable(s.ToolsDir))
 	}
 	for _, problem := range s.Problems {
 		for _, message := range problem.Messages {

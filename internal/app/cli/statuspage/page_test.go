@@ -39,6 +39,14 @@ func TestJ1TheSummaryCountsEveryTool(t *testing.T) {
 	}
 }
 
+// SPEC J1: each line of a problem counts, and the command that shows more names the folder.
+func TestJ1EachProblemIsCounted(t *testing.T) {
+	s := &control.Status{ToolsDir: "/srv/tools", Problems: []control.Problem{{Severity: "error", Path: "a.yaml", Messages: []string{"one", "two"}}, {Severity: "warning", Path: "b", Messages: []string{"three"}}}}
+	if got := Status(s, Style{Width: terminal.TableWidth}); !strings.Contains(got, "\n3 problems; orla validate --tools-dir /srv/tools shows those of files too:\n") {
+		t.Error(got)
+	}
+}
+
 // SPEC N1: of 1000 callers the page shows those that use something first, and says how many there are. However long the
 // names are, the numbers are seen.
 func TestN1ThePageOfManyCallers(t *testing.T) {
