@@ -448,7 +448,5 @@ func (c *Capsule) publicReason(s *status) string {
 // heldError returns the error of calls to a capsule that an operator has stopped: trying
 // again does not help.
 func (c *Capsule) heldError(what string) error {
-	f := fault.New(fault.NotReady, "%s %s; \"orla start %s\" starts it", c.tool.Name, what, c.tool.Name)
-	f.Retry = new(false)
-	return f
+	return fault.New(fault.NotReady, "%s %s; \"orla start %s\" starts it", c.tool.Name, what, c.tool.Name).Again(false)
 }

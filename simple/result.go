@@ -146,9 +146,8 @@ func (c *Command) passThrough(ctx context.Context, r *run) (*mcp.CallToolResult,
 		return c.streams(ctx, r), ended
 	}
 	if err != nil {
-		f := fault.Wrap(fault.ExecutionFailed, err, "stdout of %s is not a CallToolResult (output: mcp): %v", c.tool.Name, err)
-		f.Logged = "stdout of " + c.tool.Name + " is not a CallToolResult (output: mcp)"
-		return c.streams(ctx, r), f
+		return c.streams(ctx, r), fault.Wrap(fault.ExecutionFailed, err, "stdout of %s is not a CallToolResult (output: mcp): %v", c.tool.Name, err).
+			LoggedAs("stdout of " + c.tool.Name + " is not a CallToolResult (output: mcp)")
 	}
 	delete(res.Meta, MetaSignal)
 	maps.Copy(res.Meta, r.meta())

@@ -114,9 +114,8 @@ func refusal(ctx context.Context, i int, err error) error {
 		const enough = 500 // it repeats a part of the template
 		reason = "template error: " + brief.Cut(strings.TrimPrefix(err.Error(), "template: "+manifest.TemplateName+":"), enough)
 	}
-	f := fault.New(fault.InvalidInput, "cli.args[%d]: %s", i, reason)
-	f.Logged = fmt.Sprintf("cli.args[%d] cannot be made of the arguments", i) // the message may quote values (SPEC I2)
-	return f
+	return fault.New(fault.InvalidInput, "cli.args[%d]: %s", i, reason).
+		LoggedAs(fmt.Sprintf("cli.args[%d] cannot be made of the arguments", i)) // the message may quote values (SPEC I2)
 }
 
 // work is what the templates of a call do together.

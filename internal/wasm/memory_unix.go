@@ -22,9 +22,7 @@ type memory struct {
 func reserve(most int64, need func(more int64) error) (*memory, error) {
 	region, err := syscall.Mmap(-1, 0, int(most), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
 	if err != nil {
-		f := fault.Wrap(fault.ExecutionFailed, err, "there is no room for %d bytes of memory", most)
-		f.Retry = new(true)
-		return nil, f
+		return nil, fault.Wrap(fault.ExecutionFailed, err, "there is no room for %d bytes of memory", most).Again(true)
 	}
 	return &memory{region: region, need: need}, nil
 }

@@ -104,6 +104,18 @@ func Wrap(code Code, err error, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: fmt.Sprintf(format, args...), Err: err}
 }
 
+// Again returns the error, with whether trying again can help.
+func (e *Error) Again(can bool) *Error {
+	e.Retry = &can
+	return e
+}
+
+// LoggedAs returns the error, with what stands for it in the log; see Logged.
+func (e *Error) LoggedAs(text string) *Error {
+	e.Logged = text
+	return e
+}
+
 // Log returns the reason and the cause that may be in the log.
 func (e *Error) Log() (reason string, cause error) {
 	if e.Logged != "" {

@@ -74,11 +74,8 @@ func (t *Tool) answered(status *connect.Error, c auth.Credentials) *fault.Error 
 // broken is the error for an answer that is not valid gRPC. A retry can help if the answer was cut
 // off, but not if it has no message or two.
 func (t *Tool) broken(status *connect.Error, c auth.Credentials) *fault.Error {
-	retry := status.Code() != connect.CodeUnimplemented
-	f := fault.New(fault.ExecutionFailed, "the answer of %s is not a whole gRPC answer: %s", t.name, words(c.Redact(status.Message())))
-	f.Retry = &retry
-	f.Logged = "the answer of " + t.name + " is not a whole gRPC answer"
-	return f
+	return fault.New(fault.ExecutionFailed, "the answer of %s is not a whole gRPC answer: %s", t.name, words(c.Redact(status.Message()))).
+		Again(status.Code() != connect.CodeUnimplemented).LoggedAs("the answer of " + t.name + " is not a whole gRPC answer")
 }
 
 // maxWords bounds how much of a service's error message is used, in bytes.

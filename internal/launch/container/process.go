@@ -236,9 +236,8 @@ func (p *process) failed(exit launch.Exit) error {
 	case exit.Code == exitUnrunnable, exit.Code == exitNotFound:
 		return fault.New(fault.UnsupportedTool, "%s cannot run %s in image %s: %s", m, p.plan.spec.Path, o.Image, said)
 	}
-	f := fault.New(fault.IsolationUnavailable, "%s does not start a container of image %s: %s", m, o.Image, said)
-	f.Retry = new(true) // the next call checks the image and the engine again
-	return f
+	// The next call checks the image and the engine again.
+	return fault.New(fault.IsolationUnavailable, "%s does not start a container of image %s: %s", m, o.Image, said).Again(true)
 }
 
 // reasonIn returns why an engine did not run a process, of what its command line has printed. That is the last line, unless

@@ -23,18 +23,14 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 	}
 	status, ok := errors.AsType[*kubeapi.StatusError](err)
 	if !ok {
-		f := unavailable("the cluster's API at %s cannot be reached: %s; check the kubeconfig's server and the network", client.Host(), wire(err))
-		f.Retry = new(true)
-		return f
+		return unavailable("the cluster's API at %s cannot be reached: %s; check the kubeconfig's server and the network", client.Host(), wire(err)).Again(true)
 	}
 	said := clip(status.Message)
 	switch {
 	case status.Means(http.StatusUnauthorized, "Unauthorized"):
 		return unavailable("the cluster at %s does not take Orla's credentials (401); renew those of the kubeconfig", client.Host())
 	case status.Means(http.StatusForbidden, "Forbidden") && overQuota(said):
-		f := unavailable("the quota of namespace %s is used up: %s", client.namespace, said)
-		f.Retry = new(true) // once other pods have ended
-		return f
+		return unavailable("the quota of namespace %s is used up: %s", client.namespace, said).Again(true) // once other pods have ended
 	case status.Means(http.StatusForbidden, "Forbidden") && what == taskOf("create", pods) && !strings.Contains(said, "cannot create resource"):
 		return unavailable("the cluster refuses the Pod: %s; see the LimitRanges, quotas and policies of namespace %s", said, client.namespace)
 	case status.Means(http.StatusForbidden, "Forbidden"):
@@ -49,9 +45,7 @@ func (c *Cluster) explain(client *client, what task, err error) *fault.Error {
 		}
 		return fault.Wrap(fault.RuntimePolicyInvalid, err, "isolation_mode kubernetes: the cluster refuses the tool's definition: %s", said)
 	}
-	f := unavailable("the cluster's API at %s could not %s %s (%d): %s", client.Host(), what.verb, what.resource, status.Code, said)
-	f.Retry = new(passes(err))
-	return f
+	return unavailable("the cluster's API at %s could not %s %s (%d): %s", client.Host(), what.verb, what.resource, status.Code, said).Again(passes(err))
 }
 
 // overQuota reports whether a quota caused the refusal: it has room again when something else has

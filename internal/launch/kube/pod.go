@@ -201,9 +201,7 @@ func (p *pod) ended() *fault.Error {
 
 // lost is the error of a process that the cluster has ended.
 func lost(format string, args ...any) *fault.Error {
-	f := fault.New(fault.ExecutionFailed, "isolation_mode kubernetes: "+format, args...)
-	f.Retry = new(true)
-	return f
+	return fault.New(fault.ExecutionFailed, "isolation_mode kubernetes: "+format, args...).Again(true)
 }
 
 // tool returns the tool's container in the pod's spec; nil if it is missing.

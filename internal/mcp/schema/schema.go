@@ -46,9 +46,8 @@ func (s *Schema) Validate(ctx context.Context, args json.RawMessage) error {
 		args = json.RawMessage("{}")
 	}
 	if args[0] != '{' {
-		f := fault.New(fault.InvalidInput, "arguments: must be a JSON object, got %s", shorten(string(args[:min(len(args), 128)])))
-		f.Logged = "arguments: must be a JSON object"
-		return f
+		return fault.New(fault.InvalidInput, "arguments: must be a JSON object, got %s", shorten(string(args[:min(len(args), 128)]))).
+			LoggedAs("arguments: must be a JSON object")
 	}
 	if s.shallow.isOpen() || s.shallow != nil && s.shallow.fits(args) {
 		return nil
@@ -58,9 +57,7 @@ func (s *Schema) Validate(ctx context.Context, args json.RawMessage) error {
 		return err
 	}
 	if misfits != "" {
-		f := fault.New(fault.InvalidInput, "arguments: %s", misfits)
-		f.Logged = strings.TrimSpace("arguments that do not fit: " + where)
-		return f
+		return fault.New(fault.InvalidInput, "arguments: %s", misfits).LoggedAs(strings.TrimSpace("arguments that do not fit: " + where))
 	}
 	return nil
 }

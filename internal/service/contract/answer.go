@@ -196,7 +196,6 @@ func (x *Exchange) unstructured(res *mcp.CallToolResult, why error) (peer.Answer
 
 // misfit is the error for a result that does not match the tool's output schema.
 func (x *Exchange) misfit(err error) *fault.Error {
-	f := fault.New(fault.ExecutionFailed, "the result of %s does not fit its output schema: %s", x.tool.name, x.shown(err.Error(), maxReason))
-	f.Logged = "the result of " + x.tool.name + " does not fit its output schema"
-	return f
+	return fault.New(fault.ExecutionFailed, "the result of %s does not fit its output schema: %s", x.tool.name, x.shown(err.Error(), maxReason)).
+		LoggedAs("the result of " + x.tool.name + " does not fit its output schema")
 }

@@ -179,9 +179,8 @@ func (x *Exchange) shown(text string, most int) string {
 
 // violation is the error for a body that violates the contract.
 func (x *Exchange) violation(body []byte, err error) *fault.Error {
-	f := fault.New(fault.ExecutionFailed, "the answer of %s violates the tool contract: %v; it answered %s", x.tool.name, err, x.quote(body))
-	f.Logged = fmt.Sprintf("the answer of %s violates the tool contract: %v", x.tool.name, err)
-	return f
+	return fault.New(fault.ExecutionFailed, "the answer of %s violates the tool contract: %v; it answered %s", x.tool.name, err, x.quote(body)).
+		LoggedAs(fmt.Sprintf("the answer of %s violates the tool contract: %v", x.tool.name, err))
 }
 
 // quote returns the beginning of a body.

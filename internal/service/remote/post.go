@@ -122,17 +122,12 @@ func (s *session) take(ctx context.Context, resp *http.Response, m message) erro
 
 // final returns an error that a retry does not help against.
 func final(format string, args ...any) *fault.Error {
-	f := fault.New(fault.ExecutionFailed, format, args...)
-	f.Retry = new(false)
-	return f
+	return fault.New(fault.ExecutionFailed, format, args...).Again(false)
 }
 
 // broken returns an error that a retry may help against.
 func broken(format string, args ...any) *fault.Error {
-	f := fault.New(fault.ExecutionFailed, format, args...)
-	again := true
-	f.Retry = &again
-	return f
+	return fault.New(fault.ExecutionFailed, format, args...).Again(true)
 }
 
 // contentType returns the media type of an answer, for a message.

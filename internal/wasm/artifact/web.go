@@ -88,9 +88,7 @@ func (w *web) look(ctx context.Context, kept bool) ([]byte, error) {
 func (w *web) unchanged(ctx context.Context) ([]byte, error) {
 	former := w.former(ctx)
 	if former == nil { // it was removed from the cache
-		f := fault.New(fault.ExecutionFailed, "the kept module is gone")
-		f.Retry = new(true)
-		return nil, f
+		return nil, fault.New(fault.ExecutionFailed, "the kept module is gone").Again(true)
 	}
 	w.looked(time.Now())
 	return former, nil
