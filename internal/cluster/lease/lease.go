@@ -27,7 +27,6 @@ type Options struct {
 	Holder    string          // a name that no other process has, and none has had
 	Duration  time.Duration   // 0 for 15 s; at least 1 s
 	About     *kubeapi.Object // labels, annotations and ownerReferences that the holder gives the Lease; nil for none
-	Delete    bool            // delete the Lease at the end instead of leaving it without a holder
 	Log       *slog.Logger
 }
 
@@ -175,12 +174,7 @@ func (h *held) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leave)
 	defer cancel()
 	for {
-		var err error
-		if h.Delete {
-			err = h.remove(ctx, h.last)
-		} else {
-			_, err = h.put(ctx, h.last.released())
-		}
+		_, err := h.put(ctx, h.last.released())
 		if !kubeapi.IsConflict(err) {
 			return
 		}

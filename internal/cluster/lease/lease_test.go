@@ -64,12 +64,6 @@ func (s *server) do(r *http.Request) (code int, answer map[string]any) {
 		return failed(http.StatusBadRequest, "BadRequest")
 	}
 	switch r.Method {
-	case http.MethodDelete:
-		if sent["preconditions"].(map[string]any)["resourceVersion"] != strconv.Itoa(s.version) {
-			return failed(http.StatusConflict, "Conflict")
-		}
-		s.object = nil
-		return http.StatusOK, nil
 	case http.MethodPost:
 		if s.object != nil {
 			return failed(http.StatusConflict, "AlreadyExists")
@@ -267,21 +261,11 @@ func TestOthersWriteTheLease(t *testing.T) {
 	})
 }
 
-// A Lease that belongs to one process alone is deleted with it; work that ends by itself, even in a panic,
-// releases it.
+// Work that ends by itself, even in a panic, releases the Lease.
 func TestTheEndOfALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, w := &server{}, &works{t: t}
-		o := s.options(t, "a")
-		o.Delete = true
-		stop := w.run(o)
-		time.Sleep(time.Minute)
-		stop()
-		if got := s.holder(); got != "no lease" {
-			t.Errorf("held by %s", got)
-		}
-		o.Delete = false
-		lease.Hold(t.Context(), o, func(context.Context, int64) { panic("a bug") })
+		s := &server{}
+		lease.Hold(t.Context(), s.options(t, "a"), func(context.Context, int64) { panic("a bug") })
 		if got := s.holder(); got != "" {
 			t.Errorf("held by %s", got)
 		}

@@ -91,9 +91,3 @@ func (o Options) put(ctx context.Context, r record) (written record, err error) 
 	err = o.Client.Do(ctx, ask, &written)
 	return written, err
 }
-
-func (o Options) remove(ctx context.Context, r record) error {
-	ask := o.request(http.MethodDelete, o.Name)
-	ask.Body = kubeapi.Object{"preconditions": kubeapi.Object{"resourceVersion": r.version()}}
-	return o.Client.Do(ctx, ask, nil)
-}
