@@ -37,7 +37,7 @@ func (b *Bridge) answerCall(ctx context.Context, asked *peer.Call, from *client.
 	got, err := b.ask(ctx, asked)
 	result := string(fault.ExecutionFailed) // if what follows panics
 	if got.Ended != nil {
-		defer func() { got.Ended(result) }()
+		defer func() { got.Ended(result, c.took) }()
 	}
 	late := turns.AccountOf(ctx).WorkInParts(ctx, results.Weight(got), func(rest func()) { a, c.how, rpcErr = b.answerTo(got, err, c, rest) })
 	if late != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -17,11 +18,12 @@ import (
 type audited struct {
 	*world
 	ended chan string
+	took  *time.Duration
 }
 
 func (a audited) Call(ctx context.Context, call peer.Call) (peer.Answer, error) {
 	got, err := a.world.Call(ctx, call)
-	got.Ended = func(outcome string) { a.ended <- outcome }
+	got.Ended = func(outcome string, took time.Duration) { *a.took = took; a.ended <- outcome }
 	return got, err
 }
 
@@ -35,21 +37,21 @@ func TestT88APanicAfterTheAnswerHasItsLine(t *testing.T) {
 	w := newWorld(t)
 	w.set(tool("echo"), tool("panics"))
 	w.answer("panics", func(context.Context, json.RawMessage) (*mcp.CallToolResult, error) { return nil, explosive{} })
-	a := audited{w, make(chan string, 1)}
+	a := audited{w, make(chan string, 1), new(time.Duration)}
 	w.bridge = mcpbridge.New(a, mcpbridge.Options{Version: "1.2.3", Log: slog.New(slog.NewJSONHandler(w.log, nil))})
 	serve(t, w.bridge.Serve)
 	f := w.front(t, httpfront.Settings{})
 	s := f.connect(t, "2025-11-25", nil)
-	if mustCall(t, s, nil); <-a.ended != "ok" {
-		t.Error("a call has another outcome than ok")
+	if mustCall(t, s, nil); <-a.ended != "ok" || *a.took <= 0 {
+		t.Errorf("a call has another outcome than ok, or took %v", *a.took)
 	}
 	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "panics"}); err == nil {
 		t.Error("the panic gave an answer")
 	}
 	select {
 	case outcome := <-a.ended:
-		if outcome != "execution_failed" {
-			t.Errorf("the outcome is %q", outcome)
+		if outcome != "execution_failed" || *a.took != 0 {
+			t.Errorf("the outcome is %q, after %v", outcome, *a.took)
 		}
 	default:
 		t.Error("the call has no line")

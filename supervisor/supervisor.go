@@ -105,7 +105,7 @@ type Options struct {
 	// Audit, if not nil, is called for each call before anything else is done for it. An error refuses the call.
 	// Otherwise what the rules say is noted in Decided, and ended is called once, also after a panic. It returns what is
 	// Answer.Ended then.
-	Audit func() (_ *peer.Decision, ended Ended, _ error)
+	Audit func(peer.Call) (_ *peer.Decision, ended Ended, _ error)
 	// Wrap may put something around the attempts of a tool's calls, such as a
 	// policy of retries. It gets the manifest, the tool as clients see it, which
 	// must not be modified, and what makes one attempt, within the tool's
@@ -244,26 +244,26 @@ func (s *Supervisor) Call(ctx context.Context, call peer.Call) (got peer.Answer,
 	if s.opts.Audit == nil {
 		return s.answer(ctx, c, e, call)
 	}
-	decided, ended, err := s.opts.Audit()
+	if call.Began.IsZero() {
+		call.Began = time.Now()
+	}
+	decided, ended, err := s.opts.Audit(call) // a pointer to it would have it on the heap, also without Audit
 	if err != nil {
 		return peer.Answer{}, err
 	}
 	call.Decided = decided
-	if call.Began.IsZero() {
-		call.Began = time.Now()
-	}
 	target := ""
 	if e != nil {
 		target = e.of.tool.Name
 	}
 	err = errPanicked
-	defer func() { got.Ended = ended(ctx, call, target, got, err) }() // a pointer to it would have it on the heap, also without Audit
+	defer func() { got.Ended = ended(ctx, target, got, err) }()
 	got, err = s.answer(ctx, c, e, call)
 	return got, err
 }
 
 // Ended is called when a call has ended, for Options.Audit. target is the name of the tool's manifest; "" if there is no such tool.
-type Ended = func(ctx context.Context, call peer.Call, target string, got peer.Answer, err error) func(outcome string)
+type Ended = func(ctx context.Context, target string, got peer.Answer, err error) func(outcome string, took time.Duration)
 
 // errPanicked is how a call has ended for Options.Audit if it has not returned.
 var errPanicked = fault.New(fault.ExecutionFailed, "it failed inside Orla")

@@ -101,7 +101,7 @@ func (o Call) Make(ctx context.Context, cfg *config.Loaded, home string) error {
 	}
 	answer, rpcErr := results.Of(res, err)
 	if res.Ended != nil { // and so there is no error
-		res.Ended(results.Answer{Result: answer}.Outcome(!answer.IsError, fmt.Sprint(answer.Meta[results.MetaToolCode])))
+		res.Ended(results.Answer{Result: answer}.Outcome(!answer.IsError, fmt.Sprint(answer.Meta[results.MetaToolCode])), 0)
 	}
 	if rpcErr != nil {
 		return &exit.Error{Code: exit.Failed, Err: rpcErr}

@@ -26,12 +26,12 @@ import (
 type Recorder struct{ Log *audit.Log }
 
 // Begin is for supervisor.Options.Audit. A call that cannot be recorded is not made (SPEC-TOOLS 8.8).
-func (r Recorder) Begin() (*peer.Decision, supervisor.Ended, error) {
+func (r Recorder) Begin(call peer.Call) (*peer.Decision, supervisor.Ended, error) {
 	if why := r.Log.Err(); why != nil {
 		r.Log.Refused()
 		return nil, nil, fault.Unsent(fault.Wrap(fault.NotReady, why, "the audit log cannot be written, and no call is made without a line in it; the operator has to make room for it or to fix audit_log"))
 	}
-	e := r.line()
+	e := r.line(&call)
 	return &e.call.Decision, e.ended, nil
 }
 
@@ -45,38 +45,41 @@ func (r Recorder) Refused(ctx context.Context, call peer.Call, err error) {
 	if call.Began.IsZero() {
 		call.Began = time.Now()
 	}
-	r.line().end(ctx, call, "", peer.Answer{}, err)
+	r.line(&call).end(ctx, "", peer.Answer{}, err)
 }
 
 // auditLine is a call on its way to the audit log. It is used again for another call after its line was made, so that nobody may
 // keep it longer.
 type auditLine struct {
-	ctx  context.Context //nolint:containedctx // of the call
-	to   *audit.Log
-	call audit.Call
+	ctx   context.Context //nolint:containedctx // of the call
+	to    *audit.Log
+	began time.Time
+	call  audit.Call
 
-	ended  supervisor.Ended     // end
-	record func(outcome string) // write
+	ended  supervisor.Ended                         // end
+	record func(outcome string, took time.Duration) // write
 }
 
 var entries sync.Pool
 
-func (r Recorder) line() *auditLine {
+// line returns the line of a call that begins.
+func (r Recorder) line(call *peer.Call) *auditLine {
 	e, used := entries.Get().(*auditLine)
 	if !used {
 		e = &auditLine{}
 		e.ended, e.record = e.end, e.write // once, and not for each call
 	}
-	e.to, e.call.Verdict = r.Log, audit.None // the rest is empty
+	e.to, e.began = r.Log, call.Began
+	c := &e.call
+	c.Caller, c.Agent, c.Task, c.Tool = call.Caller, rules.AgentIn(call.Meta), call.Task, call.Tool
+	c.Args, c.Input, c.Verdict = call.Args, call.Input.Responses, audit.None // the rest is empty
 	return e
 }
 
 // end records the call. If the answer is a Raw, only who reads it knows how the call ended: end returns what they must call with that.
-func (e *auditLine) end(ctx context.Context, call peer.Call, target string, got peer.Answer, err error) func(outcome string) {
+func (e *auditLine) end(ctx context.Context, target string, got peer.Answer, err error) func(outcome string, took time.Duration) {
 	c := &e.call
-	e.to.End(c, call.Began)
-	c.Caller, c.Agent, c.Task, c.Tool, c.Target = call.Caller, rules.AgentIn(call.Meta), call.Task, call.Tool, target
-	c.ID, c.Args, c.Input = callid.From(ctx), call.Args, call.Input.Responses
+	c.Target, c.ID = target, callid.From(ctx)
 	if t := trace.From(ctx); !t.IsZero() {
 		c.Trace = t.TraceID()
 	}
@@ -84,12 +87,13 @@ func (e *auditLine) end(ctx context.Context, call peer.Call, target string, got 
 	if err == nil && got.Raw != nil {
 		return e.record
 	}
-	e.write(outcomeOf(got, err))
+	e.write(outcomeOf(got, err), 0)
 	return nil
 }
 
 // write appends the line. Large arguments are hashed when it is the caller's turn. It is called once.
-func (e *auditLine) write(outcome string) {
+func (e *auditLine) write(outcome string, took time.Duration) {
+	e.to.End(&e.call, e.began, took)
 	e.call.Outcome = outcome
 	if size := len(e.call.Args) + len(e.call.Input); size < turns.Heavy || turns.AccountOf(e.ctx).Work(e.ctx, size, func() { e.to.Record(&e.call) }) != nil {
 		e.to.Record(&e.call)

@@ -84,7 +84,7 @@ func BenchmarkT88Call(b *testing.B) {
 				b.Fatal(err)
 			}
 			if got.Ended != nil {
-				got.Ended("ok")
+				got.Ended("ok", 0)
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func TestT88OutcomeIsWhatTheClientGets(t *testing.T) {
 				defer func() { _ = recover() }() // as the bridge does
 				got, _ := s.Call(t.Context(), peer.Call{Tool: test.tool, Caller: "ada", Args: []byte(`{"a":1}`)})
 				if got.Ended != nil {
-					got.Ended("as told")
+					got.Ended("as told", 0)
 				}
 			}()
 			l.Close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -47,7 +48,7 @@ func TestT88ALineIsOfOneCall(t *testing.T) {
 	r.Refused(trace.With(ctx, parent), peer.Call{
 		Tool: "first", Caller: "ann", Task: "task-1", Args: []byte(`{"a":1}`), Meta: []byte(`{"orloj.dev/agent":"bot"}`), Input: peer.Input{Responses: []byte(`{"q":{}}`)},
 	}, fault.New(fault.RateLimited, "too many"))
-	decided, ended, err := r.Begin()
+	decided, ended, err := r.Begin(peer.Call{Tool: "second", Caller: "bob", Began: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,16 +56,16 @@ func TestT88ALineIsOfOneCall(t *testing.T) {
 		t.Errorf("before anything is decided it is %q", decided.Verdict)
 	}
 	decided.Verdict, decided.Rule = audit.Allow, "rule-2"
-	if later := ended(t.Context(), peer.Call{Tool: "second", Caller: "bob"}, "target-2", peer.Answer{Raw: []byte(`{}`)}, nil); later == nil {
+	if later := ended(t.Context(), "target-2", peer.Answer{Raw: []byte(`{}`)}, nil); later == nil {
 		t.Error("nobody can say how the answer of a peer ended")
 	} else {
-		later("input_required")
+		later("input_required", 1234567*time.Microsecond)
 	}
-	decided, ended, err = r.Begin()
+	decided, ended, err = r.Begin(peer.Call{Tool: "third", Began: time.Now()})
 	if err != nil || decided.Verdict != audit.None || decided.Rule != "" {
 		t.Errorf("the next call begins with %+v, %v", decided, err)
 	}
-	if later := ended(t.Context(), peer.Call{Tool: "third"}, "", peer.Answer{Raw: []byte(`{}`)}, errors.New("odd")); later != nil {
+	if later := ended(t.Context(), "", peer.Answer{Raw: []byte(`{}`)}, errors.New("odd")); later != nil {
 		t.Error("with an error it is asked how the answer ended")
 	}
 	lines := linesOf(t, l, path)
@@ -73,7 +74,7 @@ func TestT88ALineIsOfOneCall(t *testing.T) {
 	}
 	for i, parts := range [][]string{
 		{`"caller":"ann"`, `"agent":"bot"`, `"task":"task-1"`, `"tool":"first"`, `"verdict":"none"`, `"outcome":"rate_limited"`, "call-1", "0af7651916cd43dd8448eb211c80319c", `"input_sha256":`},
-		{`"caller":"bob"`, `"tool":"second"`, `"target":"target-2"`, `"rule":"rule-2"`, `"verdict":"allow"`, `"outcome":"input_required"`},
+		{`"caller":"bob"`, `"tool":"second"`, `"target":"target-2"`, `"rule":"rule-2"`, `"verdict":"allow"`, `"outcome":"input_required"`, `"duration_ms":1234.567`},
 		{`"tool":"third"`, `"verdict":"none"`, `"outcome":"execution_failed"`},
 	} {
 		for _, part := range parts {
@@ -104,7 +105,7 @@ func TestT88WithoutALogNoCallIsMade(t *testing.T) {
 	if lines := linesIn(t, path); lines != nil {
 		t.Errorf("there are lines: %s", lines)
 	}
-	if entry, _, err := r.Begin(); err == nil || entry != nil {
+	if entry, _, err := r.Begin(peer.Call{Tool: "tool"}); err == nil || entry != nil {
 		t.Errorf("a call begins with %+v, %v", entry, err)
 	}
 }

@@ -113,8 +113,9 @@ type Answer struct {
 	// Attempts is how many attempts were made; 0 means one.
 	Attempts int
 	// Ended, if not nil, must be called once with how the call ended, before the answer is sent: "ok",
-	// "input_required" or a code. Only who reads Raw knows it, and nobody should read it twice.
-	Ended func(outcome string)
+	// "input_required" or a code. Only who reads Raw knows it, and nobody should read it twice. took is since Call.Began; 0 if
+	// it has just ended.
+	Ended func(outcome string, took time.Duration)
 }
 
 // Request is any other request that a client may make of a peer: resources/read,

@@ -153,10 +153,12 @@ func (l *Log) open() (err error) {
 // Now returns the time for Call.Ended, which costs half of what time.Now does.
 func (l *Log) Now() time.Duration { return time.Since(l.opened) }
 
-// End notes in a call, which began then, that it ends now.
-func (l *Log) End(c *Call, began time.Time) {
-	c.Ended = l.Now()
-	c.Took = c.Ended - began.Sub(l.opened)
+// End notes in a call for how long it took since it began; 0 if it ends now, which needs one more look at the clock.
+func (l *Log) End(c *Call, began time.Time, took time.Duration) {
+	if took <= 0 {
+		took = time.Since(began)
+	}
+	c.Took, c.Ended = took, began.Sub(l.opened)+took
 }
 
 // Path returns where the log is; "" for a nil Log.
