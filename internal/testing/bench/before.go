@@ -102,39 +102,41 @@ func addBuilds[S any](ctx context.Context, b *bench, t *table, over string, buil
 		return fmt.Errorf("over %s: %w", over, err)
 	}
 	for i, sum := range sums {
-		byCPU, w := sum.byCPU.median, all[i:i+1]
+		byCPU, w := sum.byCPU, all[i:i+1]
 		cell := w[0].what
-		if b.most > 0 && byCPU > b.most {
+		if b.most > 0 && byCPU.median > b.most {
 			if byCPU, err = again(ctx, byCPU, b.most, builds, w); err != nil {
 				return fmt.Errorf("over %s: %w", over, err)
 			}
 		}
-		if b.most > 0 && byCPU > b.most {
-			b.slower = append(b.slower, fmt.Sprintf("%s over %s: %s", cell, over, times(byCPU)))
+		if b.most > 0 && byCPU.median > b.most {
+			b.slower = append(b.slower, fmt.Sprintf("%s over %s: %s", cell, over, times(byCPU.median)))
 		}
 		inTime := check{"p50", sum.ratio.median, maxToBefore}
 		if w[0].inFlight > 1 {
 			inTime = check{"each", sum.pace.median, maxToBefore} // as in measureCalls
 		}
-		t.add(cell, over, micros(sum.p50[0]), micros(sum.p50[1]), times(inTime.got), micros(sum.cpu[0]), micros(sum.cpu[1]), times(byCPU),
-			sum.byCPU.ofRatio(), times(sum.own.median), "≤ "+times(maxToBefore), verdict(inTime, check{"CPU", byCPU, maxToBefore}))
+		t.add(cell, over, micros(sum.p50[0]), micros(sum.p50[1]), times(inTime.got), micros(sum.cpu[0]), micros(sum.cpu[1]), times(byCPU.median),
+			byCPU.ofRatio(), times(sum.own.median), "≤ "+times(maxToBefore), verdict(inTime, check{"CPU", byCPU.median, maxToBefore}))
 	}
 	return nil
 }
 
 // again compares the CPU of two builds up to twice more, while the ratio is above what it may be, and returns the
 // least: on a busy machine one comparison in many is wrong, and three of the same call hardly ever.
-func again[S any](ctx context.Context, first, most float64, builds pairs[S], one []job[S]) (float64, error) {
+func again[S any](ctx context.Context, first spread, most float64, builds pairs[S], one []job[S]) (spread, error) {
 	least := first
 	for range 2 {
-		if least <= most {
+		if least.median <= most {
 			break
 		}
 		sums, err := builds.compare(ctx, one)
 		if err != nil {
-			return 0, err
+			return least, err
 		}
-		least = min(least, sums[0].byCPU.median)
+		if next := sums[0].byCPU; next.median < least.median {
+			least = next
+		}
 	}
 	return least, nil
 }

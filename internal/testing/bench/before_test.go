@@ -58,6 +58,9 @@ func TestL1ASlowerBuildFails(t *testing.T) {
 		if got := len(b.slower) == 1; got != c.fails || len(rows.rows) != 1 {
 			t.Errorf("above %.2f: fails %t, want %t; %v", c.most, got, c.fails, b.slower)
 		}
+		if row := strings.Join(rows.rows[0], " "); c.once && !strings.Contains(row, "1.00× 1.000 to 1.000") {
+			t.Errorf("the pairs of another comparison are shown: %s", row)
+		}
 		if c.fails && !strings.Contains(slowerError(b.slower).Error(), "a call over stdio: 2.00") {
 			t.Errorf("the error is %v", slowerError(b.slower))
 		}
