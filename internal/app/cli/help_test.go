@@ -53,8 +53,10 @@ func TestJ1HelpFitsALine(t *testing.T) {
 func TestJ1HelpIsFolded(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"short\nlines\n", "short\nlines\n"},
-		{"a paragraph that is\nas wide as it was made to be when it was written\n\nanother\n",
-			"a paragraph that is as wide as it was\nmade to be when it was written\n\nanother\n"},
+		{
+			"a paragraph that is\nas wide as it was made to be when it was written\n\nanother\n",
+			"a paragraph that is as wide as it was\nmade to be when it was written\n\nanother\n",
+		},
 		{"Flags:\n  -f, --file   what is read from the whole file\n  -n   no\n", "Flags:\n  -f, --file   what is read from the\n               whole file\n  -n   no\n"},
 		{"  -f, --file-of-a-long-name F   is read at once\n", "  -f, --file-of-a-long-name F\n          is read at once\n"},
 		{"  orla call hello --arg name=Ada --arg name=Bob\n", "  orla call hello --arg name=Ada --arg name=Bob\n"},

@@ -43,8 +43,10 @@ func TestH1AFolderThatIsNotThereIsPointedOut(t *testing.T) {
 		for _, err := range cfg.Missing() {
 			got = append(got, strings.ReplaceAll(err.Error(), dir, "DIR"))
 		}
-		want := []string{"DIR/orla.yaml:1:14: secrets_dir: DIR/gone is not there", "DIR/orla.yaml:2:23: hot_load_folders[1]: DIR/gone2 is not there",
-			"DIR/orla.yaml:2:30: hot_load_folders[2]: DIR/orla.yaml is not a folder"}
+		want := []string{
+			"DIR/orla.yaml:1:14: secrets_dir: DIR/gone is not there", "DIR/orla.yaml:2:23: hot_load_folders[1]: DIR/gone2 is not there",
+			"DIR/orla.yaml:2:30: hot_load_folders[2]: DIR/orla.yaml is not a folder",
+		}
 		if !strings.Contains(text, "gone") {
 			want = nil
 		}

@@ -115,7 +115,7 @@ func (r *Replicas) dial(ctx context.Context, _, address string) (net.Conn, error
 	if err != nil {
 		return nil, err
 	}
-	waits := ctx
+	waits := ctx //nolint:contextcheck // net/http detaches ctx from the request's
 	if asks, is := ctx.Value(askKey{}).(context.Context); is {
 		waits = asks
 	}
