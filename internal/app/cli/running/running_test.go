@@ -13,8 +13,11 @@ import (
 // SPEC J3: a capsule that has listed no tool, or none that is served, is not called unread or unknown.
 func TestJ3ACapsuleWithoutTools(t *testing.T) {
 	status := &control.Status{Tools: []control.ToolStatus{
-		{Name: "crashy", State: "CRASHED", Reason: "it exited with code 1"}, {Name: "noisy", State: "READY"}, {Name: "idle", State: "STOPPED"},
-		{Name: "notes", State: "READY"}, {Name: "plain", Kind: "simple"},
+		{Name: "crashy", State: "CRASHED", Reason: "it exited with code 1"},
+		{Name: "noisy", State: "READY"},
+		{Name: "idle", State: "STOPPED"},
+		{Name: "notes", State: "READY"},
+		{Name: "plain", Kind: "simple"},
 	}}
 	tools := []control.ListedTool{{Name: "notes", Of: "notes"}, {Name: "plain"}}
 	for name, want := range map[string]string{
