@@ -59,6 +59,7 @@ var imports = map[string][]string{
 	"internal/call/pins":      {"internal/mcp/jsondiff", "internal/file/regularfile", "internal/cluster/documents", "internal/call/recovered", "internal/call/fault", "internal/file/wholefile", "internal/mcp/rawjson", "internal/observe/brief", "manifest"}, // which definitions were accepted
 
 	// Descriptions of tools, read into manifest.Tool.
+	"internal/file/diskroom":    {},
 	"internal/file/regularfile": {}, // files of folders that strangers may fill
 	"internal/file/watch":       {"internal/file/regularfile"},
 	"manifest/keys":             {"internal/file/regularfile", "internal/mcp/rawjson", "internal/mcp/schema", "internal/service/secret", "internal/file/yamldoc", "manifest"},
@@ -84,9 +85,9 @@ var imports = map[string][]string{
 	"internal/deps":          {"internal/deps/declared", "internal/deps/printed", "internal/deps/envfiles", "internal/deps/envlock", "internal/deps/versions", "internal/file/regularfile", "internal/file/wholefile", "internal/call/pace", "internal/call/recovered", "internal/call/turns", "internal/launch"},
 
 	// Packages that come from elsewhere (docs/decisions/0048).
-	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                                                                 // which repository or server a name stands for
-	"internal/packages/bundle":   {"internal/deps", "internal/deps/printed", "internal/packages/origin", "internal/packages/registry", "internal/file/watch", "internal/observe/brief", "manifest", "manifest/keys", "manifest/toolfile"}, // packages of MCP bundles and of the servers of registries
-	"internal/packages/origin":   {"internal/file/regularfile", "internal/observe/brief"},                                                                                                                                                 // trees from repositories, archives and folders
+	"internal/packages/registry": {"internal/packages/origin", "internal/file/regularfile", "internal/file/wholefile", "internal/file/yamldoc", "internal/observe/brief"},                                                                                           // which repository or server a name stands for
+	"internal/packages/bundle":   {"internal/file/diskroom", "internal/deps", "internal/deps/printed", "internal/packages/origin", "internal/packages/registry", "internal/file/watch", "internal/observe/brief", "manifest", "manifest/keys", "manifest/toolfile"}, // packages of MCP bundles and of the servers of registries
+	"internal/packages/origin":   {"internal/file/diskroom", "internal/file/regularfile", "internal/observe/brief"},                                                                                                                                                 // trees from repositories, archives and folders
 
 	// Providers: what answers a call.
 	"simple": {"internal/deps", "internal/call/rejudge", "internal/call/turns", "internal/mcp/peer", "manifest", "internal/service/secret", "internal/launch/environ", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/mcp/schema", "internal/call/callid", "internal/call/trace", "internal/mcp/rawjson", "internal/observe/brief"},
@@ -139,7 +140,7 @@ var imports = map[string][]string{
 	// Where processes live (docs/decisions/0019).
 	"internal/launch/sandbox":    {"internal/file/regularfile", "internal/launch", "internal/launch/shim", "internal/launch/cgroup", "internal/call/fault"}, // the shim's plan is what it computes
 	"internal/launch/shim":       {},                                                                                                                        // runs before all else in a sandbox's first process: it imports next to nothing
-	"internal/launch/container":  {"internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
+	"internal/launch/container":  {"internal/file/diskroom", "internal/launch/procfs", "internal/launch/trees", "internal/call/recovered", "internal/file/wholefile", "internal/launch", "internal/launch/cgroup", "internal/call/fault", "internal/service/secret", "internal/call/pace"},
 	"internal/cluster/kubeapi":   {"internal/file/yamldoc"},                                                                                                                                                                                                                                                           // the requests that Jobs need, and kubeconfigs
 	"internal/cluster/lease":     {"internal/call/pace", "internal/call/recovered", "internal/cluster/kubeapi"},                                                                                                                                                                                                       // at most one process holds a Lease
 	"internal/cluster/crd":       {"internal/mcp/rawjson", "manifest/resource"},                                                                                                                                                                                                                                       // definitions of the custom resources

@@ -83,7 +83,7 @@ var uncontained = map[string]struct {
 	"internal/launch.Local.Adopt":                      {1, own},
 	"internal/launch.Local.Start":                      {1, own},
 	"internal/packages/origin.objects.read":            {1, alone},
-	"internal/packages/bundle.Made.pull":               {1, alone},
+	"internal/file/diskroom.Engine.Pull":               {1, alone},
 	"internal/packages/origin.watched":                 {1, alone},
 	"internal/launch.Local.run":                        {5, own},
 	"internal/launch.Local.start":                      {1, moves},

@@ -401,3 +401,26 @@ esac`)
 		t.Errorf("%s%v; want %s", text, err, want)
 	}
 }
+
+// SPEC S2, M3: what a pull puts aside is in a folder of its own, which is removed with it: an engine that is ended leaves it.
+func TestS2WhatAPullLeavesIsRemoved(t *testing.T) {
+	copies, told := t.TempDir(), filepath.Join(t.TempDir(), "told")
+	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
+	b.engine = b.newEngine(func(o *container.EngineOptions) {
+		o.Program = script(t, `case $1 in
+info) echo '{"host":{"cgroupVersion":"v2","cgroupControllers":["memory","cpu","pids"]},"store":{"graphRoot":"/","imageCopyTmpDir":"`+copies+`"},"version":{"Version":"5"}}';;
+image) exit 1;;
+pull) echo "$TMPDIR" >'`+told+`'; echo half >"$TMPDIR/blob"; exit 1;;
+esac`)
+	})
+	if _, err := b.launcher(nil).Start(t.Context(), sh("true")); err == nil {
+		t.Error("it starts without its image")
+	}
+	text, err := os.ReadFile(told)
+	if err != nil || filepath.Dir(strings.TrimSpace(string(text))) != copies {
+		t.Errorf("it is pulled in %q, %v", text, err)
+	}
+	if left, err := os.ReadDir(copies); err != nil || len(left) > 0 {
+		t.Errorf("%v stays of it, %v", left, err)
+	}
+}

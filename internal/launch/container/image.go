@@ -111,8 +111,14 @@ func (e *Engine) pull(ctx context.Context, m *made, opts Options) error {
 		}
 		environ = e.credentials(ctx, m, dir, file)
 	}
-	if _, err := e.command(ctx, environ, m.path, "pull", "--quiet", opts.Image); err != nil {
-		return fault.Wrap(fault.IsolationUnavailable, nil, "%s does not have image %s and cannot pull it: %s", m, opts.Image, saidBy(err))
+	spared, more, done := m.room.Pull(ctx, 0) // an operator's own image may have any size
+	defer done()
+	if _, err := e.command(spared, append(environ, more...), m.path, "pull", "--quiet", opts.Image); err != nil {
+		why := saidBy(err)
+		if spared.Err() != nil && ctx.Err() == nil {
+			why = context.Cause(spared).Error()
+		}
+		return fault.Wrap(fault.IsolationUnavailable, nil, "%s does not have image %s and cannot pull it: %s", m, opts.Image, why)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/orla-project/orla/internal/call/fault"
+	"github.com/orla-project/orla/internal/file/diskroom"
 	"github.com/orla-project/orla/internal/launch/cgroup"
 )
 
@@ -25,6 +27,7 @@ type made struct {
 	processors int    // the largest number that it accepts; 0 means any
 	filtered   bool   // its own seccomp profile forbids new user namespaces
 	seccomp    string // the file of a profile in its place; "": its own
+	room       diskroom.Engine
 }
 
 // String returns the name of the engine for messages.
@@ -54,7 +57,8 @@ type said struct {
 			SeccompProfilePath string `json:"seccompProfilePath"`
 		} `json:"security"`
 	} `json:"host"`
-	Version struct{ Version string } `json:"version"`
+	Version struct{ Version string }                    `json:"version"`
+	Store   struct{ GraphRoot, ImageCopyTmpDir string } `json:"store"`
 
 	ServerVersion   string
 	CgroupVersion   string
@@ -63,6 +67,7 @@ type said struct {
 	PidsLimit       bool
 	NCPU            int
 	SecurityOptions []string
+	DockerRootDir   string
 	ServerErrors    []string
 }
 
@@ -84,6 +89,9 @@ func (e *Engine) ask(ctx context.Context, path string) (*made, error) {
 
 func (e *Engine) made(path string, s said) (*made, error) {
 	m := s.made(path)
+	if !m.remote {
+		m.room = diskroom.Engine{Store: cmp.Or(s.Store.GraphRoot, s.DockerRootDir), Copies: s.Store.ImageCopyTmpDir}
+	}
 	own := ""
 	if s.Host != nil {
 		if own = s.Host.Security.SeccompProfilePath; !s.Host.Security.SeccompEnabled {

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -19,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orla-project/orla/internal/file/diskroom"
 	"github.com/orla-project/orla/internal/observe/brief"
 )
 
@@ -226,24 +225,11 @@ func watched(ctx context.Context, dir string, most int64) (_ context.Context, en
 				tick.Stop()
 				return
 			case <-tick.C:
-				if SizeOf(dir) > most {
+				if diskroom.SizeOf(dir) > most {
 					cancel(fmt.Errorf("%w: the repository has over %d bytes", ErrTooLarge, most))
 				}
 			}
 		}
 	}()
 	return ctx, func() { cancel(nil); <-done }
-}
-
-// SizeOf returns the bytes of all files below a folder, as far as they can be read.
-func SizeOf(dir string) (n int64) {
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			if info, err := d.Info(); err == nil {
-				n += info.Size()
-			}
-		}
-		return nil
-	})
-	return n
 }
