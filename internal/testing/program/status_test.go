@@ -170,7 +170,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\b\d+(\.\d+)?[BKMG]\b`), "M"},
 	{regexp.MustCompile(`pid \d+`), "pid P"},
 	{regexp.MustCompile(`(T|-) +\d{2,} `), "T P "},
-	{regexp.MustCompile(`[^\s=]*/tools/`), "tools/"},
+	{regexp.MustCompile(`[^\s=]*/tools\b/?`), "tools/"},
 	{regexp.MustCompile(` +- *$`), " -"},
 	{regexp.MustCompile(` (T|-)$`), " C"},
 	{regexp.MustCompile(`  +`), " "},
