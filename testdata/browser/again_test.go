@@ -11,14 +11,22 @@ import (
 )
 
 // slow lets a test break the stream off with cut(), keep it from coming back with gate, and hold the next answer to what holds
-// matches until release().
+// matches until release(). While it is down, nothing is answered; while it is in a hurry, what the page waits long for is over soon.
+// Its clock is as many ms ahead as later says.
 const slow = `{
-	const ask = window.fetch;
-	Object.assign(window, { watches: 0, asked: [], gate: null, holds: null, release: null });
+	const ask = window.fetch, wait = window.setTimeout, clock = Date.now;
+	Object.assign(window, { watches: 0, asked: [], gate: null, holds: null, release: null, down: false, tries: 0, hurry: false, later: 0 });
+	window.setTimeout = (f, ms, ...rest) => wait(f, hurry && ms >= 40000 ? 1000 : ms, ...rest);
+	Date.now = () => clock() + later;
 	window.fetch = async (at, options = {}) => {
+		if (down) {
+			tries++;
+			throw new TypeError('Failed to fetch');
+		}
 		if (!/\/v1\/watch/.test(at)) {
-			const held = holds?.test(at) && (holds = null, new Promise((go) => { release = go; })), answer = await ask(at, options);
+			const held = holds?.test(at) && (holds = null, new Promise((go) => { release = go; options.signal?.addEventListener('abort', go); })), answer = await ask(at, options);
 			await held;
+			options.signal?.throwIfAborted();
 			asked.push(at);
 			return answer;
 		}
@@ -137,6 +145,24 @@ func TestO4TheStreamBeginsAgain(t *testing.T) {
 			if got := b.js(`[document.querySelectorAll('.waits').length, fell].join()`); got != "3,0" {
 				t.Errorf("of 3 calls that wait the page shows, and was behind what it had shown: %s", got)
 			}
+		}},
+		{"a list of calls that never comes", func(*testing.T) {
+			b.quiet()
+			b.js(`(holds = /\/v1\/approvals$/, hurry = true, 1)`)
+			o.waits(`{"n":5}`)
+			b.wait(`document.querySelectorAll('.waits').length === 4`)
+			b.js(`(hurry = false, 1)`)
+		}},
+		{"calls that expire while Orla is away", func(t *testing.T) {
+			b.js(`(down = true, later = 20 * 60_000, cut(), 1)`)
+			b.wait(`document.body.dataset.live === 'lost'`)
+			b.js(`(window.least = performance.now() + 8000, window.shown = document.querySelectorAll('.toast').length, window.most = 0, window.looks = new MutationObserver(() => { most = Math.max(most, document.querySelectorAll('.toast').length); }), looks.observe(document.querySelector('#toasts'), { childList: true }), 1)`)
+			b.wait(`performance.now() > least`)
+			if b.number(`most`) > b.number(`shown`)+1 {
+				t.Errorf("the page says %s times at once that something failed", b.js(`most`))
+			}
+			b.js(`(looks.disconnect(), down = false, later = 0, 1)`)
+			b.wait(`document.body.dataset.live === 'live' && document.querySelectorAll('.waits').length === 4`)
 		}},
 		{"a tool that goes, and comes back", func(t *testing.T) {
 			b.visit("#/tool/hello/offers")

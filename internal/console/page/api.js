@@ -55,7 +55,22 @@ async function ask(path, options = {}) {
   throw new Refused(answer.status, await body(answer));
 }
 
-export const get = async (path, signal) => (await ask(path, { signal })).json();
+// silence is how long to wait for an answer, and for a stream that says nothing: the server says that it is alive every 15 s.
+const silence = 40_000;
+
+// get does not wait for an answer for ever: it may have been asked for over a network that is gone.
+export async function get(path, signal) {
+  const once = new AbortController(), end = () => once.abort();
+  if (signal?.aborted) end();
+  signal?.addEventListener('abort', end);
+  const late = setTimeout(() => once.abort(new Error('Orla did not answer.')), silence);
+  try {
+    return await (await ask(path, { signal: once.signal })).json();
+  } finally {
+    clearTimeout(late);
+    signal?.removeEventListener('abort', end);
+  }
+}
 
 // lines reads an answer of JSON lines.
 export const lines = async (path, signal) => (await (await ask(path, { signal })).text()).split('\n').filter(Boolean).map((l) => JSON.parse(l));
@@ -108,9 +123,6 @@ export function serial(work) {
 
 // passing reports whether a request that failed may succeed later.
 export const passing = (error) => !error.status || error.status === 429 || error.status >= 500;
-
-// silence is how long a stream may say nothing: the server says that it is alive every 15 s.
-const silence = 40_000;
 
 // Stream is the stream of all that is new. It begins again when it breaks off.
 export class Stream {

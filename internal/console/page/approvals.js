@@ -37,7 +37,7 @@ function fair(pending, there) {
 
 export function approvalsView(app) {
   const control = new AbortController();
-  let records = null, waiting = -1, due = false, visitor = null;
+  let records = null, waiting = -1, due = false, visitor = null, retry = 0;
   const open = new Map(); // what is known of those that wait, by id: the record, and the statement that is signed
   const controls = new Map(); // what decides, by id: what somebody types there stays
   const cards = new Map(); // what is drawn, by id: it stays while it shows the same, so that nobody loses their place in it
@@ -67,7 +67,8 @@ export function approvalsView(app) {
     } catch (error) {
       if (control.signal.aborted) return;
       failed(error);
-      if (passing(error)) setTimeout(soon, 5000);
+      clearTimeout(retry);
+      if (passing(error)) retry = setTimeout(again, 5000);
     }
   });
 
@@ -91,6 +92,9 @@ export function approvalsView(app) {
     due = true;
     setTimeout(() => { due = false; if (!control.signal.aborted) load(); }, 50);
   }
+
+  // again asks by itself. While there is no stream it does not: all is asked for when it begins.
+  const again = () => { if (app.live !== 'lost') soon(); };
 
   function draw() {
     if (!records) return;
@@ -222,7 +226,7 @@ export function approvalsView(app) {
     change() { const n = app.status?.approvals_waiting || 0; if (n !== waiting) { waiting = n; soon(); } },
     lines() { soon(); },
     live(on) { measure(); if (on) soon(); },
-    tick() { tick(); if ([...leaving.values()].some((until) => until < Date.now())) draw(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < now())) soon(); },
+    tick() { tick(); if ([...leaving.values()].some((until) => until < Date.now())) draw(); if (records?.some((r) => r.phase === 'Pending' && Date.parse(r.expires_at) < now())) again(); },
     leave: () => control.abort(),
   };
 }
