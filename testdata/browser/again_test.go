@@ -164,6 +164,45 @@ func TestO4TheStreamBeginsAgain(t *testing.T) {
 			b.js(`(looks.disconnect(), down = false, later = 0, 1)`)
 			b.wait(`document.body.dataset.live === 'live' && document.querySelectorAll('.waits').length === 4`)
 		}},
+		{"lines and calls that came meanwhile", func(t *testing.T) {
+			b.js(`(import('/console/logs.js').then((m) => { window.panels = m; }), import('/console/calls.js').then((m) => { window.calls = m; }), 1)`)
+			b.wait(`window.panels && window.calls`)
+			// Each of the times is in seconds from now. A stream ends at each '|'.
+			for _, c := range []struct{ what, lines, want string }{
+				{"a clock that was set back", "a-9 | a-9 b-3600 | b-3600 c-3599", "abc"},
+				{"a clock that is set back later", "a-9 | a-9 b-8 c-3600", "abc"},
+				{"lines that were left out before", "a-9 c-7 | a-9 b-8 c-7 d-6", "acd"},
+				{"lines that are missing", "a-9 b-8 | x-3 y-2 | y-2 z-1", "xyz"},
+				{"lines of a clock that was ahead", "a3600 | x2 y3", "xy"},
+			} {
+				b.js(fmt.Sprintf(`((text) => {
+					const panel = panels.logPanel({ withTool: false, changed: () => {}, asked: () => ({}) }), all = new calls.Calls();
+					const at = Date.now();
+					panel.el.id = 'panel';
+					document.querySelector('main').replaceChildren(panel.el);
+					panel.el.querySelector('.rows').style.height = '400px';
+					for (const part of text.split('|')) {
+						panel.live();
+						all.live();
+						for (const one of part.trim().split(' ')) {
+							const time = new Date(at + one.slice(1) * 1000).toISOString();
+							panel.add({ lines: [{ time, level: 'info', msg: 'stderr', text: one[0] }] });
+							all.add({ lines: [{ time, msg: 'call', call_id: one[0] }] });
+						}
+					}
+					window.of = all.list.map((c) => c.call_id).join('');
+					return 1;
+				})(%q)`, c.lines))
+				b.wait(fmt.Sprintf(`document.querySelector('#panel .info').textContent.startsWith('%d line')`, len(c.want)))
+				b.wait(`document.querySelectorAll('#panel .line').length`)
+				if got := b.js(`[...document.querySelectorAll('#panel .line span')].map((e) => e.textContent).join('')`); got != c.want {
+					t.Errorf("%s: the lines are %q, want %q", c.what, got, c.want)
+				}
+			}
+			if got := b.js(`of`); got != "xy" {
+				t.Errorf("of calls after others that are missing the list has %q", got)
+			}
+		}},
 		{"a tool that goes, and comes back", func(t *testing.T) {
 			b.visit("#/tool/hello/offers")
 			b.wait(`document.querySelector('.offers .chip')`)

@@ -8,12 +8,18 @@ import { indented, visible } from './json.js';
 
 const most = 2000;
 
-// Calls keeps the last calls that the stream tells of. A stream that begins again tells of calls that are here already.
+// Calls keeps the last calls that the stream tells of. A stream that begins again tells of calls that are here already; if it tells
+// of none of them, others are missing in between, and those that are here go.
 export class Calls {
-  constructor() { this.list = []; this.ids = new Set(); this.n = 0; }
+  constructor() { this.list = []; this.ids = new Set(); this.n = 0; this.joined = true; }
+  live() { this.joined = false; }
   add(batch) {
     for (const line of batch.lines) {
-      if (line.msg !== 'call' || this.ids.has(line.call_id)) continue;
+      if (line.msg !== 'call') continue;
+      const here = this.ids.has(line.call_id);
+      if (!here && !this.joined) { this.list = []; this.ids.clear(); }
+      this.joined = true;
+      if (here) continue;
       this.ids.add(line.call_id);
       this.list.push(Object.assign(line, { n: ++this.n }));
     }
@@ -113,6 +119,7 @@ export function callsView(app) {
       due = true;
       requestAnimationFrame(() => { due = false; draw(); });
     },
+    live(on) { if (on) calls.live(); },
     tick() { banner.draw(); drawDetail(); },
     leave() { leaving.abort(); },
   };

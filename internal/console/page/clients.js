@@ -37,5 +37,5 @@ export function clientsView(app) {
   }
   let due = false;
   const soon = () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; draw(); }); } };
-  return { el, title: 'Clients', params: callParams, change: soon, lines(batch) { calls.add(batch); soon(); } };
+  return { el, title: 'Clients', params: callParams, change: soon, lines(batch) { calls.add(batch); soon(); }, live(on) { if (on) calls.live(); } };
 }

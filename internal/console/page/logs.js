@@ -21,7 +21,7 @@ export function textOf(line) {
 // logPanel makes the panel. changed is called when Orla is to be asked for other lines: those of query(). asked returns
 // the same with the tools.
 export function logPanel({ withTool, changed, asked }) {
-  let kept = [], paused = null, missing = 0, n = 0, chosen = null, had = new Set(), until = 0, of = '', turn = 0;
+  let kept = [], paused = null, missing = 0, n = 0, chosen = null, had = new Set(), newest = '', until = 0, of = '', turn = 0;
   const search = h('input', { type: 'search', placeholder: 'Filter lines', 'aria-label': 'Filter lines', maxlength: '200', oninput: soon });
   const level = h('select', { 'aria-label': 'Level', onchange: changed }, ['debug', 'info', 'warn', 'error'].map((l) => h('option', { value: l, selected: l === 'info' }, { debug: 'All levels', info: 'info and above', warn: 'warn and above', error: 'error and above' }[l])));
   const which = h('select', { 'aria-label': 'Stream', onchange: () => { draw(); changed(); } }, h('option', { value: '' }, 'Tool and Orla'), h('option', { value: 'stderr' }, 'stderr only'), h('option', { value: 'orla' }, 'Orla only'));
@@ -92,20 +92,31 @@ export function logPanel({ withTool, changed, asked }) {
       missing += batch.dropped || 0;
       for (const line of batch.lines) {
         line.shown = textOf(line).slice(0, 2000);
-        if (until && (Date.parse(line.time) < until || had.has(same(line)))) continue;
+        const key = same(line);
+        if (key === newest) newest = '';
+        if (had.has(key) || (newest && Date.parse(line.time) < until)) continue;
+        if (newest) { // lines before it did not come
+          kept = [];
+          had.clear();
+          missing = batch.dropped || 0;
+          newest = '';
+        }
         line.n = ++n;
         kept.push(line);
       }
       if (kept.length > most * 1.2) kept = kept.slice(-most);
       draw();
     },
-    // live is called when the stream begins, with the last lines. What is here stays, unless other lines were asked for.
+    // live is called when the stream begins, with the last lines. What is here stays, unless other lines were asked for, or there are
+    // none that join it to what comes. The order of lines tells which are new: a clock may be set back.
     live() {
       const query = JSON.stringify(asked());
       if (query !== of) { kept = []; missing = 0; }
       of = query;
-      had = new Set(kept.slice(-1000).map(same));
-      until = Date.parse(kept[kept.length - 1]?.time) || 0;
+      const last = kept.slice(-1000);
+      had = new Set(last.map(same));
+      newest = last.length ? same(last[last.length - 1]) : '';
+      until = Math.min(Date.parse(last[last.length - 1]?.time) || 0, now());
       draw();
     },
     query: () => ({ lines: 500, grep: search.value.trim(), level: level.value === 'debug' ? '' : level.value, stream: which.value === 'stderr' ? 'stderr' : '' }),
