@@ -43,15 +43,15 @@ func (f *floods) pause(of turns.Owner, n int64) {
 	}
 }
 
-// rate returns how many bytes a connection of a tenant may read in a second.
+// rate returns how many bytes a connection of a tenant, which does not pause now, may read in a second.
 func (f *floods) rate(of turns.Owner) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	tenants := int64(len(f.of))
-	if f.of[of] == 0 {
+	tenants, conns := int64(len(f.of)), f.of[of]+1
+	if conns == 1 {
 		tenants++
 	}
-	return unaskedRate * mostFloods / max(mostFloods, tenants*f.of[of])
+	return unaskedRate * mostFloods / max(mostFloods, tenants*conns)
 }
 
 // When a call has ended, its service has to take what waits to be sent to it: some of it in each blocks, and what one Write sends
