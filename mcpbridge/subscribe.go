@@ -93,6 +93,9 @@ func (b *Bridge) followResource(ctx context.Context, who *client.Inbox, uri stri
 	if len(uri) > subscription.MaxURI {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the URI of a resource that is subscribed to may have %d bytes at most", subscription.MaxURI)}
 	}
+	if len(as.Agent) > subscription.MaxAgent {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the name of an agent for which a resource is subscribed to may have %d bytes at most", subscription.MaxAgent)}
+	}
 	f := b.subscriptions.Use(uri)
 	defer b.subscriptions.Done(f)
 	if err := b.subscriptions.Add(f, who, owner, as); err != nil { // first: who has the turn is not to end it

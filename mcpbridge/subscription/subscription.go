@@ -22,6 +22,8 @@ const (
 	subscriptionBytes = 256
 	// MaxURI bounds the URI of a resource that is followed, in bytes.
 	MaxURI = 4 << 10
+	// MaxAgent bounds the name of an agent for which a resource is followed, in bytes.
+	MaxAgent = 256
 )
 
 // Table knows which sessions follow which resources. A peer has one
