@@ -210,7 +210,10 @@ func (e *Engine) command(ctx context.Context, extra []string, args ...string) ([
 // nothing of its output.
 func (e *Engine) run(ctx context.Context, o order, args ...string) ([]byte, error) {
 	spec := e.spec(args)
-	spec.Env = append(spec.Env, o.extra...)
+	spec.Env = append(slices.DeleteFunc(spec.Env, func(kv string) bool { // of two, engines take the first
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(o.extra, func(other string) bool { return strings.HasPrefix(other, name+"=") })
+	}), o.extra...)
 	spec.Input = append([]byte{}, o.input...)
 	p, err := e.local(ctx, spec)
 	if err != nil {

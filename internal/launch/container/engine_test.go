@@ -402,16 +402,18 @@ esac`)
 	}
 }
 
-// SPEC S2, M3: what a pull puts aside is in a folder of its own, which is removed with it: an engine that is ended leaves it.
+// SPEC S2, M3: what a pull puts aside is in a folder of its own, which is removed with it: an engine that is ended leaves it. Orla may
+// have another TMPDIR: programs in Go, as engines are, take the first of two.
 func TestS2WhatAPullLeavesIsRemoved(t *testing.T) {
-	copies, told := t.TempDir(), filepath.Join(t.TempDir(), "told")
+	copies, other, told := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "told")
 	b := &bench{t: t, podman: &containertest.Engine{}, log: &testkit.Log{}}
 	b.engine = b.newEngine(func(o *container.EngineOptions) {
 		o.Program = script(t, `case $1 in
 info) echo '{"host":{"cgroupVersion":"v2","cgroupControllers":["memory","cpu","pids"]},"store":{"graphRoot":"/","imageCopyTmpDir":"`+copies+`"},"version":{"Version":"5"}}';;
 image) exit 1;;
-pull) echo "$TMPDIR" >'`+told+`'; echo half >"$TMPDIR/blob"; exit 1;;
+pull) tr '\0' '\n' </proc/$$/environ | sed -n s/^TMPDIR=//p >'`+told+`'; echo half >"$TMPDIR/blob"; exit 1;;
 esac`)
+		o.Environ = append(o.Environ, "TMPDIR="+other)
 	})
 	if _, err := b.launcher(nil).Start(t.Context(), sh("true")); err == nil {
 		t.Error("it starts without its image")
