@@ -55,7 +55,7 @@ async function ask(path, options = {}) {
   throw new Refused(answer.status, await body(answer));
 }
 
-// silence is how long to wait for an answer, and for a stream that says nothing: the server says that it is alive every 15 s.
+// silence is how long to wait for an answer, and for a stream: Orla says every 15 s that it is alive.
 const silence = 40_000;
 
 // get does not wait for an answer for ever: it may have been asked for over a network that is gone.

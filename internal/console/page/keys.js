@@ -1,4 +1,4 @@
-// Passkeys: those of who is here, those that wait for somebody to agree, and those of all.
+// Passkeys: the visitor's own, those that wait for somebody to agree, and all.
 
 import { get, post, path } from './api.js';
 import { h, set, replace, failed, toast, day, button, rest, pairs } from './dom.js';

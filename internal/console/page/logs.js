@@ -1,5 +1,4 @@
-// Live lines of the log, of some tools or of all: filter, level, stream, pause. Orla filters, so that a rare line is not
-// lost among others.
+// Live lines of the log, of some tools or of all. Orla filters, so that a rare line is not lost among others.
 
 import { lines, path, now } from './api.js';
 import { h, set, clock, day, failed, plain, count, button, replace, plural, icon } from './dom.js';

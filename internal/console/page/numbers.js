@@ -1,4 +1,4 @@
-// The numbers of the last hour: calls, errors, latency, memory. Orla has a sample only for a time in which something happened.
+// The numbers of the last hour. Orla has a sample only for a time in which something happened.
 
 import { get } from './api.js';
 import { h, replace, set, svg, empty, failed, clock, took, bytes, count, plural, heading } from './dom.js';

@@ -1,4 +1,4 @@
-// Try it: a form of the input schema, raw JSON beside it, the call, and its result as a client gets it.
+// Try it: a form of the input schema, raw JSON, the call, and its result as a client gets it.
 
 import { get, postText, events, path, Refused, serial } from './api.js';
 import { indented, parts } from './json.js';
