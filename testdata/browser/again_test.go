@@ -233,6 +233,15 @@ func TestO4TheStreamBeginsAgain(t *testing.T) {
 			move(away, filepath.Join(tools, "hello"))
 			b.wait(`!document.querySelector('main').innerText.includes('There is no tool hello') && document.querySelector('.facts dd')?.checkVisibility()`)
 		}},
+		{"a filter that was typed while the stream began", func(t *testing.T) {
+			hello(1)
+			b.visit("#/logs")
+			b.wait(`document.querySelectorAll('.line').length > 0`)
+			b.js(`(window.had = watches, document.querySelector('.logs select').dispatchEvent(new Event('change')), document.querySelector('.logs input').value = 'no such text', 1)`)
+			b.wait(`watches > had && document.body.dataset.live === 'live' && document.querySelectorAll('.line').length > 0`)
+			b.js(`(document.querySelector('.logs input').dispatchEvent(new Event('input')), 1)`)
+			b.wait(`watches > had + 1 && document.querySelectorAll('.line').length === 0`)
+		}},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			b.t, o.t = t, t

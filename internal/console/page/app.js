@@ -78,7 +78,7 @@ const stream = new Stream({
     if (error && error.message !== refusal) failed(error);
     refusal = error ? error.message : '';
     drawSide();
-    view?.live?.(state === 'live'); // nobody told of what happened before
+    view?.live?.(state === 'live', watched); // nobody told of what happened before
   },
   ended() {
     view?.leave?.();

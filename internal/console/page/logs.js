@@ -106,10 +106,9 @@ export function logPanel({ withTool, changed, asked }) {
       if (kept.length > most * 1.2) kept = kept.slice(-most);
       draw();
     },
-    // live is called when the stream begins, with the last lines. What is here stays, unless other lines were asked for, or there are
+    // live is called when the stream of a query begins, with the last lines. What is here stays, unless it is of another one, or there are
     // none that join it to what comes. The order of lines tells which are new: a clock may be set back.
-    live() {
-      const query = JSON.stringify(asked());
+    live(query) {
       if (query !== of) { kept = []; missing = 0; }
       of = query;
       const last = kept.slice(-1000);
@@ -167,6 +166,6 @@ export function logsView(app, ...names) {
   mark();
   return {
     el, title: 'Logs', params: query(), change: offer, lines: panel.add,
-    live(on) { if (on) panel.live(); },
+    live(on, query) { if (on) panel.live(query); },
   };
 }

@@ -214,7 +214,7 @@ export function toolView(app, name = '', tab = 'activity') {
       storyDue = true;
       requestAnimationFrame(() => { storyDue = false; drawStory(); const t = app.tools.get(name); if (t) drawBand(t); });
     },
-    live(on) { if (on) { panel.live(); past(); } },
+    live(on, query) { if (on) { panel.live(query); past(); } },
     tick: draw,
     leave() { control.abort(); },
   };
